@@ -1,0 +1,1 @@
+"""The command line: options, rendering, and nothing that decides."""

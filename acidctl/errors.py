@@ -1,0 +1,101 @@
+"""The error tree and the exit codes.
+
+Every failure that a user can meet is an `AcidctlError`: one sentence that says what, where and why, and a hint that says
+what to do now. Modules raise these and nothing else for bad input; `cli` turns them into text or JSON and an exit code.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Process exit codes; scripts rely on the numbers."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    FINDINGS = 3
+    NO_SUCH_TABLE = 10
+    NOT_ACID = 11
+    NOT_ENOUGH_HISTORY = 12
+    DAMAGED = 13
+    STORAGE = 14
+    STALE_PLAN = 15
+    INTERRUPTED = 130
+
+
+class AcidctlError(Exception):
+    """A failure to be shown as one sentence, with the path it concerns and the next step."""
+
+    exit_code = ExitCode.FAILED
+    code = "failed"
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.hint = hint
+
+
+class UsageError(AcidctlError):
+    """The command line or an argument is wrong."""
+
+    exit_code = ExitCode.USAGE
+    code = "usage"
+
+
+class NoSuchTableError(AcidctlError):
+    """The path does not exist."""
+
+    exit_code = ExitCode.NO_SUCH_TABLE
+    code = "no_such_table"
+
+
+class NotAcidTableError(AcidctlError):
+    """The path exists but holds no table of a kind that this command can answer for."""
+
+    exit_code = ExitCode.NOT_ACID
+    code = "not_acid"
+
+
+class NotEnoughHistoryError(AcidctlError):
+    """No base on disk is usable for the asked snapshot (Hive's ACID_NOT_ENOUGH_HISTORY, 10327)."""
+
+    exit_code = ExitCode.NOT_ENOUGH_HISTORY
+    code = "not_enough_history"
+
+
+class DamagedDataError(AcidctlError):
+    """A file is truncated, corrupt, or contradicts itself."""
+
+    exit_code = ExitCode.DAMAGED
+    code = "damaged"
+
+
+class StorageError(AcidctlError):
+    """The storage refused or could not be reached."""
+
+    exit_code = ExitCode.STORAGE
+    code = "storage"
+
+
+class MissingDependencyError(AcidctlError):
+    """A package or program that this work needs is not installed."""
+
+    exit_code = ExitCode.STORAGE
+    code = "missing_dependency"
+
+
+class StalePlanError(AcidctlError):
+    """The table changed since the plan was made."""
+
+    exit_code = ExitCode.STALE_PLAN
+    code = "stale_plan"
+
+
+class InternalError(AcidctlError):
+    """A broken promise inside acidctl itself; the only error whose remedy is to report it."""
+
+    exit_code = ExitCode.FAILED
+    code = "internal"

@@ -1,0 +1,1 @@
+"""ORC files: bytes to event batches; given open files, never paths."""

@@ -1,0 +1,1 @@
+"""Storage adapters: the only place that knows a URL scheme."""
