@@ -1,0 +1,266 @@
+"""Hive types as frozen values, and what a reader may make of one type when a file holds another.
+
+Pure: knows nothing of text parsing, ORC bytes, Arrow or storage. `str()` of a type is Hive's text for it.
+`plan_fit` decides how a file's type is read as a table's type, as ORC's SchemaEvolution decides it for Hive; doing it
+is left to the ORC layer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from acidctl.errors import DamagedDataError
+
+_BARE_NAME = re.compile(r"[A-Za-z0-9_]+\Z")
+
+
+class TypeKind(Enum):
+    """Every kind of Hive column type; the value is Hive's word for it."""
+
+    BOOLEAN = "boolean"
+    TINYINT = "tinyint"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    CHAR = "char"
+    VARCHAR = "varchar"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_LOCAL = "timestamp with local time zone"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+    UNION = "uniontype"
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without children; `length` is set for char and varchar, `precision` and `scale` for decimal."""
+
+    kind: TypeKind
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+    def __str__(self) -> str:
+        if self.length is not None:
+            return f"{self.kind.value}({self.length})"
+        if self.precision is not None:
+            return f"{self.kind.value}({self.precision},{self.scale})"
+        return self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """Hive's array."""
+
+    element: HiveType
+
+    @property
+    def kind(self) -> TypeKind:
+        return TypeKind.ARRAY
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Hive's map."""
+
+    key: HiveType
+    value: HiveType
+
+    @property
+    def kind(self) -> TypeKind:
+        return TypeKind.MAP
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named member of a struct, or a column."""
+
+    name: str
+    type: HiveType
+
+    def __str__(self) -> str:
+        return f"{quote_name(self.name)}:{self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Hive's struct; also the columns of a table."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def kind(self) -> TypeKind:
+        return TypeKind.STRUCT
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(map(str, self.fields))}>"
+
+
+@dataclass(frozen=True, slots=True)
+class UnionType:
+    """Hive's uniontype; the tag of a value is the index of its alternative."""
+
+    alternatives: tuple[HiveType, ...]
+
+    @property
+    def kind(self) -> TypeKind:
+        return TypeKind.UNION
+
+    def __str__(self) -> str:
+        return f"uniontype<{','.join(map(str, self.alternatives))}>"
+
+
+HiveType = Primitive | ListType | MapType | StructType | UnionType
+
+
+def quote_name(name: str) -> str:
+    """The name as it stands in type text: in backticks when it is no plain word."""
+    if _BARE_NAME.match(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+class Match(Enum):
+    """How a file's columns find the table's columns; structs inside a column always match by name."""
+
+    POSITION = "position"
+    NAME = "name"
+
+
+class FitAction(Enum):
+    """How the values of a file's type become values of the table's type."""
+
+    KEEP = "keep"
+    CONVERT = "convert"
+    REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One step of reading `source` as `target`.
+
+    REBUILD carries one child per child of `target`: a (source child index, Fit) pair, or None where the file has
+    no such field and the answer is NULL. KEEP means that the values are equal as they stand.
+    """
+
+    action: FitAction
+    source: HiveType
+    target: HiveType
+    children: tuple[tuple[int, Fit] | None, ...] = ()
+
+
+_NUMBERS = frozenset(
+    {
+        TypeKind.BOOLEAN,
+        TypeKind.TINYINT,
+        TypeKind.SMALLINT,
+        TypeKind.INT,
+        TypeKind.BIGINT,
+        TypeKind.FLOAT,
+        TypeKind.DOUBLE,
+        TypeKind.DECIMAL,
+    }
+)
+_TEXTS = frozenset({TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR})
+_TIMESTAMPS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL})
+_DATE = frozenset({TypeKind.DATE})
+_BINARY = frozenset({TypeKind.BINARY})
+
+# ConvertTreeReaderFactory.canConvert of ORC 1.8: which kinds each kind can be read as.
+_CONVERTIBLE: dict[TypeKind, frozenset[TypeKind]] = {
+    **dict.fromkeys(_NUMBERS, _NUMBERS | _TEXTS | _TIMESTAMPS),
+    **dict.fromkeys(_TEXTS, _NUMBERS | _TEXTS | _TIMESTAMPS | _DATE | _BINARY),
+    **dict.fromkeys(_TIMESTAMPS, _NUMBERS | _TEXTS | _TIMESTAMPS | _DATE),
+    TypeKind.DATE: _TEXTS | _TIMESTAMPS | _DATE,
+    TypeKind.BINARY: _TEXTS | _BINARY,
+}
+
+
+def plan_fit(source: HiveType, target: HiveType, *, match: Match = Match.POSITION, where: str = "") -> Fit:
+    """Decide how values of `source`, a file's type, are read as `target`, the table's type.
+
+    `match` holds for this level alone, when both are structs (a table's columns). Missing fields become NULL,
+    surplus ones are dropped. Raises DamagedDataError where Hive refuses too; `where` names the column in it.
+    """
+    if source == target:
+        return Fit(FitAction.KEEP, source, target)
+    if isinstance(source, Primitive) and isinstance(target, Primitive):
+        if target.kind in _CONVERTIBLE[source.kind]:
+            return Fit(FitAction.CONVERT, source, target)
+        raise _refused(source, target, where)
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        return _fit_struct(source, target, match, where)
+    pairs = _child_pairs(source, target)
+    if pairs is None:
+        raise _refused(source, target, where)
+    children = tuple(
+        (i, plan_fit(have, want, match=Match.NAME, where=where)) for i, (have, want) in enumerate(pairs)
+    )
+    action = FitAction.KEEP if all(fit.action is FitAction.KEEP for _, fit in children) else FitAction.REBUILD
+    return Fit(action, source, target, children)
+
+
+def _child_pairs(source: HiveType, target: HiveType) -> tuple[tuple[HiveType, HiveType], ...] | None:
+    """The children of two lists, maps or unions, which must agree in number; None when the kinds differ."""
+    if isinstance(source, ListType) and isinstance(target, ListType):
+        return ((source.element, target.element),)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        return ((source.key, target.key), (source.value, target.value))
+    if (
+        isinstance(source, UnionType)
+        and isinstance(target, UnionType)
+        and len(source.alternatives) == len(target.alternatives)
+    ):
+        return tuple(zip(source.alternatives, target.alternatives, strict=True))
+    return None
+
+
+def _fit_struct(source: StructType, target: StructType, match: Match, where: str) -> Fit:
+    by_name: dict[str, int] = {}
+    if match is Match.NAME:
+        # The last of equal names wins, as in the map that ORC builds.
+        by_name = {field.name.lower(): i for i, field in enumerate(source.fields)}
+    children: list[tuple[int, Fit] | None] = []
+    for i, field in enumerate(target.fields):
+        at = (
+            by_name.get(field.name.lower())
+            if match is Match.NAME
+            else (i if i < len(source.fields) else None)
+        )
+        if at is None:
+            children.append(None)
+            continue
+        inner = f"{where}.{field.name}" if where else field.name
+        children.append((at, plan_fit(source.fields[at].type, field.type, match=Match.NAME, where=inner)))
+    same = source.names == target.names and all(
+        child is not None and child[0] == i and child[1].action is FitAction.KEEP
+        for i, child in enumerate(children)
+    )
+    return Fit(FitAction.KEEP if same else FitAction.REBUILD, source, target, tuple(children))
+
+
+def _refused(source: HiveType, target: HiveType, where: str) -> DamagedDataError:
+    column = f"column '{where}'" if where else "a column"
+    return DamagedDataError(
+        f"{column} is {source} in the file and {target} in the table, a conversion that Hive refuses too",
+        hint="give the table's own columns with --schema",
+    )
