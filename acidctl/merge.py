@@ -1,0 +1,338 @@
+"""The merge engine: streams of events in, the rows that a reader sees out.
+
+It takes event batches and the reader's write ids and knows nothing else: no files, no directories. Memory is bounded by
+the deletes that apply and by one batch per overlapping stream, never by the data. The result does not depend on how the
+input is cut into batches. Sources of the rules: Hive's `OrcRawRecordMerger.ReaderKey` (order, newest event wins) and
+`VectorizedOrcAcidRowBatchReader` (row-level validity, delete events as a set of keys).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acidctl.errors import DamagedDataError
+from acidctl.events import BoolArray, EventBatch, EventKeys, Int64Array, Operation, RowId
+from acidctl.writeids import ValidWriteIds
+
+_INT64_MAX = 2**63 - 1
+
+
+def valid_mask(current: Int64Array, write_ids: ValidWriteIds) -> BoolArray | None:
+    """Which events the reader may see, judged by their current write id; None means all of them."""
+    if not len(current):
+        return None
+    low, high = int(current.min()), int(current.max())
+    exceptions = write_ids.exceptions
+    first = bisect_left(exceptions, low)
+    excepted = first < len(exceptions) and exceptions[first] <= high
+    if high <= write_ids.high_watermark and not excepted:
+        return None
+    mask: BoolArray = current <= write_ids.high_watermark
+    if excepted:
+        mask &= ~np.isin(current, np.asarray(exceptions[first:], dtype=np.int64))
+    return mask
+
+
+class DeletedRows:
+    """The row ids that delete events removed, as sorted arrays: eight bytes a row in the usual case.
+
+    Each (write id, bucket property) pair that has deletes gets a rank; a row id becomes `rank * span + row number`.
+    Where that would overflow 64 bits, pairs are searched one by one instead.
+    """
+
+    def __init__(self, keys: EventKeys) -> None:
+        self.write_ids: Int64Array = np.unique(keys.write_id)
+        self.buckets: Int64Array = np.unique(keys.bucket)
+        self._low = int(keys.row_id.min()) if len(keys) else 0
+        self._span = int(keys.row_id.max()) - self._low + 1 if len(keys) else 1
+        pairs = self._pair_numbers(keys)
+        self._pairs: Int64Array = np.unique(pairs)
+        rank = np.searchsorted(self._pairs, pairs).astype(np.int64)
+        self._packed = len(self._pairs) * self._span <= _INT64_MAX
+        if self._packed:
+            self._codes: Int64Array = np.unique(rank * self._span + (keys.row_id - self._low))
+        else:
+            order = np.lexsort((keys.row_id, rank))
+            self._codes = keys.row_id[order]
+            self._starts = np.searchsorted(rank[order], np.arange(len(self._pairs) + 1))
+
+    @classmethod
+    def collect(cls, batches: Iterable[EventKeys], write_ids: ValidWriteIds) -> DeletedRows:
+        """The rows removed by the DELETE events that this reader may see."""
+        kept = []
+        for keys in batches:
+            mask = valid_mask(keys.current, write_ids)
+            deletes = (
+                np.zeros(len(keys), dtype=np.bool_)
+                if keys.operation is None
+                else keys.operation == Operation.DELETE
+            )
+            if mask is not None:
+                deletes &= mask
+            if deletes.any():
+                kept.append(keys.select(deletes))
+        return cls(EventKeys.concat(kept)) if kept else cls(_NO_KEYS)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def _pair_numbers(self, keys: EventKeys) -> Int64Array:
+        writes = np.searchsorted(self.write_ids, keys.write_id).astype(np.int64)
+        return writes * len(self.buckets) + np.searchsorted(self.buckets, keys.bucket)
+
+    def mask(self, keys: EventKeys) -> BoolArray | None:
+        """Which of these rows are deleted; None means none of them."""
+        if not len(self) or not len(keys):
+            return None
+        heads = _run_heads(keys)
+        ranks = self._ranks(keys.select(heads))
+        if (ranks < 0).all():
+            return None
+        lengths = np.diff(heads, append=len(keys))
+        if not self._packed:
+            return self._mask_by_pair(keys, heads, lengths, ranks)
+        rank = np.repeat(ranks, lengths)
+        offset = keys.row_id - self._low
+        candidates = np.flatnonzero((rank >= 0) & (offset >= 0) & (offset < self._span))
+        if not len(candidates):
+            return None
+        codes = rank[candidates] * self._span + offset[candidates]
+        hits = candidates[_members(codes, self._codes)]
+        if not len(hits):
+            return None
+        deleted = np.zeros(len(keys), dtype=np.bool_)
+        deleted[hits] = True
+        return deleted
+
+    def _ranks(self, keys: EventKeys) -> Int64Array:
+        """The rank of each key's pair, -1 where that pair has no deletes."""
+        writes = np.minimum(np.searchsorted(self.write_ids, keys.write_id), len(self.write_ids) - 1)
+        buckets = np.minimum(np.searchsorted(self.buckets, keys.bucket), len(self.buckets) - 1)
+        numbers = writes.astype(np.int64) * len(self.buckets) + buckets
+        ranks = np.minimum(np.searchsorted(self._pairs, numbers), len(self._pairs) - 1).astype(np.int64)
+        known = (
+            (self.write_ids[writes] == keys.write_id)
+            & (self.buckets[buckets] == keys.bucket)
+            & (self._pairs[ranks] == numbers)
+        )
+        return np.where(known, ranks, -1)
+
+    def _mask_by_pair(
+        self, keys: EventKeys, heads: Int64Array, lengths: Int64Array, ranks: Int64Array
+    ) -> BoolArray:
+        deleted = np.zeros(len(keys), dtype=np.bool_)
+        for head, length, rank in zip(heads, lengths, ranks, strict=True):
+            if rank >= 0:
+                rows = self._codes[self._starts[rank] : self._starts[rank + 1]]
+                deleted[head : head + length] = np.isin(keys.row_id[head : head + length], rows)
+        return deleted
+
+
+def _run_heads(keys: EventKeys) -> Int64Array:
+    """Positions at which the (write id, bucket) pair changes, 0 included."""
+    changed = (keys.write_id[1:] != keys.write_id[:-1]) | (keys.bucket[1:] != keys.bucket[:-1])
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
+
+
+def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
+    """Positions in `codes` whose value is in the sorted `known`."""
+    ascending = len(codes) < 2 or bool((codes[1:] > codes[:-1]).all())
+    if not ascending:
+        positions = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.flatnonzero(known[positions] == codes)
+    # A sorted batch is searched for the deletes, not the deletes for the batch: there are fewer of them.
+    nearby = known[np.searchsorted(known, codes[0]) : np.searchsorted(known, codes[-1], side="right")]
+    positions = np.searchsorted(codes, nearby)
+    return positions[codes[positions] == nearby]
+
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+_NO_KEYS = EventKeys(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """One sorted source of events.
+
+    `lower` is a row id before which nothing in the stream sorts, or None when that is not known; a stream is not opened
+    before the merge has come that far. `statement_id` breaks ties between events of one write (ACID version 1).
+    """
+
+    name: str
+    open: Callable[[], Iterator[EventBatch]]
+    lower: RowId | None = None
+    statement_id: int = 0
+
+
+class MergeReader:
+    """The visible rows of one bucket, in ROW__ID order.
+
+    `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
+    newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[EventStream],
+        *,
+        write_ids: ValidWriteIds,
+        deleted: DeletedRows,
+        updates: bool = False,
+    ) -> None:
+        self._streams = streams
+        self._write_ids = write_ids
+        self._deleted = deleted
+        self._updates = updates
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        merged = _merge_sorted([self._visible(stream) for stream in self._streams])
+        if self._updates:
+            merged = _newest_events(merged)
+        for batch in merged:
+            deleted = self._deleted.mask(batch.keys)
+            if deleted is None:
+                yield batch
+            elif not deleted.all():
+                yield batch.filter(~deleted)
+
+    def _visible(self, stream: EventStream) -> _Cursor:
+        def batches() -> Iterator[EventBatch]:
+            last: RowId | None = None
+            for batch in stream.open():
+                mask = valid_mask(batch.keys.current, self._write_ids)
+                if self._updates and len(batch):
+                    _check_order(batch.keys, last, stream.name)
+                    last = batch.keys.at(-1)
+                elif batch.keys.operation is not None:
+                    rows = batch.keys.operation != Operation.DELETE
+                    mask = rows if mask is None else mask & rows
+                kept = batch if mask is None else batch.filter(mask)
+                if len(kept):
+                    yield kept
+
+        return _Cursor(batches, stream.lower, stream.statement_id)
+
+
+def _check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
+    """Raise DamagedDataError when events go backwards: the newest one could then not be told."""
+    where = None
+    if before is not None and keys.at(0) < before:
+        where = keys.at(0)
+    else:
+        backwards = ~keys.select(slice(1, None)).at_or_after(keys.select(slice(None, -1)))
+        if backwards.any():
+            where = keys.at(int(np.argmax(backwards)) + 1)
+    if where is not None:
+        raise DamagedDataError(
+            f"{name} is not in ROW__ID order at {where.write_id},{where.bucket_property},{where.row_id},"
+            " so updates in it cannot be applied.",
+            path=name,
+            hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
+        )
+
+
+class _Cursor:
+    """A stream being read: its current batch and what comes after."""
+
+    def __init__(
+        self, batches: Callable[[], Iterator[EventBatch]], lower: RowId | None, statement_id: int
+    ) -> None:
+        self.lower = lower
+        self.statement_id = statement_id
+        self.batch: EventBatch | None = None
+        self._open = batches
+        self._batches: Iterator[EventBatch] | None = None
+
+    def advance(self) -> bool:
+        """Load the next batch; False at the end."""
+        if self._batches is None:
+            self._batches = self._open()
+        self.batch = next(self._batches, None)
+        return self.batch is not None
+
+    def take(self, limit: RowId, *, whole: bool) -> EventBatch | None:
+        """Remove and return the leading events at or before `limit` (all of them if `whole`)."""
+        assert self.batch is not None
+        count = len(self.batch) if whole else self.batch.keys.not_after(limit)
+        taken = self.batch.slice(0, count) if count else None
+        self.batch = self.batch.slice(count, len(self.batch)) if count < len(self.batch) else None
+        return taken
+
+
+def _merge_sorted(cursors: Sequence[_Cursor]) -> Iterator[EventBatch]:
+    """Events of all cursors in key order, newest first within a key.
+
+    Each round takes from every open cursor what sorts at or before the smallest last key of their batches, so a round
+    uses up one batch at least and no comparison runs per row. A lone cursor passes its batches through untouched.
+    """
+    waiting = sorted(cursors, key=lambda c: (c.lower is not None, c.lower or RowId(0, 0, 0)), reverse=True)
+    active: list[_Cursor] = []
+    while waiting or active:
+        if not active:
+            _activate(waiting, active, None)
+            continue
+        limit = min(_last_key(cursor) for cursor in active)
+        if waiting and (waiting[-1].lower is None or waiting[-1].lower <= limit):
+            _activate(waiting, active, limit)
+            continue
+        first = True
+        parts: list[tuple[_Cursor, EventBatch]] = []
+        for cursor in active:
+            whole = first and _last_key(cursor) == limit
+            first = first and not whole
+            taken = cursor.take(limit, whole=whole)
+            if taken is not None:
+                parts.append((cursor, taken))
+        active = [c for c in active if c.batch is not None or c.advance()]
+        yield parts[0][1] if len(parts) == 1 else _sorted_together(parts)
+
+
+def _last_key(cursor: _Cursor) -> RowId:
+    assert cursor.batch is not None
+    return cursor.batch.keys.at(-1)
+
+
+def _activate(waiting: list[_Cursor], active: list[_Cursor], limit: RowId | None) -> None:
+    """Open the cursors that may hold a key at or before `limit`, or the lowest ones when there is no limit."""
+    bound = limit if limit is not None else waiting[-1].lower
+    while waiting and (waiting[-1].lower is None or (bound is not None and waiting[-1].lower <= bound)):
+        cursor = waiting.pop()
+        if cursor.advance():
+            active.append(cursor)
+
+
+def _sorted_together(parts: Sequence[tuple[_Cursor, EventBatch]]) -> EventBatch:
+    batch = EventBatch.concat([part for _, part in parts])
+    keys = batch.keys
+    statements = np.repeat(
+        np.asarray([cursor.statement_id for cursor, _ in parts], dtype=np.int64),
+        [len(part) for _, part in parts],
+    )
+    operation = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
+    # Within a key: newest write first, a DELETE before the event it answers, the later statement first.
+    order = np.lexsort((-statements, -operation, -keys.current, keys.row_id, keys.bucket, keys.write_id))
+    if bool((order[1:] > order[:-1]).all()):
+        return batch
+    return batch.take(order.astype(np.int64))
+
+
+def _newest_events(batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+    """The first event of each key, unless it is a DELETE; keys may straddle batches."""
+    previous: RowId | None = None
+    for batch in batches:
+        keys = batch.keys
+        keep = ~keys.same_as_previous()
+        if previous is not None and keys.at(0) == previous:
+            keep[: keys.not_after(previous)] = False
+        previous = keys.at(-1)
+        if keys.operation is not None:
+            keep &= keys.operation != Operation.DELETE
+        if keep.all():
+            yield batch
+        elif keep.any():
+            yield batch.filter(keep)
+

@@ -1,0 +1,1 @@
+"""Benchmarks: run with `make bench`; each prints a table of ratios measured side by side in one run."""
