@@ -1,0 +1,75 @@
+package acidctl;
+
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.HiveMetaStoreClient;
+import org.apache.hadoop.hive.metastore.api.GetValidWriteIdsRequest;
+import org.apache.hadoop.hive.metastore.api.InitializeTableWriteIdsRequest;
+import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
+import org.apache.hadoop.hive.metastore.txn.TxnStore;
+import org.apache.hadoop.hive.metastore.txn.TxnUtils;
+import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
+import org.apache.hadoop.hive.ql.txn.compactor.Worker;
+
+/** What runs beside the sessions of a warehouse in Hive 3.1: metastore set-up, compaction worker, cleaner. */
+public final class Services {
+    private Services() {}
+
+    /** Makes the metastore's tables and the transaction tables in the configured, empty database. */
+    public static void createMetastore() throws Exception {
+        HiveConf conf = new HiveConf();
+        TxnDbUtil.setConfValues(conf);
+        conf.setBoolean("hive.in.test", true);
+        // Makes all tables at once, TAB_COL_STATS too, without which the compactor dies.
+        new HiveMetaStoreClient(conf).close();
+        conf.setBoolean("hive.in.test", false);
+        TxnDbUtil.prepDb(conf);
+    }
+
+    /** ValidTxnWriteIdList of `db.table`s under a ValidTxnList, as text. */
+    static String writeIdLists(HiveConf conf, List<String> tables, String txns) throws Exception {
+        TxnStore store = TxnUtils.getTxnStore(conf);
+        GetValidWriteIdsRequest request = new GetValidWriteIdsRequest(tables, txns);
+        return TxnUtils.createValidTxnWriteIdList(0L, store.getValidWriteIds(request).getTblValidWriteIds())
+                .toString();
+    }
+
+    /** One pass of a compaction worker: takes one request of the queue, if there is one. */
+    public static void work(Map<String, String> settings) throws Exception {
+        Worker worker = new Worker();
+        worker.setConf(configuration(settings));
+        worker.setThreadId((int) worker.getId());
+        worker.init(new AtomicBoolean(true), new AtomicBoolean());
+        pass(worker);
+    }
+
+    /** One pass of the cleaner. */
+    public static void clean(Map<String, String> settings) throws Exception {
+        Cleaner cleaner = new Cleaner();
+        cleaner.setConf(configuration(settings));
+        cleaner.setThreadId((int) cleaner.getId());
+        cleaner.init(new AtomicBoolean(true), new AtomicBoolean());
+        pass(cleaner);
+    }
+
+    private static HiveConf configuration(Map<String, String> settings) {
+        HiveConf conf = new HiveConf();
+        settings.forEach(conf::set);
+        return conf;
+    }
+
+    private static void pass(Thread service) throws InterruptedException {
+        Thread own = new Thread(service, "acidctl-" + service.getClass().getSimpleName());
+        own.start();
+        own.join();
+    }
+
+    /** Starts the write ids of a fresh table after `last`; everything up to it counts as committed. */
+    public static void seedWriteIds(String database, String table, long last) throws Exception {
+        TxnStore store = TxnUtils.getTxnStore(new HiveConf());
+        store.seedWriteIdOnAcidConversion(new InitializeTableWriteIdsRequest(database, table, last));
+    }
+}

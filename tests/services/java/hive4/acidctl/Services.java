@@ -1,0 +1,88 @@
+package acidctl;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.txn.TxnStore;
+import org.apache.hadoop.hive.metastore.txn.TxnUtils;
+import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
+import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
+import org.apache.hadoop.hive.ql.txn.compactor.Worker;
+
+/** What runs beside the sessions of a warehouse: schema set-up, compaction worker, cleaner. */
+public final class Services {
+    private Services() {}
+
+    /** Makes an empty Derby database of the metastore at `database` from Hive's own script. */
+    public static void createMetastore(String database, String script) throws Exception {
+        Class.forName("org.apache.derby.jdbc.EmbeddedDriver");
+        try (Connection connection = DriverManager.getConnection("jdbc:derby:" + database + ";create=true");
+                Statement statement = connection.createStatement()) {
+            for (String sql : statements(Paths.get(script))) {
+                statement.execute(sql);
+            }
+        }
+        try {
+            // Without deregister=false the driver would be gone for the rest of this JVM.
+            DriverManager.getConnection("jdbc:derby:" + database + ";shutdown=true;deregister=false", new Properties());
+        } catch (SQLException expected) {
+            if (!"08006".equals(expected.getSQLState())) {
+                throw expected;
+            }
+        }
+    }
+
+    private static List<String> statements(Path script) throws Exception {
+        List<String> found = new ArrayList<>();
+        StringBuilder current = new StringBuilder();
+        for (String line : Files.readAllLines(script)) {
+            if (line.trim().startsWith("--") || line.trim().isEmpty()) {
+                continue;
+            }
+            current.append(line).append('\n');
+            if (line.trim().endsWith(";")) {
+                String sql = current.toString().trim();
+                found.add(sql.substring(0, sql.length() - 1));
+                current.setLength(0);
+            }
+        }
+        return found;
+    }
+
+    /** One pass of a compaction worker: takes one request of the queue, if there is one. */
+    public static void work(Map<String, String> settings) throws Exception {
+        pass(new Worker(), settings);
+    }
+
+    /** One pass of the cleaner. */
+    public static void clean(Map<String, String> settings) throws Exception {
+        pass(new Cleaner(), settings);
+    }
+
+    private static void pass(CompactorThread thread, Map<String, String> settings) throws Exception {
+        HiveConf conf = new HiveConf();
+        settings.forEach(conf::set);
+        thread.setConf(conf);
+        thread.init(new AtomicBoolean(true));
+        Thread own = new Thread(() -> thread.run(), "acidctl-" + thread.getClass().getSimpleName());
+        own.start();
+        own.join();
+    }
+
+    /** Starts the write ids of a fresh table after `last`; everything up to it counts as committed. */
+    public static void seedWriteIds(String database, String table, long last) throws Exception {
+        TxnStore store = TxnUtils.getTxnStore(new HiveConf());
+        store.seedWriteId(new org.apache.hadoop.hive.metastore.api.SeedTableWriteIdsRequest(database, table, last));
+    }
+}
