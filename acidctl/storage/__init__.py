@@ -1,1 +1,3 @@
-"""Storage adapters: the only place that knows a URL scheme."""
+"""Where tables lie: one port, its adapters, and the walk that makes listings."""
+
+from __future__ import annotations

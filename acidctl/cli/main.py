@@ -1,0 +1,194 @@
+"""The command group: finds a command, runs it, and turns whatever happens into an answer and an exit code.
+
+Commands are imported when they run, never for `--help`; their one-line descriptions stand here for that
+reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from acidctl import __version__
+from acidctl.cli.output import Format, Output, Terminal, system_terminal
+from acidctl.errors import AcidctlError, ExitCode, InternalError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Where a command lives and the line that lists it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "ls": CommandEntry("acidctl.cli.ls", "List every directory with its state, and say why."),
+    "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
+    "dump": CommandEntry("acidctl.cli.dump", "Show what is in an ORC file, the ACID layer decoded."),
+    "decode-bucket": CommandEntry(
+        "acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."
+    ),
+}
+
+# What a shell reports for a program that SIGPIPE ended.
+_PIPE_CLOSED = 141
+
+
+class Session:
+    """One run: its terminal, and the output that the command has set up (errors take that form)."""
+
+    def __init__(self, terminal: Terminal, args: Sequence[str]) -> None:
+        self.terminal = terminal
+        self.output = Output(terminal, _asked_form(args))
+
+    def set_output(self, output: Output) -> None:
+        """Called once the options are known."""
+        self.output = output
+
+
+class AcidctlGroup(click.Group):
+    """Loads a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order a user meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """None for an unknown name."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry.module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table above, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
+        """Run and exit; click's own ending would print other texts and return other codes."""
+        sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+@click.group(
+    "acidctl",
+    cls=AcidctlGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "ACIDCTL",
+        "max_content_width": 100,
+    },
+    epilog="\b\nExamples:\n  acidctl ls /warehouse/orders\n  acidctl snapshot /warehouse/orders --count",
+)
+@click.version_option(__version__, prog_name="acidctl")
+def cli() -> None:
+    """What Hive would answer about an ACID table, without Hive, and why."""
+
+
+def main() -> NoReturn:
+    """The console script."""
+    cli.main()
+
+
+def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
+    """Run one command line and return its exit code; never raises."""
+    session = Session(terminal or system_terminal(), args)
+    try:
+        code = _invoke(session, args)
+        session.output.flush()
+        return code
+    except BrokenPipeError:
+        return _end_quietly(session.terminal)
+    except (KeyboardInterrupt, click.Abort):
+        session.output.error(_Interrupted("interrupted"))
+        return ExitCode.INTERRUPTED
+    except AcidctlError as error:
+        return _fail(session, args, error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        return _fail(session, args, _usage_error(error))
+    except Exception as error:
+        text = " ".join(str(error).split())
+        message = f"unexpected {type(error).__name__}" + (f": {text}" if text else "")
+        hint = "This is a fault of acidctl: please report it, with what the same command prints with --debug."
+        return _fail(session, args, InternalError(message, hint=hint))
+
+
+class _Interrupted(AcidctlError):
+    """Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+    code = "interrupted"
+
+
+def _invoke(session: Session, args: Sequence[str]) -> int:
+    try:
+        with cli.make_context("acidctl", list(args), obj=session) as ctx:
+            return int(cli.invoke(ctx) or ExitCode.DONE)
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
+
+
+def _fail(session: Session, args: Sequence[str], error: AcidctlError) -> int:
+    if "--debug" in args or os.environ.get("ACIDCTL_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    try:
+        session.output.flush()  # rows already answered stay whole; the error follows them
+    except (AcidctlError, OSError):
+        _discard_output(session.terminal)
+    session.output.error(error)
+    return error.exit_code
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    ctx = getattr(error, "ctx", None)
+    message = error.format_message().strip()
+    path = ctx.command_path if ctx is not None else "acidctl"
+    first = message[:1].lower() + message[1:]
+    return UsageError(first.rstrip("."), hint=f"`{path} --help` shows how it is used.")
+
+
+def _end_quietly(terminal: Terminal) -> int:
+    """The reader of our output has seen enough (`| head`): nothing to say."""
+    _discard_output(terminal)
+    return _PIPE_CLOSED
+
+
+def _discard_output(terminal: Terminal) -> None:
+    """Send what is still buffered nowhere, so that Python's own flush at exit cannot fail aloud."""
+    try:
+        descriptor = terminal.stdout.fileno()  # type: ignore[attr-defined]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+    except (AttributeError, OSError, ValueError):
+        pass
+
+
+def _asked_form(args: Sequence[str]) -> Format:
+    """The form that `-o` asks for, read before options are parsed: even a usage error takes it."""
+    chosen = os.environ.get("ACIDCTL_OUTPUT", "text")
+    for index, word in enumerate(args):
+        if word in ("-o", "--output") and index + 1 < len(args):
+            chosen = args[index + 1]
+        elif word.startswith("--output="):
+            chosen = word.partition("=")[2]
+        elif word.startswith("-o") and len(word) > 2:
+            chosen = word[2:]
+    try:
+        return Format(chosen)
+    except ValueError:
+        return Format.TEXT

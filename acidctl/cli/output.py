@@ -1,0 +1,391 @@
+"""How answers and remarks reach the user: streams are injected, the terminal is described, nothing is global.
+
+stdout carries the answer, as text for eyes or as JSON, JSON lines or CSV; stderr carries everything else.
+Names that come from a storage are shown with control characters escaped, and are never cut or wrapped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TextIO
+
+from acidctl.errors import AcidctlError, StorageError
+
+
+class Format(Enum):
+    """The forms of an answer."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Paint(Enum):
+    """Colours by meaning; a word always stands beside the colour."""
+
+    GOOD = "32"
+    BAD = "31"
+    WARN = "33"
+    DIM = "2"
+    BOLD = "1"
+
+
+class ByteSink(Protocol):
+    """All that is asked of an output stream."""
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> object:
+        """Take all the bytes."""
+        ...
+
+    def flush(self) -> object:
+        """Hand them on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The streams of this run; `width` is None when stdout is no terminal, and then no line is cut."""
+
+    stdout: ByteSink
+    stderr: ByteSink
+    width: int | None = None
+    stderr_is_terminal: bool = False
+    color: bool = False
+    error_color: bool = False
+
+
+def system_terminal(environment: Mapping[str, str] | None = None) -> Terminal:
+    """The terminal of this process; colour: NO_COLOR, else FORCE_COLOR, else whether it is a terminal."""
+    env = os.environ if environment is None else environment
+    out_tty, err_tty = _is_terminal(sys.stdout), _is_terminal(sys.stderr)
+    return Terminal(
+        stdout=_binary(sys.stdout),
+        stderr=_binary(sys.stderr),
+        width=_width() if out_tty else None,
+        stderr_is_terminal=err_tty,
+        color=_color(env, out_tty),
+        error_color=_color(env, err_tty),
+    )
+
+
+class Output:
+    """What a command writes with."""
+
+    def __init__(
+        self, terminal: Terminal, form: Format = Format.TEXT, *, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self.terminal = terminal
+        self.form = form
+        self.quiet = quiet
+        self.verbose = verbose
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that shows stdout; None when it is none."""
+        return self.terminal.width
+
+    @property
+    def shows_progress(self) -> bool:
+        """Progress is for a person who watches: a terminal, text, and no -q."""
+        return self.terminal.stderr_is_terminal and not self.quiet and self.form is Format.TEXT
+
+    def data(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Write bytes of the answer as they are."""
+        try:
+            self.terminal.stdout.write(chunk)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise StorageError(f"the answer cannot be written: {error.strerror or error}") from error
+
+    def flush(self) -> None:
+        """Hand over everything written so far."""
+        try:
+            self.terminal.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise StorageError(f"the answer cannot be written: {error.strerror or error}") from error
+
+    def line(self, text: str = "") -> None:
+        """Write one line of text."""
+        self.data(encode(text + "\n"))
+
+    def paint(self, text: str, paint: Paint | None) -> str:
+        """Colour a piece of the answer, where colours are on."""
+        return f"\x1b[{paint.value}m{text}\x1b[0m" if paint and self.terminal.color and text else text
+
+    def json(self, value: object) -> None:
+        """Write one JSON document: indented for a terminal, on one line for a program."""
+        self.data(encode(dump_json(value, indent=2 if self.width else None) + "\n"))
+
+    def json_lines(self, values: Iterable[object]) -> None:
+        """Write one JSON object a line."""
+        for value in values:
+            self.data(encode(dump_json(value) + "\n"))
+
+    def csv(
+        self, header: Sequence[str], rows: Iterable[Sequence[object]], *, with_header: bool = True
+    ) -> None:
+        """Write rows as CSV: NULL bare, an empty string as `""`, lists and objects as JSON text."""
+        if with_header:
+            self.data(encode(",".join(map(csv_cell, header)) + "\n"))
+        for row in rows:
+            self.data(encode(",".join(map(csv_cell, row)) + "\n"))
+
+    def note(self, text: str) -> None:
+        """Say something on stderr that -q silences."""
+        if not self.quiet:
+            self._say("note: ", Paint.DIM, text)
+
+    def warn(self, text: str) -> None:
+        """Say something on stderr that the user has to know."""
+        self._say("warning: ", Paint.WARN, text)
+
+    def detail(self, text: str) -> None:
+        """Say something on stderr that only -v asks for."""
+        if self.verbose:
+            self._say("", Paint.DIM, text)
+
+    def error(self, error: AcidctlError) -> None:
+        """Show a failure on stderr, as JSON when the answer would have been a machine's."""
+        if self.form is Format.TEXT:
+            self._say("error: ", Paint.BAD, error.message)
+            if error.hint:
+                self._say("  hint: ", Paint.DIM, error.hint)
+            return
+        fields = {"code": error.code, "message": error.message, "path": error.path, "hint": error.hint}
+        self._write_error(dump_json({"error": fields}))
+
+    def _say(self, word: str, paint: Paint, text: str) -> None:
+        if self.terminal.error_color and word:
+            word = f"\x1b[{paint.value}m{word}\x1b[0m"
+        self._write_error(word + "\n  ".join(shown(part) for part in text.split("\n")))
+
+    def _write_error(self, text: str) -> None:
+        try:
+            self.terminal.stdout.flush()
+            self.terminal.stderr.write(encode(text + "\n"))
+            self.terminal.stderr.flush()
+        except OSError:
+            pass  # nobody listens; the exit code still tells
+
+
+def dump_json(value: object, *, indent: int | None = None) -> str:
+    """JSON text; `encode` makes escaped lone surrogates of bytes that were not UTF-8."""
+    import json
+
+    return json.dumps(
+        value, ensure_ascii=False, indent=indent, allow_nan=False, separators=None if indent else (",", ":")
+    )
+
+
+def encode(text: str) -> bytes:
+    """UTF-8; a surrogate escape is written as `\\udcff`, which is its JSON form."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def csv_cell(value: object) -> str:
+    """One CSV field."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | dict):
+        value = dump_json(value)
+    text = str(value)
+    if not text or any(mark in text for mark in ',"\r\n') or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def shown(text: str) -> str:
+    """The text with everything escaped that could disturb or deceive a terminal.
+
+    Control and format characters (line breaks, escape sequences, text direction) and bytes that are not
+    UTF-8.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown_character(character) for character in text)
+
+
+def human_size(size: int) -> str:
+    """`720 B`, `1.2 KiB`, `34 MiB`: three digits at most, powers of 1024."""
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        amount /= 1024
+        if amount < 999.5 or unit == "PiB":
+            break
+    return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:.0f} {unit}"
+
+
+def human_age(seconds: float) -> str:
+    """`40s`, `12m`, `5h`, `3d`: whole units, cut off."""
+    seconds = max(seconds, 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 file`, `2 files`, `1,234 files`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def display_width(text: str) -> int:
+    """Terminal columns that a text takes: wide East Asian characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a text table.
+
+    On a terminal that is too narrow the column with the highest `drop` leaves first, 0 never does.
+    `below` moves the column under its row when it does not fit; there it is wrapped at blanks.
+    """
+
+    title: str
+    right: bool = False
+    drop: int = 0
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table cell with a colour."""
+
+    text: str
+    paint: Paint | None = None
+
+
+def render_table(out: Output, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """The lines of a table that fits the terminal, or of unlimited width when there is none."""
+    widths = [
+        max([display_width(column.title), *(display_width(row[index].text) for row in rows)])
+        for index, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    below = [index for index, column in enumerate(columns) if column.below]
+
+    def total(chosen: Sequence[int]) -> int:
+        return sum(widths[index] for index in chosen) + 2 * (len(chosen) - 1)
+
+    limit = out.width
+    if limit is None or total(kept) <= limit:
+        below = []
+    else:
+        kept = [index for index in kept if index not in below]
+        while total(kept) > limit and any(columns[index].drop for index in kept):
+            kept.remove(max(kept, key=lambda index: columns[index].drop))
+    lines = [
+        out.paint(
+            _row_line(out, columns, widths, kept, [Cell(column.title) for column in columns]), Paint.DIM
+        )
+    ]
+    for row in rows:
+        lines.append(_row_line(out, columns, widths, kept, row))
+        for index in below:
+            lines.extend(wrap(row[index].text, limit, indent="    "))
+    return lines
+
+
+def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
+    """Break a sentence at blanks; a word longer than the line, such as a name, stays whole."""
+    if not text:
+        return []
+    if width is None:
+        return [indent + text]
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and display_width(indent + longer) > width:
+            lines.append(indent + line)
+            longer = word
+        line = longer
+    return [*lines, indent + line]
+
+
+def _row_line(
+    out: Output, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], row: Sequence[Cell]
+) -> str:
+    parts: list[str] = []
+    for index in kept:
+        cell = row[index]
+        padding = " " * (widths[index] - display_width(cell.text))
+        painted = out.paint(cell.text, cell.paint)
+        if columns[index].right:
+            parts.append(padding + painted)
+        else:
+            parts.append(painted + ("" if index == kept[-1] else padding))
+    return "  ".join(parts).rstrip()
+
+
+def _shown_character(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
+        code = ord(character)
+        return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+    return character
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream is not None and stream.isatty())
+    except ValueError:
+        return False
+
+
+def _binary(stream: Any) -> ByteSink:
+    """The bytes below a text stream; a stream that was closed by the caller swallows what it gets."""
+    if stream is None:
+        return open(os.devnull, "wb")
+    if hasattr(stream, "buffer"):
+        stream.flush()
+        buffer: ByteSink = stream.buffer
+        return buffer
+    return _TextAsBinary(stream)
+
+
+class _TextAsBinary:
+    """Bytes for a stream that only takes text, such as a notebook's."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        self._stream.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _color(env: Mapping[str, str], terminal: bool) -> bool:
+    if env.get("NO_COLOR"):
+        return False
+    return bool(env.get("FORCE_COLOR")) or (terminal and env.get("TERM") != "dumb")
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns

@@ -1,0 +1,101 @@
+"""The configuration file: option defaults, storage options per URL prefix, Spark settings.
+
+TOML, by default `acidctl/config.toml` in the user's configuration folder:
+
+    [options]                        # defaults of any option, by its long name
+    profile = "hive4"
+    [options.ls]                     # of one command only
+    limit = 50
+    [storage."s3://warehouse/"]      # the longest prefix that fits a URL wins
+    endpoint_url = "http://127.0.0.1:9000"
+    [spark]
+    master = "yarn"
+
+What agrees to a risk (`--delete`, `--yes`, `--assume-*`, `--unsafe-*`) is taken from the command line only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from acidctl.errors import UsageError
+
+_SECTIONS = frozenset({"options", "storage", "spark"})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration as read; empty when there is no file."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    spark: Mapping[str, Any] = field(default_factory=dict)
+
+    def storage_options(self, url: str) -> Mapping[str, Any]:
+        """The options of the longest prefix that the URL begins with."""
+        fitting = [prefix for prefix in self.storage if url.startswith(prefix)]
+        return self.storage[max(fitting, key=len)] if fitting else {}
+
+
+def is_safety_option(name: str) -> bool:
+    """True for options that agree to a risk; `name` is the long form, with dashes or underscores."""
+    name = name.strip("-").replace("-", "_")
+    return name in ("delete", "yes") or name.startswith(("assume_", "unsafe_"))
+
+
+def default_path(environment: Mapping[str, str]) -> str:
+    """Where the file is looked for when `--config` is not given."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", ""), ".config")
+    return os.path.join(home, "acidctl", "config.toml")
+
+
+def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
+    """Read the file; a missing default file is no error, a missing named one is."""
+    chosen = path or default_path(environment)
+    try:
+        with open(chosen, "rb") as stream:
+            text = stream.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path is None:
+            return Config()
+        raise UsageError(f"the configuration file {chosen} does not exist", path=chosen) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the configuration file {chosen} cannot be read: {error}", path=chosen) from error
+    return _parse(text, chosen)
+
+
+def _parse(text: bytes, path: str) -> Config:
+    import tomllib
+
+    try:
+        content = tomllib.loads(text.decode())
+    except ValueError as error:
+        raise UsageError(f"the configuration file {path} is not valid TOML: {error}", path=path) from error
+    unknown = sorted(content.keys() - _SECTIONS)
+    if unknown:
+        raise UsageError(f"the configuration file {path} has an unknown section [{unknown[0]}]", path=path)
+    options = _section(content, "options", path)
+    for name, value in options.items():
+        for inner in (name, *(value if isinstance(value, dict) else ())):
+            if is_safety_option(inner):
+                raise UsageError(
+                    f"the configuration file {path} sets {inner}, which is taken from the command line only",
+                    path=path,
+                )
+    storage = _section(content, "storage", path)
+    for prefix in storage:
+        if not isinstance(storage[prefix], dict):
+            raise UsageError(
+                f'[storage] in {path} wants sections such as [storage."s3://bucket/"]', path=path
+            )
+    return Config(options, storage, _section(content, "spark", path))
+
+
+def _section(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
+    section = content.get(name, {})
+    if not isinstance(section, dict):
+        raise UsageError(f"[{name}] in {path} has to be a section", path=path)
+    return section

@@ -1,0 +1,182 @@
+"""One walk over a table, cut into the listings of its locations.
+
+A location is what Hive calls `getAcidState` on: the table directory, or one partition directory. Partitions
+are the `key=value` folders at the top of the tree, at any depth; below the first folder that is none,
+everything belongs to the location (so list-bucketing folders inside a delta stay there). Data beside
+partition folders is a *stray* location: Hive reads registered partitions only, so it is shown and never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from acidctl.errors import NoSuchTableError, UsageError
+from acidctl.listing import FileInfo, Listing
+from acidctl.names import METADATA_MARKER, VERSION_MARKER, is_hidden, parse_partition
+from acidctl.storage.port import Storage, Walk, join
+
+# Both markers are a few bytes; a larger file of that name is read in part and then refused by whoever parses
+# it.
+_MARKER_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One place that holds an ACID state; `partition` is the on-disk text (`ds=1/hr=2`), "" for a whole table."""
+
+    partition: str
+    listing: Listing
+    stray: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFilter:
+    """Conditions on partition keys, all of which have to hold; as in Hive the case of keys does not matter."""
+
+    text: str
+    conditions: Mapping[str, re.Pattern[str]]
+
+    def allows(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
+        """False when one of these (key, value, on-disk value) contradicts a condition."""
+        for key, value, on_disk in pairs:
+            condition = self.conditions.get(key)
+            if condition is None:
+                continue
+            if not condition.fullmatch(on_disk) and (value is None or not condition.fullmatch(value)):
+                return False
+        return True
+
+    def selects(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
+        """True when every condition is met by one of the pairs."""
+        return self.conditions.keys() <= {key for key, _, _ in pairs} and self.allows(pairs)
+
+
+def parse_filter(text: str) -> PartitionFilter:
+    """`ds=2026-01-*/hr=7`: values as users or as Hive writes them; only `*` and `?` are special."""
+    conditions: dict[str, re.Pattern[str]] = {}
+    for part in text.strip("/").split("/"):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--partition {text!r} is not of the form key=value[/key=value]")
+        pattern = re.escape(value).replace(r"\*", ".*").replace(r"\?", ".")
+        conditions[key.lower()] = re.compile(pattern, re.DOTALL)
+    return PartitionFilter(text, conditions)
+
+
+def is_partition_folder(name: str) -> bool:
+    """True for `key=value`; hidden names and Hive's temporary prefixes never are."""
+    return name.find("=") > 0 and not is_hidden(name)
+
+
+def own_partition(root: str) -> str:
+    """The partition text that a path ends with: `ds=1/hr=2` for `/w/t/ds=1/hr=2`, "" for a table."""
+    parts = root.rstrip("/").split("/")
+    start = len(parts)
+    while start > 0 and is_partition_folder(parts[start - 1]):
+        start -= 1
+    return "/".join(parts[start:])
+
+
+def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
+    """List a table or partition directory: its locations in path order, narrowed to those a filter selects.
+
+    Without filters at least one location comes back: an empty directory is an empty table. Filters that
+    select nothing are a `NoSuchTableError` that names what there is.
+    """
+    filters = [parse_filter(text) for text in partitions]
+    prefix = own_partition(root)
+    found = storage.walk(root, _descend(prefix, filters) if filters else None)
+    tops = _split(found)
+    parents = {_parent(top) for top in tops if top}
+    locations: list[Location] = []
+    for top in sorted(tops):
+        files, directories = tops[top]
+        stray = top in parents
+        # A folder that only holds partitions is no location; a leaf is one even when it is empty.
+        if stray and (filters or not (files or directories)):
+            continue
+        partition = f"{prefix}/{top}" if prefix and top else prefix or top
+        if filters and not any(item.selects(_pairs(partition)) for item in filters):
+            continue
+        place = join(root, top)
+        listing = Listing(place, tuple(files), tuple(directories), _markers(storage, place, files))
+        locations.append(Location(partition, listing, stray))
+    if not locations:
+        given = " or ".join(repr(item.text) for item in filters)
+        raise NoSuchTableError(
+            f"{storage.display(root)} has no partition that matches {given}",
+            path=storage.display(root),
+            hint="`acidctl ls --by-partition` lists the partitions.",
+        )
+    return tuple(locations)
+
+
+def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str], bool]:
+    """Do not enter partitions that every filter excludes: on a large table that is most of the walk."""
+
+    def wanted(relative: str) -> bool:
+        top, rest = _cut(relative)
+        if rest:
+            return True
+        pairs = _pairs(f"{prefix}/{top}" if prefix else top)
+        return any(item.allows(pairs) for item in filters)
+
+    return wanted
+
+
+def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
+    """Partition path -> what lies in it, with paths relative to it; the root is always there."""
+    tops: dict[str, tuple[list[FileInfo], list[str]]] = {"": ([], [])}
+    for directory in found.directories:
+        top, rest = _cut(directory)
+        entry = tops.setdefault(top, ([], []))
+        if rest:
+            entry[1].append(rest)
+    for info in found.files:
+        top, _ = _cut(_parent(info.path))
+        path = info.path[len(top) + 1 :] if top else info.path
+        tops.setdefault(top, ([], []))[0].append(FileInfo(path, info.size, info.modified) if top else info)
+    return tops
+
+
+@lru_cache(maxsize=4096)
+def _cut(directory: str) -> tuple[str, str]:
+    """A directory's path cut after its leading partition folders."""
+    start = 0
+    while start < len(directory):
+        end = directory.find("/", start)
+        end = len(directory) if end < 0 else end
+        if not is_partition_folder(directory[start:end]):
+            break
+        start = end + 1
+    return directory[: max(start - 1, 0)], directory[start:]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
+    on_disk = [part.partition("=")[2] for part in partition.split("/")] if partition else []
+    return [
+        (key.lower(), value, text)
+        for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)
+    ]
+
+
+def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[str, bytes]:
+    """Contents of the markers that decide something.
+
+    Every `_metadata_acid`; of `_orc_acid_version` only one that lies in the location itself (it tells ACID
+    v1), because no reader decides anything by those inside deltas and there may be a hundred thousand.
+    """
+    contents: dict[str, bytes] = {}
+    for info in files:
+        name = info.path.rpartition("/")[2]
+        if name == METADATA_MARKER or info.path == VERSION_MARKER:
+            with storage.open(join(place, info.path)) as stream:
+                contents[info.path] = stream.read(_MARKER_LIMIT)
+    return contents

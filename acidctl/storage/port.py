@@ -1,0 +1,102 @@
+"""The storage port: the few verbs that acidctl needs of a file system or an object store.
+
+Paths are plain strings in the storage's own form, joined with `/`; bytes that are not UTF-8 travel as
+surrogate escapes. No verb interprets a name: brackets, blanks, `#`, `%` and line breaks are ordinary
+characters. Nothing is cached. Every failure leaves an adapter as an `AcidctlError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from acidctl.listing import FileInfo
+
+Descend = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a storage can promise; those who change tables decide by these and never by the scheme."""
+
+    atomic_rename: bool
+    exclusive_create: bool
+    mtimes: bool
+    owner_and_mode: bool
+    trash: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PathStat:
+    """What stands at a path; `modified` is in seconds since 1970, UTC."""
+
+    is_directory: bool
+    size: int
+    modified: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Everything below a root: paths relative to it, each tuple in ascending order."""
+
+    files: tuple[FileInfo, ...]
+    directories: tuple[str, ...]
+
+
+class Storage(Protocol):
+    """What an adapter provides."""
+
+    @property
+    def facts(self) -> Facts:
+        """What this storage can promise."""
+        ...
+
+    def display(self, path: str) -> str:
+        """The path as a user would type it, without secrets."""
+        ...
+
+    def stat(self, path: str) -> PathStat | None:
+        """What stands at the path; None when nothing does."""
+        ...
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """List everything below a directory, in one pass.
+
+        `descend` is asked with each directory's relative path; what it refuses is neither listed nor entered.
+        A directory that vanishes during the walk counts as never seen; one that cannot be read is a
+        `StorageError`, because a listing with holes would make a wrong answer look right. A root that does
+        not exist is a `NoSuchTableError`.
+        """
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading; the result can seek, and reads only the ranges asked for."""
+        ...
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        """Write a new file; `StorageError` when the path exists, and then nothing is changed."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory whose parent exists; `StorageError` when the path exists."""
+        ...
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """Rename a directory, never into nor onto anything that exists."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it; symbolic links are removed, not followed."""
+        ...
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file or directory to a path that does not exist (quarantine and back)."""
+        ...
+
+
+def join(root: str, relative: str) -> str:
+    """The path of something below `root`; an empty `relative` is the root itself."""
+    if not relative:
+        return root
+    return f"{root}{relative}" if root.endswith("/") else f"{root}/{relative}"
