@@ -77,6 +77,7 @@ def command(
     exits: Sequence[ExitCode],
     examples: Sequence[str],
     formats: Sequence[Format] = tuple(Format),
+    settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., ExitCode]], click.Command]:
     """Make a click command of a function `f(out, config, **own_options) -> ExitCode`.
 
@@ -97,7 +98,9 @@ def command(
         wrapped: Callable[..., ExitCode] = callback
         for add in reversed(_common(formats)):
             wrapped = add(wrapped)
-        return click.command(name, epilog=_epilog(exits, examples))(wrapped)
+        return click.command(name, epilog=_epilog(exits, examples), context_settings=dict(settings or {}))(
+            wrapped
+        )
 
     return decorate
 

@@ -113,7 +113,7 @@ class FsspecStorage:
             raise StorageError(
                 f"{self.display(path)} cannot be used: {reason}",
                 path=self.display(path),
-                hint="Check address, network and credentials (environment, or [storage] in the configuration).",
+                hint="Check address, network and credentials (environment, or [storage] in the config file).",
             ) from error
 
 

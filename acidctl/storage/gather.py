@@ -25,7 +25,7 @@ _MARKER_LIMIT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One place that holds an ACID state; `partition` is the on-disk text (`ds=1/hr=2`), "" for a whole table."""
+    """A place that holds an ACID state; `partition` is the on-disk text (`ds=1/hr=2`), "" for a table."""
 
     partition: str
     listing: Listing
@@ -34,7 +34,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Conditions on partition keys, all of which have to hold; as in Hive the case of keys does not matter."""
+    """Conditions on partition keys, all of which have to hold; the case of keys does not matter."""
 
     text: str
     conditions: Mapping[str, re.Pattern[str]]

@@ -39,7 +39,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
         raise MissingDependencyError(
             f"{scheme}: tables cannot be read yet by this version of acidctl",
             path=without_secret(url),
-            hint="Copy it (`hdfs dfs -get`), mount it, or give `acidctl ls --names` what `hdfs dfs -ls -R` prints.",
+            hint="Copy it (`hdfs dfs -get`), or give `acidctl ls --names` what `hdfs dfs -ls -R` prints.",
         )
     return _through_fsspec(url, scheme, options or {})
 

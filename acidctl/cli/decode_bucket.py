@@ -1,0 +1,248 @@
+"""`acidctl decode-bucket`: what a bucket number, a file name or a directory name says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from acidctl.bucketcodec import MAX_BUCKET_ID, bits, decode, encode
+from acidctl.cli.options import command as make_command
+from acidctl.cli.options import option
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
+from acidctl.config import Config
+from acidctl.errors import AcidctlError, ExitCode, UsageError
+from acidctl.names import (
+    VERSION_MARKER,
+    BaseDir,
+    BucketFile,
+    DeltaDir,
+    DeltaKind,
+    HiddenName,
+    Marker,
+    OriginalFile,
+    SideFile,
+    Unrecognised,
+    parse_directory,
+    parse_file,
+)
+
+_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
+_TYPE = {"type": "decode_bucket", "schema_version": 1}
+_NUMBER_FIELDS = ("value", "hex", "version", "bucket_id", "statement_id")
+_CSV_FIELDS = (
+    *_NUMBER_FIELDS,
+    "name",
+    "kind",
+    "min_write_id",
+    "max_write_id",
+    "visibility_txn_id",
+    "attempt_id",
+    "copy_number",
+    "data_file",
+    "reason",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One answer: its JSON fields, and for eyes the value, its written form and its meaning."""
+
+    fields: dict[str, Any]
+    value: str
+    form: str
+    meaning: str
+
+
+@make_command(
+    "decode-bucket",
+    exits=(ExitCode.DONE, ExitCode.FAILED, ExitCode.USAGE),
+    examples=(
+        "acidctl decode-bucket 536936449 0x20010001 -1",
+        "acidctl decode-bucket bucket_00003_1 delete_delta_0000002_0000002_0000",
+        "acidctl decode-bucket --encode --bucket 3 --statement 1",
+    ),
+    settings={"ignore_unknown_options": True},
+)
+@click.argument("values", metavar="VALUE...", nargs=-1, type=click.UNPROCESSED)
+@option("--encode", "to_number", is_flag=True, help="Make the number of --bucket and --statement.")
+@option("--bucket", type=int, metavar="N", help="Bucket id to encode.")
+@option("--statement", type=int, metavar="N", default=0, show_default=True, help="Statement id to encode.")
+@option(
+    "--max-statement",
+    type=int,
+    metavar="N",
+    help="Largest statement id of the transaction; bucket ids above 4095 need it.",
+)
+@option(
+    "--codec-version",
+    type=click.IntRange(0, 1),
+    default=1,
+    show_default=True,
+    help="Codec to encode with: 1 is Hive 3 and 4, 0 is Hive 1 and 2.",
+)
+@option("--no-header", is_flag=True, help="CSV without its first line.")
+def command(
+    out: Output,
+    config: Config,
+    *,
+    values: tuple[str, ...],
+    to_number: bool,
+    bucket: int | None,
+    statement: int,
+    max_statement: int | None,
+    codec_version: int,
+    no_header: bool,
+) -> ExitCode:
+    """Decode the `bucket` column of ACID rows, and the names of files and directories.
+
+    VALUE is an integer (decimal, hexadecimal, negative as it is) or a name. Each one that is refused is
+    reported on stderr; the others are answered.
+    """
+    answers: list[Decoded] = []
+    code = ExitCode.DONE
+    if to_number:
+        if values or bucket is None:
+            raise UsageError("--encode takes --bucket N and --statement N, and no VALUE")
+        number = encode(bucket, statement, version=codec_version, max_statement_id=max_statement)
+        answers.append(_encoded(out, bucket, number))
+    elif bucket is not None:
+        raise UsageError("--bucket is for --encode", hint="Add --encode, or give the number as VALUE.")
+    elif not values:
+        raise UsageError("no VALUE is given", hint="Give a bucket number or a name, or --encode --bucket N.")
+    for value in values:
+        try:
+            answers.append(decode_value(value))
+        except UsageError:
+            raise
+        except AcidctlError as error:
+            out.error(error)
+            code = ExitCode.FAILED
+    _write(out, answers, no_header)
+    return code
+
+
+def decode_value(value: str) -> Decoded:
+    """What a VALUE says: a number or a name, and of a path its last part."""
+    if _NUMBER.fullmatch(value):
+        digits = value.lstrip("+-").lower()
+        # No 32-bit number has so many digits, and Python refuses to convert very long ones.
+        number = int(digits, 16 if digits.startswith("0x") else 10) if len(digits) < 100 else 1 << 100
+        return _decoded_number(-number if value.startswith("-") else number)
+    if value.startswith("-") and not value.startswith(("-tmp.", "-ext-")):
+        raise UsageError(f"no such option: {value}")
+    return _decoded_name(value.rstrip("/").rpartition("/")[2])
+
+
+def _decoded_number(value: int) -> Decoded:
+    found = decode(value)
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    fields = {
+        "value": signed,
+        "hex": f"0x{value & 0xFFFFFFFF:08X}",
+        "version": found.version,
+        "bucket_id": found.bucket_id,
+        "statement_id": found.statement_id,
+    }
+    if found.version == 0:
+        meaning = f"bucket {found.bucket_id} (codec version 0: Hive 1 and 2)"
+    else:
+        meaning = f"bucket {found.bucket_id}, statement {found.statement_id} (codec version 1)"
+    return Decoded(fields, str(signed), f"{fields['hex']}  {bits(value)}", meaning)
+
+
+def _encoded(out: Output, bucket: int, number: int) -> Decoded:
+    answer = _decoded_number(number)
+    if answer.fields["bucket_id"] != bucket:
+        out.warn(
+            f"bucket {bucket} does not decode back: above {MAX_BUCKET_ID} Hive moves the high bits into the "
+            f"statement id (HIVE-24715), so its rows say bucket {answer.fields['bucket_id']}, "
+            f"statement {answer.fields['statement_id']}, and so do its file and directory names"
+        )
+    return answer
+
+
+def _decoded_name(name: str) -> Decoded:
+    directory = parse_directory(name)
+    if isinstance(directory, BaseDir | DeltaDir):
+        kind = directory.kind.value if isinstance(directory, DeltaDir) else "base"
+        low = directory.min_write_id if isinstance(directory, DeltaDir) else None
+        high = directory.max_write_id if isinstance(directory, DeltaDir) else directory.write_id
+        statement = directory.statement_id if isinstance(directory, DeltaDir) else None
+        fields = {
+            "name": name,
+            "kind": kind,
+            "min_write_id": low,
+            "max_write_id": high,
+            "statement_id": statement,
+            "visibility_txn_id": directory.visibility_txn_id,
+        }
+        return Decoded(fields, name, kind, _say_directory(directory))
+    if isinstance(directory, Unrecognised):
+        raise AcidctlError(f"{shown(name)} is not a name that Hive gives: {directory.reason}")
+    kind, more, meaning = _file_meaning(name)
+    return Decoded({"name": name, "kind": kind, **more}, name, kind, meaning)
+
+
+def _say_directory(directory: BaseDir | DeltaDir) -> str:
+    parts = []
+    if isinstance(directory, BaseDir):
+        parts.append(f"all rows up to write id {directory.write_id}")
+    else:
+        what = "deleted rows" if directory.kind is DeltaKind.DELETE else "inserted rows"
+        low, high = directory.min_write_id, directory.max_write_id
+        parts.append(f"{what} of write id {low}" if low == high else f"{what} of write ids {low} to {high}")
+        if directory.statement_id is not None:
+            parts.append(f"statement {directory.statement_id}")
+    if directory.visibility_txn_id is not None:
+        parts.append(
+            f"written by a compaction, visible once transaction {directory.visibility_txn_id} commits"
+        )
+    return ", ".join(parts)
+
+
+def _file_meaning(name: str) -> tuple[str, dict[str, Any], str]:
+    """Kind, JSON fields and meaning of a file name."""
+    match parse_file(name):
+        case BucketFile(_, bucket_id, attempt_id):
+            attempt = "" if attempt_id is None else f", task attempt {attempt_id}"
+            fields = {"bucket_id": bucket_id, "attempt_id": attempt_id}
+            return "bucket", fields, f"file with ACID columns: bucket {bucket_id}{attempt}"
+        case OriginalFile(_, bucket_id, attempt_id, copy_number):
+            copy = "" if copy_number is None else f", copy {copy_number} (a later INSERT)"
+            fields = {"bucket_id": bucket_id, "attempt_id": attempt_id, "copy_number": copy_number}
+            return (
+                "original",
+                fields,
+                f"file without ACID columns: bucket {bucket_id}, attempt {attempt_id}{copy}",
+            )
+        case SideFile(_, data_file):
+            meaning = f"side file of streaming ingest: logical lengths of {shown(data_file)}"
+            return "side_file", {"data_file": data_file}, meaning
+        case Marker():
+            meaning = "ACID version of a directory" if name == VERSION_MARKER else "what kind of base this is"
+            return "marker", {}, f"marker file: {meaning}"
+        case HiddenName(_, reason):
+            return "hidden", {"reason": reason}, f"hidden from readers: {reason}"
+        case Unrecognised(_, reason):
+            raise AcidctlError(f"{shown(name)} is neither a number nor a name that Hive gives: {reason}")
+
+
+def _write(out: Output, answers: list[Decoded], no_header: bool) -> None:
+    """In the form that was asked for."""
+    if out.form is Format.JSON:
+        out.json({**_TYPE, "values": [answer.fields for answer in answers]})
+    elif out.form is Format.JSONL:
+        out.json_lines({**_TYPE, **answer.fields} for answer in answers)
+    elif out.form is Format.CSV:
+        rows = ([answer.fields.get(name) for name in _CSV_FIELDS] for answer in answers)
+        out.csv(_CSV_FIELDS, rows, with_header=not no_header)
+    elif answers:
+        columns = (Column("VALUE"), Column("AS"), Column("MEANING", below=True))
+        table = [
+            [Cell(shown(item.value)), Cell(item.form, Paint.DIM), Cell(item.meaning)] for item in answers
+        ]
+        for line in render_table(out, columns, table):
+            out.line(line)
