@@ -1,0 +1,371 @@
+"""Directory and file names of ACID tables, as values.
+
+Takes one name and answers what it says: a base, a delta, a data file, a marker, something hidden, or
+something not understood, with the reason. Parsing never raises and never drops anything; the exact text read
+stays beside the parsed numbers, because Hive accepts unpadded names (`delta_40_60`) and a path must never be
+rebuilt from numbers. Formatting is for writing only. This module knows nothing of storage, of listings or of
+what a reader may see.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from acidctl.errors import UsageError
+
+BASE_PREFIX = "base_"
+DELTA_PREFIX = "delta_"
+DELETE_DELTA_PREFIX = "delete_delta_"
+ACID_PREFIXES = (BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)
+BUCKET_PREFIX = "bucket_"
+SIDE_FILE_SUFFIX = "_flush_length"
+VERSION_MARKER = "_orc_acid_version"
+METADATA_MARKER = "_metadata_acid"
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+MAX_LONG = (1 << 63) - 1
+# The first major compaction of a converted table without new writes is named after the smallest long.
+MIN_LONG = -(1 << 63)
+_MAX_INT = (1 << 31) - 1
+
+
+class DeltaKind(Enum):
+    """What a delta directory holds; the values are the words used in answers."""
+
+    INSERT = "delta"
+    DELETE = "delete_delta"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseDir:
+    """`base_<write id>[_v<txn>]`: everything up to and including `write_id`."""
+
+    name: str
+    write_id: int
+    visibility_txn_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaDir:
+    """`delta_<min>_<max>[_<statement>][_v<txn>]` or the same as `delete_delta_`; both ends inclusive.
+
+    `min_write_id` may exceed `max_write_id`, as Hive accepts such names.
+    """
+
+    name: str
+    kind: DeltaKind
+    min_write_id: int
+    max_write_id: int
+    statement_id: int | None = None
+    visibility_txn_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDir:
+    """A directory that is neither base nor delta; files below it are original files."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenName:
+    """A name that readers pass over."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecognised:
+    """A name that is not understood, kept with the reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFile:
+    """`bucket_<id>[_<attempt>]`: a file with ACID columns; the attempt is there after a direct insert (Hive
+    4).
+    """
+
+    name: str
+    bucket_id: int
+    attempt_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SideFile:
+    """`<data file>_flush_length`: logical lengths of a file that streaming ingest has not closed."""
+
+    name: str
+    data_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFile:
+    """`<bucket>_<attempt>[_copy_<n>]`: a file without ACID columns."""
+
+    name: str
+    bucket_id: int
+    attempt_id: int
+    copy_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """`_orc_acid_version` or `_metadata_acid`."""
+
+    name: str
+
+
+ParsedDirectory = BaseDir | DeltaDir | OtherDir | HiddenName | Unrecognised
+ParsedFile = BucketFile | SideFile | OriginalFile | Marker | HiddenName | Unrecognised
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
+_ORIGINAL = re.compile(r"([0-9]+)_([0-9]+)(?:_copy_([0-9]+))?")
+
+# Prefixes that say more than "hidden"; the first match wins.
+_HIDDEN_REASONS = (
+    ("_acidctl_work_", "work directory of an acidctl compaction"),
+    ("_acidctl_lock", "lock of a running acidctl command"),
+    ("_acidctl_quarantine", "directories that acidctl clean has set aside"),
+    (".hive-staging", "staging directory of a Hive query"),
+    ("_tmp", "temporary directory of a Hive query or compaction"),
+    ("_task_tmp", "temporary directory of a Hive query"),
+    ("-tmp.", "temporary directory of a running or failed Hive 4 write"),
+    ("-ext-", "temporary directory of a Hive query"),
+    ("_", "names that begin with _ are hidden from readers"),
+    (".", "names that begin with . are hidden from readers"),
+)
+
+
+def parse_long(text: str) -> int | None:
+    """Read a 64-bit number as Java's Long.parseLong does (ASCII digits only), None if it is not one."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    digits = text.lstrip("+-").lstrip("0")
+    # Python refuses to convert very long digit strings; 20 significant digits cannot fit anyway.
+    if len(digits) > 19:
+        return None
+    value = -int(digits or "0") if text.startswith("-") else int(digits or "0")
+    return value if MIN_LONG <= value <= MAX_LONG else None
+
+
+def parse_directory(name: str) -> ParsedDirectory:
+    """Say what a directory name means (ParsedBaseLight.parseBase, ParsedDeltaLight.parse in Hive)."""
+    if name.startswith(BASE_PREFIX):
+        return _parse_base(name)
+    # `delete_delta_` contains `delta_`: only prefixes count.
+    if name.startswith(DELETE_DELTA_PREFIX):
+        return _parse_delta(name, DELETE_DELTA_PREFIX, DeltaKind.DELETE)
+    if name.startswith(DELTA_PREFIX):
+        return _parse_delta(name, DELTA_PREFIX, DeltaKind.INSERT)
+    return _hidden(name) or OtherDir(name)
+
+
+def parse_file(name: str) -> ParsedFile:
+    """Say what a file name means, wherever the file stands."""
+    if name in (VERSION_MARKER, METADATA_MARKER):
+        return Marker(name)
+    hidden = _hidden(name)
+    if hidden is not None:
+        return hidden
+    if name.endswith(SIDE_FILE_SUFFIX) and len(name) > len(SIDE_FILE_SUFFIX):
+        return SideFile(name, name.removesuffix(SIDE_FILE_SUFFIX))
+    match = _BUCKET.fullmatch(name)
+    if match:
+        bucket_id, attempt_id = _int32(match[1]), _int32(match[2])
+        if bucket_id is None or (attempt_id is None and match[2] is not None):
+            return Unrecognised(name, "its bucket or attempt number does not fit 32 bits")
+        return BucketFile(name, bucket_id, attempt_id)
+    match = _ORIGINAL.fullmatch(name)
+    if match:
+        bucket_id, attempt_id, copy_number = _int32(match[1]), _int32(match[2]), _int32(match[3])
+        if bucket_id is None or attempt_id is None or (copy_number is None and match[3] is not None):
+            return Unrecognised(name, "its bucket, attempt or copy number does not fit 32 bits")
+        return OriginalFile(name, bucket_id, attempt_id, copy_number)
+    return Unrecognised(name, "neither bucket_<id> nor <bucket>_<attempt>, so its bucket is not known")
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers pass over this name; adds Hive 4's temporary `-tmp.` and `-ext-` to the `_` and `.` of
+    Hive.
+
+    Hive 4 itself does not hide `-tmp.` (HIVE-27536), so a running insert shows through there; ours are
+    hidden.
+    """
+    return name.startswith(("_", ".", "-tmp.", "-ext-"))
+
+
+def is_hidden_to_hive(name: str) -> bool:
+    """Whether Hive's own filter (HIDDEN_FILES_PATH_FILTER) passes over this name."""
+    return name.startswith(("_", "."))
+
+
+def format_base(write_id: int, visibility_txn_id: int | None = None) -> str:
+    """Name of a base directory as Hive writes it."""
+    return f"{BASE_PREFIX}{write_id:07d}{_format_visibility(visibility_txn_id)}"
+
+
+def format_delta(
+    kind: DeltaKind,
+    min_write_id: int,
+    max_write_id: int,
+    statement_id: int | None = None,
+    visibility_txn_id: int | None = None,
+) -> str:
+    """Name of a delta or delete delta directory as Hive writes it."""
+    statement = "" if statement_id is None else f"_{statement_id:04d}"
+    visibility = _format_visibility(visibility_txn_id)
+    return f"{kind.value}_{min_write_id:07d}_{max_write_id:07d}{statement}{visibility}"
+
+
+def format_bucket_file(bucket_id: int, attempt_id: int | None = None) -> str:
+    """Name of a bucket file as Hive writes it."""
+    return f"{BUCKET_PREFIX}{bucket_id:05d}" + ("" if attempt_id is None else f"_{attempt_id}")
+
+
+def path_order_key(path: str) -> bytes:
+    """Sort key that orders paths as Hive orders original files (Path.compareTo, thus URI.compareTo).
+
+    The order gives original rows their row ids: changing it changes which rows stored deletes hit. Java
+    compares the percent-encoded path by UTF-16 code units, so `a b` sorts as `a%20b` and `000000_0_copy_10`
+    before `_copy_2`.
+    """
+    if _PLAIN_PATH.fullmatch(path):
+        return path.encode("utf-16-be")
+    return "".join(_uri_quote(c) for c in path).encode("utf-16-be", "surrogatepass")
+
+
+# The characters java.net.URI leaves alone in a path; `%` is not among them, so it becomes %25.
+_URI_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*/;:@&=+$,")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_\-!.~'()*/;:@&=+$,]*")
+
+
+def _uri_quote(char: str) -> str:
+    if char in _URI_LEGAL:
+        return char
+    if ord(char) >= 0x80 and not (char.isspace() or 0x80 <= ord(char) < 0xA0):
+        return char
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+# Hive's FileUtils.charToEscape: these never stand in a partition folder's name as they are.
+_ESCAPED = frozenset([chr(i) for i in range(1, 0x20)] + list("\"#%'*/:=?\\\x7f{[]^"))
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def escape_partition_value(value: str | None) -> str:
+    """Text of a partition value inside a folder name; NULL and the empty string share Hive's default
+    partition.
+    """
+    if not value:
+        return DEFAULT_PARTITION
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
+
+
+def unescape_partition_value(text: str) -> str | None:
+    """Partition value of the text behind `=` in a folder name; None for Hive's default partition.
+
+    A `%` that two hexadecimal digits do not follow stands for itself.
+    """
+    if text == DEFAULT_PARTITION:
+        return None
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def parse_partition_folder(name: str) -> tuple[str, str | None] | None:
+    """Key and value of one `key=value` folder, None if the name is no partition folder."""
+    key, equals, value = name.partition("=")
+    if not equals or not key or is_hidden(name):
+        return None
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), key), unescape_partition_value(value)
+
+
+def parse_partition(text: str) -> tuple[tuple[str, str | None], ...]:
+    """Keys and values of a partition path such as `ds=2026-01-01/hr=7`; `UsageError` if a part is not
+    key=value.
+    """
+    parts = []
+    for folder in text.strip("/").split("/") if text.strip("/") else []:
+        part = parse_partition_folder(folder)
+        if part is None:
+            raise UsageError(
+                f"'{folder}' in partition '{text}' is not of the form key=value",
+                hint="Write a partition as it is on disk, for example ds=2026-01-01/hr=7.",
+            )
+        parts.append(part)
+    return tuple(parts)
+
+
+def _hidden(name: str) -> HiddenName | None:
+    if not is_hidden(name):
+        return None
+    return next(HiddenName(name, reason) for prefix, reason in _HIDDEN_REASONS if name.startswith(prefix))
+
+
+def _parse_base(name: str) -> BaseDir | Unrecognised:
+    number, visibility, problem = _split_visibility(name, BASE_PREFIX)
+    if problem:
+        return Unrecognised(name, problem)
+    write_id = parse_long(number)
+    if write_id is None:
+        return Unrecognised(name, f"{_quoted(number)} is not a write id; a base is named base_<write id>")
+    return BaseDir(name, write_id, visibility)
+
+
+def _parse_delta(name: str, prefix: str, kind: DeltaKind) -> DeltaDir | Unrecognised:
+    numbers, visibility, problem = _split_visibility(name, prefix)
+    if problem:
+        return Unrecognised(name, problem)
+    shape = f"a delta is named {prefix}<first>_<last>[_<statement>]"
+    low_text, separator, rest = numbers.partition("_")
+    if not separator:
+        return Unrecognised(name, f"it has one number only; {shape}")
+    high_text, separator, statement_text = rest.partition("_")
+    low, high = parse_long(low_text), parse_long(high_text)
+    if low is None or high is None:
+        bad = low_text if low is None else high_text
+        return Unrecognised(name, f"{_quoted(bad)} is not a write id; {shape}")
+    statement = None
+    if separator:
+        statement = parse_long(statement_text)
+        if statement is None or not -_MAX_INT - 1 <= statement <= _MAX_INT:
+            return Unrecognised(name, f"{_quoted(statement_text)} is not a statement id; {shape}")
+    # Hive keeps "none" as -1, so a literal negative statement id means none.
+    return DeltaDir(
+        name, kind, low, high, None if statement is None or statement < 0 else statement, visibility
+    )
+
+
+def _split_visibility(name: str, prefix: str) -> tuple[str, int | None, str | None]:
+    """Numbers before the FIRST `_v`, the visibility txn behind it (None for 0), and what is wrong, if
+    anything.
+    """
+    # Hive searches the whole name; no prefix contains `_v`, so searching behind it is the same.
+    numbers, separator, text = name[len(prefix) :].partition("_v")
+    if not separator:
+        # Without digits before it (`base__v5`, or the `_` of the prefix itself in `base_v5`), Hive fails as
+        # well.
+        return numbers, None, None
+    visibility = parse_long(text)
+    if visibility is None:
+        return numbers, None, f"{_quoted(text)} behind _v is not a transaction id"
+    return numbers, visibility if visibility > 0 else None, None
+
+
+def _format_visibility(visibility_txn_id: int | None) -> str:
+    return f"_v{visibility_txn_id:07d}" if visibility_txn_id else ""
+
+
+def _int32(text: str | None) -> int | None:
+    value = None if text is None else parse_long(text)
+    return value if value is not None and value <= _MAX_INT else None
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if text else "an empty text"
