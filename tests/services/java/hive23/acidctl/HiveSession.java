@@ -2,7 +2,6 @@ package acidctl;
 
 import java.lang.reflect.Field;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -26,7 +25,7 @@ public final class HiveSession implements AutoCloseable {
     private final HiveConf conf;
     private Driver driver;
     private List<String> names = Collections.emptyList();
-    private List<String> snapshot = Arrays.asList(null, null);
+    private String validTxns;
 
     public HiveSession(String name, Map<String, String> settings) {
         thread = Executors.newSingleThreadExecutor(task -> {
@@ -78,7 +77,7 @@ public final class HiveSession implements AutoCloseable {
                     all.addAll(part);
                     part.clear();
                 }
-                snapshot = listsOf(driver.getFetchTask());
+                validTxns = txnsOf(driver.getFetchTask());
                 return all;
             } finally {
                 finish();
@@ -90,17 +89,19 @@ public final class HiveSession implements AutoCloseable {
         return names;
     }
 
-    /** Transactions and write ids of all tables that the last `rows` read with; an element is null where unknown. */
-    public List<String> snapshot() {
-        return snapshot;
+    /** The ValidTxnList that the last `rows` read with; null if it read no table. */
+    public String validTxns() {
+        return validTxns;
     }
 
-    /** The same two lists as a query that starts now would get for these tables. */
-    public List<String> currentLists(List<String> tables) {
-        return inThread(() -> {
-            String txns = SessionState.get().initTxnMgr(conf).getValidTxns().toString();
-            return Arrays.asList(txns, Services.writeIdLists(conf, tables, txns));
-        });
+    /** The ValidTxnWriteIdList that goes with a ValidTxnList; Hive 2 knows none. */
+    public String validWriteIds(List<String> tables, String txns) {
+        return inThread(() -> Services.writeIdLists(conf, tables, txns));
+    }
+
+    /** The ValidTxnList of a query that starts now. */
+    public String currentTxns() {
+        return inThread(() -> SessionState.get().initTxnMgr(conf).getValidTxns().toString());
     }
 
     @Override
@@ -117,21 +118,19 @@ public final class HiveSession implements AutoCloseable {
         thread.shutdown();
     }
 
-    /** The lists lie in the job of the fetch, which Hive gives away to nobody. */
-    private static List<String> listsOf(FetchTask task) throws ReflectiveOperationException {
-        if (task == null) {
-            return Arrays.asList(null, null);
-        }
-        Field fetch = FetchTask.class.getDeclaredField("fetch");
-        fetch.setAccessible(true);
-        Object operator = fetch.get(task);
+    /** The list lies in the job of the fetch, which Hive gives away to nobody. */
+    private static String txnsOf(FetchTask task) throws ReflectiveOperationException {
+        Object operator = task == null ? null : field(FetchTask.class, "fetch", task);
         if (operator == null) {
-            return Arrays.asList(null, null);
+            return null;
         }
-        Field job = FetchOperator.class.getDeclaredField("job");
-        job.setAccessible(true);
-        Configuration found = (Configuration) job.get(operator);
-        return Arrays.asList(found.get("hive.txn.valid.txns"), found.get("hive.txn.tables.valid.writeids"));
+        return ((Configuration) field(FetchOperator.class, "job", operator)).get("hive.txn.valid.txns");
+    }
+
+    private static Object field(Class<?> type, String name, Object owner) throws ReflectiveOperationException {
+        Field field = type.getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(owner);
     }
 
     private void execute(String sql) throws Exception {
@@ -151,9 +150,10 @@ public final class HiveSession implements AutoCloseable {
         }
     }
 
+    /** Closing a driver ends the transaction it belongs to. */
     private void finish() {
-        driver.close();
         if (SessionState.get().getTxnMgr() == null || !SessionState.get().getTxnMgr().isTxnOpen()) {
+            driver.close();
             driver.destroy();
             driver = null;
         }

@@ -20,17 +20,10 @@ import org.apache.hadoop.hive.serde2.objectinspector.UnionObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.primitive.HiveCharObjectInspector;
 import org.apache.hadoop.hive.serde2.typeinfo.DecimalTypeInfo;
 
-/**
- * Turns each row of a Hive 3.1 or 2.3 fetch task into the JSON texts of its columns, separated by tabs (JSON text holds none).
- * Also notes the transactions that this very query may see, which its configuration carries.
- */
+/** Turns each row of a fetch task into the JSON texts of its columns, separated by tabs (JSON text holds none). */
 public final class JsonFormatter implements FetchFormatter<String> {
-    static final ThreadLocal<String> VALID_TXNS = new ThreadLocal<>();
-
     @Override
-    public void initialize(Configuration conf, Properties properties) {
-        VALID_TXNS.set(conf.get("hive.txn.valid.txns"));
-    }
+    public void initialize(Configuration conf, Properties properties) {}
 
     @Override
     public String convert(Object row, ObjectInspector inspector) {
@@ -99,10 +92,13 @@ public final class JsonFormatter implements FetchFormatter<String> {
     }
 
     private static void struct(StringBuilder out, Object value, StructObjectInspector inspector) {
+        boolean rowId = inspector.getTypeName().equals("struct<transactionid:bigint,bucketid:int,rowid:bigint>");
         out.append('{');
         String separator = "";
         for (StructField field : inspector.getAllStructFieldRefs()) {
-            out.append(separator).append(JsonText.quote(field.getFieldName())).append(':');
+            // Hive 2 says transactionid for what later versions call the write id.
+            String name = rowId && field.getFieldName().equals("transactionid") ? "writeid" : field.getFieldName();
+            out.append(separator).append(JsonText.quote(name)).append(':');
             json(out, inspector.getStructFieldData(value, field), field.getFieldObjectInspector());
             separator = ",";
         }
