@@ -222,7 +222,7 @@ class Hive:
             entry = dict(zip(answer.columns, texts, strict=False))
             if entry.get("tabname") == name:
                 found.append(entry)
-        return sorted(found, key=lambda entry: int(entry["compactionid"]))
+        return sorted(found, key=lambda entry: int(entry.get("compactionid", 0)))
 
     def clean(self, settings: Mapping[str, str] | None = None) -> None:
         """Runs the cleaner once; waits first, as it looks at whole seconds."""
