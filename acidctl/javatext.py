@@ -2,13 +2,13 @@
 
 `Double.toString` and `Float.toString` were not shortest before JDK 19 (JDK-4511638), and tools that ran on those
 versions left their text everywhere. `double_text` and `float_text` repeat the digit generation of one value
-exactly; `doubles` does a whole column, through Arrow's shortest form wherever the two are provably the same text.
+exactly; `doubles` does a whole column, through Arrow's shortest form wherever both provably give the same text.
 
-Why they mostly are: Java stops at the first digit position where a decimal lies within half an ulp of the value
+Why they mostly do: Java stops at the first digit position where a decimal lies within half an ulp of the value
 and takes the nearer candidate, ties to even; so does the shortest form. They part only where
 - the value is a power of two: Java narrows the interval to a quarter ulp on both sides (this matters below 1e-3
   only: from there up to 2**53 the value itself has few digits);
-- a decimal of at most 17 digits is exactly the midpoint of two doubles: Java does not look at the parity of the
+- a decimal of at most 17 digits is exactly the midpoint of two doubles: Java ignores the parity of the
   significand. A midpoint is an odd 54-bit number times 2**e. For e < 0 its digits end in a 5 that cannot be cut
   and are more than 17, unless e = -1, where the value is an integer; so only values from 2**53 up are affected;
 - the value is an integer of 2**54 or more but below 2**63: Java rounds its digits by a rule of its own;
@@ -63,9 +63,10 @@ def doubles(array: pa.Array) -> pa.Array:
         return text
     other = np.flatnonzero(~plain & _valid(array))
     if other.size:
-        mask = np.zeros(len(array), dtype=bool)
-        mask[other] = True
-        text = pc.replace_with_mask(text, pa.array(mask), _unplain(text.take(pa.array(other)), values[other]))
+        place = np.arange(len(array))
+        place[other] = len(array) + np.arange(other.size)
+        repaired = _unplain(text.take(pa.array(other)), values[other])
+        text = pa.concat_arrays([text, repaired]).take(pa.array(place))
     return text
 
 
@@ -188,7 +189,7 @@ def _digits(significand: int, exponent: int, precision: int) -> tuple[str, int]:
 
 
 def _generate(remainder: int, unit: int, margin: int, power: int, width: int | None) -> tuple[str, int]:
-    """Digit by digit until one lies within the margin; `width` is that of Java's integers, None for big ones."""
+    """Digits until one lies within the margin; `width` is that of Java's integers, None for big ones."""
     tens = unit * 10
 
     def step(remainder: int, margin: int, *, first: bool) -> tuple[int, int, int, bool, bool]:

@@ -1,0 +1,175 @@
+"""The text of single values, a column at a time: floats, decimals, dates, timestamps, and strings made valid.
+
+Each function takes an Arrow array and returns a string array of the same length, NULL for NULL. What stands around
+the text (quotes, braces) is the business of `values`; whose habits the text follows is said by each function.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_DAY = 86_400
+_BILLION = 1_000_000_000
+_FIRST_DAY, _LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, where a year has four digits
+YearText = Callable[[npt.NDArray[np.int64]], pa.Array]
+
+
+class Damage:
+    """Counts the strings that were not valid UTF-8 and were shown with replacement characters."""
+
+    def __init__(self) -> None:
+        self.strings = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """Safe from any thread."""
+        with self._lock:
+            self.strings += count
+
+
+def bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of a string or binary array, without a copy; those of NULLs may be among them."""
+    _, offsets, data = array.buffers()
+    if data is None or len(array) == 0:
+        return np.zeros(0, dtype=np.uint8)
+    ends = np.frombuffer(offsets, dtype=np.int32)
+    return np.frombuffer(data, dtype=np.uint8)[ends[array.offset] : ends[array.offset + len(array)]]
+
+
+def valid_utf8(text: pa.Array, decode: Callable[[bytes], str], damage: Damage) -> pa.Array:
+    """The same strings, those that are not UTF-8 decoded by `decode` and counted."""
+    try:
+        text.validate(full=True)
+        return text
+    except pa.ArrowInvalid:
+        pass
+    data = text.view(pa.binary()).to_pylist()
+    rows, repaired = [], []
+    for row, value in enumerate(data):
+        if value is None or value.isascii():
+            continue
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError:
+            rows.append(row)
+            repaired.append(decode(value))
+    damage.add(len(rows))
+    place = np.arange(len(text))
+    place[rows] = len(text) + np.arange(len(rows))
+    return pa.concat_arrays([text, pa.array(repaired, pa.string())]).take(pa.array(place))
+
+
+def plain_decode(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def shortest_floats(array: pa.Array) -> pa.Array:
+    """Shortest text that reads back as the same float or double, always with a point or an exponent."""
+    text = pc.cast(array, pa.string())
+    values = array.to_numpy(zero_copy_only=False)
+    finite = np.isfinite(values)
+    if not finite.all():
+        words = pc.if_else(pc.is_nan(array), '"NaN"', pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"'))
+        text = pc.if_else(pc.is_finite(array), text, words)
+    with np.errstate(invalid="ignore"):
+        whole = finite & (values == np.trunc(values)) & (np.abs(values) < 1e16)
+    if whole.any():
+        bare = pc.and_(pa.array(whole), pc.invert(pc.match_substring(text, "e")))
+        text = pc.if_else(bare, pc.binary_join_element_wise(text, ".0", ""), text)
+    return text
+
+
+def decimals(array: pa.Array) -> pa.Array:
+    """Decimals at their declared scale, never in exponent form."""
+    scale = array.type.scale
+    if scale <= 6:  # Arrow writes an exponent where the value is below 1e-6, also for 0 with more digits
+        return pc.cast(array, pa.string())
+    unscaled = pa.Array.from_buffers(
+        pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset
+    )
+    digits = pc.cast(unscaled, pa.string())
+    negative = pc.starts_with(digits, "-")
+    digits = pc.ascii_lpad(pc.ascii_ltrim(digits, "-"), scale + 1, "0")
+    whole = pc.utf8_slice_codeunits(digits, 0, -scale)
+    return pc.binary_join_element_wise(
+        pc.if_else(negative, "-", ""), whole, ".", pc.utf8_slice_codeunits(digits, -scale), ""
+    )
+
+
+def dates(array: pa.Array) -> pa.Array:
+    """Days since 1970 as Hive prints them: `uuuu-MM-dd`, a sign where the year has more than four digits."""
+    return day_text(array.cast(pa.int32()), hive_year)
+
+
+def day_text(days: pa.Array, year_text: YearText) -> pa.Array:
+    """int32 or int64 days since 1970-01-01 in the proleptic calendar as text."""
+    if len(days) == days.null_count:
+        return pa.nulls(len(days), pa.string())
+    ends = pc.min_max(days)
+    if ends["min"].as_py() >= _FIRST_DAY and ends["max"].as_py() <= _LAST_DAY:
+        return pc.cast(pc.cast(days, pa.int32()).view(pa.date32()), pa.string())
+    filled = pc.fill_null(days, 0) if days.null_count else days
+    year, month, day = civil(filled.to_numpy(zero_copy_only=False).astype(np.int64))
+    text = pc.binary_join_element_wise(year_text(year), _two(month), _two(day), "-")
+    return pc.if_else(pc.is_valid(days), text, pa.scalar(None, pa.string()))
+
+
+def civil(
+    days: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Year, month and day of days since 1970-01-01, proleptic Gregorian, any year."""
+    # Years here begin in March, so that the leap day is the last; an era is 400 years.
+    shifted = days + 719_468
+    era = shifted // 146_097
+    day_of_era = shifted - era * 146_097
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    march_month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * march_month + 2) // 5 + 1
+    month = np.where(march_month < 10, march_month + 3, march_month - 9)
+    return year_of_era + era * 400 + (month <= 2), month, day
+
+
+def hive_year(year: npt.NDArray[np.int64]) -> pa.Array:
+    """At least four digits; `+` when there are more, `-` before year 0 (Java's SignStyle.EXCEEDS_PAD)."""
+    sign = pa.array(np.where(year < 0, "-", np.where(year > 9999, "+", "")).tolist(), pa.string())
+    digits = pc.ascii_lpad(pc.cast(pa.array(np.abs(year)), pa.string()), 4, "0")
+    return pc.binary_join_element_wise(sign, digits, "")
+
+
+def _two(number: npt.NDArray[np.int64]) -> pa.Array:
+    return pc.utf8_slice_codeunits(pc.cast(pa.array(number + 100), pa.string()), 1)
+
+
+def timestamps(array: pa.Array, local: bool) -> pa.Array:
+    """`uuuu-MM-dd HH:mm:ss[.fraction]` without trailing zeros; the instant and ` UTC` with local time zone."""
+    text = _wide_timestamps(array) if pa.types.is_struct(array.type) else _narrow_timestamps(array)
+    return pc.binary_join_element_wise(text, " UTC", "") if local else text
+
+
+def _narrow_timestamps(array: pa.Array) -> pa.Array:
+    plain = array.cast(pa.timestamp("ns", array.type.tz)).view(pa.timestamp("ns"))
+    return pc.ascii_rtrim(pc.ascii_rtrim(pc.cast(plain, pa.string()), "0"), ".")
+
+
+def _wide_timestamps(array: pa.Array) -> pa.Array:
+    text = wide_text(array, hive_year)
+    return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
+
+
+def wide_text(array: pa.Array, year_text: YearText) -> pa.Array:
+    """A struct of seconds and nanos with all nine digits of the fraction."""
+    seconds, nanos = (
+        pc.fill_null(child, 0).to_numpy(zero_copy_only=False).astype(np.int64) for child in array.flatten()
+    )
+    clock = pc.cast(pa.array((seconds % _DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
+    fraction = pc.utf8_slice_codeunits(pc.cast(pa.array(nanos + _BILLION), pa.string()), 1)
+    days = day_text(pa.array(seconds // _DAY), year_text)
+    text = pc.binary_join_element_wise(days, " ", clock, ".", fraction, "")
+    return pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string())) if array.null_count else text
