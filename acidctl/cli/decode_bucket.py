@@ -12,7 +12,6 @@ from acidctl.bucketcodec import MAX_BUCKET_ID, bits, decode, encode
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import option
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
-from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.names import (
     VERSION_MARKER,
@@ -86,7 +85,6 @@ class Decoded:
 @option("--no-header", is_flag=True, help="CSV without its first line.")
 def command(
     out: Output,
-    config: Config,
     *,
     values: tuple[str, ...],
     to_number: bool,

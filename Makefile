@@ -1,0 +1,56 @@
+# One front door. Everything happens in .venv, which the first target that needs it makes.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo install test test-fast test-slow test-hive3 lint bench fixtures docs clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := fixtures/tables/hive4/demo_orders
+DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
+SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
+
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## Make .venv with acidctl, PySpark and the development tools
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "acidctl needs Python 3.11 or newer; name one with make PYTHON=python3.12"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@touch $@
+
+demo: install ## Run ls and snapshot on a small table that real Hive has written
+	@$(BIN)/python -m tests.demo $(DEMO_STEP)
+
+test-fast: install ## Run the tests that need no service (below a minute)
+	$(BIN)/python -m pytest -q -m "not ($(SERVICES))"
+
+test-slow: install ## Run the tests against real Hive 4 and the ORC tools
+	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
+
+test: test-fast test-slow ## Run all tests but those of Hive 3 and 2
+
+test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
+	$(BIN)/python -m pytest -q -m hive3
+
+lint: install ## Check format, style, types and generated documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m tests.reference --check
+
+bench: install ## Measure reading a million rows beside a plain scan and orc-tools
+	$(BIN)/python -m tests.bench
+
+fixtures: install ## Make fixtures/tables anew with real Hive (an hour; needs Java 17 and Maven)
+	$(BIN)/python fixtures/generate.py
+
+docs: install ## Write the generated parts of the documents
+	$(BIN)/python -m tests.reference --write
+
+clean: ## Remove .venv, caches and build results
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

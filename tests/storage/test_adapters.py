@@ -1,0 +1,211 @@
+"""The conformance suite, over every adapter, and what is special about each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from acidctl.errors import MissingDependencyError, NoSuchTableError, StorageError, UsageError
+from acidctl.storage.fsspec import FsspecStorage
+from acidctl.storage.local import LocalStorage
+from acidctl.storage.memory import MemoryStorage
+from acidctl.storage.port import Storage
+from acidctl.storage.redact import without_secret
+from acidctl.storage.resolve import resolve
+from tests.storage.conformance import Make, ReadingStorage, WritingStorage
+
+
+def _plant(root: Path, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+class TestLocal(WritingStorage):
+    """The local file system."""
+
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Make:
+        """A tree in a temporary directory."""
+
+        def make(files: Mapping[str, bytes]) -> tuple[Storage, str]:
+            _plant(tmp_path, files)
+            return LocalStorage(), str(tmp_path)
+
+        return make
+
+    def test_names_that_are_not_utf8_travel_as_surrogates(self, tmp_path: Path) -> None:
+        """A name from another encoding can be listed and opened."""
+        path = os.fsencode(tmp_path) + b"/caf\xe9"
+        with open(path, "wb") as stream:
+            stream.write(b"x")
+        (info,) = LocalStorage().walk(str(tmp_path)).files
+        assert info.path == "caf\udce9"
+        assert LocalStorage().open(f"{tmp_path}/{info.path}").read() == b"x"
+
+    def test_links_are_followed_and_loops_refused(self, tmp_path: Path) -> None:
+        """A link to a directory is a directory; one to a parent would never end."""
+        _plant(tmp_path, {"real/f": b"1"})
+        (tmp_path / "table").mkdir()
+        (tmp_path / "table/delta_1_1").symlink_to(tmp_path / "real")
+        assert [info.path for info in LocalStorage().walk(f"{tmp_path}/table").files] == ["delta_1_1/f"]
+        (tmp_path / "table/loop").symlink_to(tmp_path)
+        with pytest.raises(StorageError, match="link to one of its own parent"):
+            LocalStorage().walk(f"{tmp_path}/table")
+
+    def test_a_link_without_target_is_an_error(self, tmp_path: Path) -> None:
+        """A bucket file that is missing must not look like a table without it."""
+        (tmp_path / "bucket_00000").symlink_to(tmp_path / "gone")
+        with pytest.raises(StorageError, match="target does not exist"):
+            LocalStorage().walk(str(tmp_path))
+
+    def test_refusals_of_the_system_name_the_path(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A closed directory is an error, as a listing with holes would mislead; hidden ones may be closed."""
+        _plant(tmp_path, {"delta_1_1/f": b"1", ".staging/f": b"1"})
+        scandir = os.scandir
+
+        def refuse(path: str) -> object:
+            if path.endswith(closed):
+                raise PermissionError(13, "Permission denied", path)
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refuse)
+        closed = ".staging"
+        assert [info.path for info in LocalStorage().walk(str(tmp_path)).files] == ["delta_1_1/f"]
+        closed = "delta_1_1"
+        with pytest.raises(StorageError, match="delta_1_1 cannot be used: Permission denied"):
+            LocalStorage().walk(str(tmp_path))
+
+    def test_a_directory_that_vanishes_during_the_walk_counts_as_never_seen(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A cleaner at work is no error."""
+        _plant(tmp_path, {"delta_1_1/f": b"1", "delta_2_2/f": b"1"})
+        scandir = os.scandir
+
+        def vanish(path: str) -> object:
+            if path.endswith("delta_1_1"):
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", vanish)
+        found = LocalStorage().walk(str(tmp_path))
+        assert (found.directories, [info.path for info in found.files]) == (("delta_2_2",), ["delta_2_2/f"])
+
+    def test_only_regular_files_are_opened(self, tmp_path: Path) -> None:
+        """Opening a pipe would hang."""
+        os.mkfifo(tmp_path / "bucket_00000")
+        with pytest.raises(StorageError, match="not a regular file"):
+            LocalStorage().open(f"{tmp_path}/bucket_00000")
+
+
+class TestMemory(WritingStorage):
+    """The reference in memory."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        """A tree in a dictionary."""
+
+        def make(files: Mapping[str, bytes]) -> tuple[Storage, str]:
+            return MemoryStorage({f"t/{name}": data for name, data in files.items()}), "t"
+
+        return make
+
+
+class TestFsspecMemory(ReadingStorage):
+    """The adapter for all of fsspec, over its memory file system."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        """A tree in fsspec's process-wide memory, reached by URL as users do."""
+        memory = fsspec.filesystem("memory", skip_instance_cache=True)
+        memory.store.clear()
+        memory.pseudo_dirs[:] = [""]
+
+        def make(files: Mapping[str, bytes]) -> tuple[Storage, str]:
+            for name, data in files.items():
+                if name.endswith("/"):
+                    memory.makedirs(f"/t/{name.rstrip('/')}", exist_ok=True)
+                else:
+                    memory.pipe_file(f"/t/{name}", data)
+            return resolve("memory://t")
+
+        return make
+
+    def test_it_refuses_to_write(self, make: Make) -> None:
+        """fsspec promises no atomic rename, so nothing is changed through it."""
+        storage, root = make({"d/f": b"1"})
+        for change in (storage.mkdir, storage.remove_tree):
+            with pytest.raises(StorageError, match="does not write"):
+                change(f"{root}/x")
+
+    def test_odd_exceptions_become_one_sentence(self) -> None:
+        """Whatever an implementation raises, the user reads a path and a reason."""
+
+        class Broken:
+            def ls(self, path: str, detail: bool) -> list[object]:
+                raise RuntimeError("no\n  credentials")
+
+            def unstrip_protocol(self, path: str) -> str:
+                return f"x://user:secret@{path}"
+
+        with pytest.raises(StorageError, match=r"^x://bucket cannot be used: no credentials$"):
+            FsspecStorage(Broken(), "x").walk("bucket")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("/a/b/", "/a/b"),
+        ("a/[b]", "a/[b]"),
+        ("ds=10:30/x", "ds=10:30/x"),
+        ("file:/a/b%20c", "/a/b%20c"),
+        ("file:///a/b//", "/a/b"),
+        ("file://localhost/a", "/a"),
+        ("file:rel", "rel"),
+        ("/", "/"),
+        ("./", "."),
+    ],
+)
+def test_local_addresses(url: str, path: str) -> None:
+    """Plain paths and `file:` URLs are taken literally, without their trailing slashes."""
+    storage, found = resolve(url)
+    assert isinstance(storage, LocalStorage)
+    assert found == path
+
+
+def test_addresses_that_cannot_be_served_say_so() -> None:
+    """One sentence each, with the right class and thus exit code."""
+    with pytest.raises(UsageError, match="empty"):
+        resolve("")
+    with pytest.raises(UsageError, match="another machine"):
+        resolve("file://host/a")
+    with pytest.raises(UsageError, match="nosuch: is not a storage"):
+        resolve("nosuch://a/b")
+    for url in ("hdfs://nn/w/t", "hdfs:/w/t", "webhdfs://u:p@nn:1/t"):
+        with pytest.raises(MissingDependencyError, match="cannot be read yet") as caught:
+            resolve(url)
+        assert "u:p" not in str(caught.value.path)
+
+
+def test_a_missing_memory_url_is_no_such_table() -> None:
+    """The message carries the whole URL."""
+    storage, path = resolve("memory://nowhere/at/all")
+    with pytest.raises(NoSuchTableError, match="memory://"):
+        storage.walk(path)
+
+
+def test_secrets_are_taken_out_of_addresses() -> None:
+    """User, password and signed queries are not printed."""
+    assert without_secret("s3://key:secret@bucket/a?X-Signature=1") == "s3://bucket/a?..."
+    assert without_secret("/a@b/c?d") == "/a@b/c?d"
