@@ -1,8 +1,8 @@
 """Hive types as frozen values, and what a reader may make of one type when a file holds another.
 
 Pure: knows nothing of text parsing, ORC bytes, Arrow or storage. `str()` of a type is Hive's text for it.
-`plan_fit` decides how a file's type is read as a table's type, as ORC's SchemaEvolution decides it for Hive; doing it
-is left to the ORC layer.
+`plan_fit` decides how a file's type is read as a table's type, as ORC's SchemaEvolution decides it for Hive;
+doing it is left to the ORC layer.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class FitAction(Enum):
 class Fit:
     """One step of reading `source` as `target`.
 
-    REBUILD carries one child per child of `target`: a (source child index, Fit) pair, or None where the file has
-    no such field and the answer is NULL. KEEP means that the values are equal as they stand.
+    REBUILD carries one child per child of `target`: a (source child index, Fit) pair, or None where the file
+    has no such field and the answer is NULL. KEEP means that the values are equal as they stand.
     """
 
     action: FitAction

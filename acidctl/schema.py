@@ -1,8 +1,8 @@
 """The text of Hive types and of table schemas, parsed into values.
 
-Pure: text in, frozen values out. `parse_type` and `parse_schema` raise `UsageError` with one sentence and nothing
-else, whatever the text. The types themselves and the rules of reading one type as another are in `hivetypes` and can
-be imported from here as well.
+Pure: text in, frozen values out. `parse_type` and `parse_schema` raise `UsageError` with one sentence and
+nothing else, whatever the text. The types themselves and the rules of reading one type as another are in
+`hivetypes` and can be imported from here as well.
 """
 
 from __future__ import annotations
@@ -409,7 +409,8 @@ _COLUMN_WORDS = frozenset(
     re.findall(
         r"\w+",
         """comment not null default enable disable enabled disabled enforced validate novalidate rely norely unique
-        check constraint primary key foreign references current_date current_timestamp current_user true false cast
+        check constraint primary key foreign references current_date current_timestamp current_user true false
+        cast
         as""",
     )
 )

@@ -1,9 +1,10 @@
 """Rows exactly as `orc-tools data` 2.1.2 prints them on Java 17 in UTC, so that `dump --data` can stand in for it.
 
-What differs from our own JSON: floating-point numbers take Java's form and a float is widened to a double first, NaN
-and infinities are bare words, decimals lose trailing zeros, timestamps always have a fraction, dates and timestamps
-are those of `java.sql` (hybrid calendar, no years before 1), and of a union only the value is shown.
-Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and Hive writables that it uses.
+What differs from our own JSON: floating-point numbers take Java's form and a float is widened to a double
+first, NaN and infinities are bare words, decimals lose trailing zeros, timestamps always have a fraction,
+dates and timestamps are those of `java.sql` (hybrid calendar, no years before 1), and of a union only the
+value is shown. Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and Hive writables
+that it uses.
 """
 
 from __future__ import annotations

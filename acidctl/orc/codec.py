@@ -1,0 +1,136 @@
+"""Decompression of ORC's chunked sections.
+
+A section is a row of chunks, each behind three bytes of length and flag. No chunk may grow beyond the file's
+block size and no section beyond the caller's limit, so that a small hostile file cannot ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+
+MAX_BLOCK_SIZE = 1 << 23
+
+
+class Compression(IntEnum):
+    """ORC's CompressionKind."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+
+class CodecError(ValueError):
+    """The bytes cannot be decompressed; the text says why."""
+
+
+def expand(data: bytes, compression: Compression, block_size: int, limit: int) -> bytes:
+    """The plain bytes of one section; CodecError when it is damaged or larger than `limit`."""
+    if compression is Compression.NONE:
+        if len(data) > limit:
+            raise CodecError("a section is absurdly large")
+        return data
+    parts: list[bytes] = []
+    total = at = 0
+    while at < len(data):
+        if len(data) - at < 3:
+            raise CodecError("a compressed chunk has no complete header")
+        header = int.from_bytes(data[at : at + 3], "little")
+        at += 3
+        length = header >> 1
+        if length > len(data) - at:
+            raise CodecError("a compressed chunk runs past its section")
+        chunk = data[at : at + length]
+        at += length
+        part = chunk if header & 1 else expand_chunk(chunk, compression, block_size)
+        total += len(part)
+        if total > limit:
+            raise CodecError("a section is absurdly large")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def expand_chunk(chunk: bytes, compression: Compression, block_size: int) -> bytes:
+    """The plain bytes of one compressed chunk, at most `block_size` of them."""
+    if compression is Compression.ZLIB:
+        try:
+            inflater = zlib.decompressobj(-15)
+            plain = inflater.decompress(chunk, block_size + 1)
+        except zlib.error as error:
+            raise CodecError("a compressed chunk is damaged") from error
+        if len(plain) > block_size:
+            raise CodecError("a compressed chunk is larger than the block size")
+        if not inflater.eof:
+            raise CodecError("a compressed chunk is cut short")
+        return plain
+    return _expand_by_arrow(chunk, compression, block_size)
+
+
+def _expand_by_arrow(chunk: bytes, compression: Compression, block_size: int) -> bytes:
+    # Only these codecs need pyarrow: reading the tail of a ZLIB file stays free of it.
+    import pyarrow as pa
+
+    try:
+        if compression in _STREAMED:
+            with pa.CompressedInputStream(pa.BufferReader(chunk), _STREAMED[compression]) as stream:
+                plain = stream.read(block_size + 1)
+        elif compression in _SIZED:
+            name, measure = _SIZED[compression]
+            size = measure(chunk)
+            if size > block_size:
+                raise CodecError("a compressed chunk is larger than the block size")
+            plain = pa.Codec(name).decompress(chunk, decompressed_size=size, asbytes=True)
+        else:
+            raise CodecError(f"compression {compression.name} is not supported")
+    except (pa.ArrowException, OSError, IndexError) as error:
+        raise CodecError("a compressed chunk is damaged") from error
+    assert isinstance(plain, bytes)
+    if len(plain) > block_size:
+        raise CodecError("a compressed chunk is larger than the block size")
+    return plain
+
+
+def _snappy_size(chunk: bytes) -> int:
+    size = shift = 0
+    for byte in chunk[:5]:
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size
+        shift += 7
+    raise CodecError("a compressed chunk is damaged")
+
+
+def _lz4_size(chunk: bytes) -> int:
+    """The plain size of an LZ4 block, which carries none: the sum of its sequences' lengths."""
+    total = at = 0
+    while True:
+        token = chunk[at]
+        at += 1
+        literals, at = _lz4_length(chunk, at, token >> 4)
+        at += literals
+        total += literals
+        if at >= len(chunk):
+            return total
+        at += 2
+        match, at = _lz4_length(chunk, at, token & 15)
+        total += match + 4
+
+
+def _lz4_length(chunk: bytes, at: int, first: int) -> tuple[int, int]:
+    length = first
+    if first == 15:
+        while True:
+            byte = chunk[at]
+            at += 1
+            length += byte
+            if byte != 255:
+                break
+    return length, at
+
+
+_STREAMED = {Compression.ZSTD: "zstd", Compression.BROTLI: "brotli"}
+_SIZED = {Compression.SNAPPY: ("snappy", _snappy_size), Compression.LZ4: ("lz4_raw", _lz4_size)}

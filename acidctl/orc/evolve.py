@@ -1,0 +1,72 @@
+"""Reading a file's values as the table's type: `hivetypes.plan_fit` decides, this carries it out in Arrow.
+
+The rules and texts are those of ORC's ConvertTreeReaderFactory, which Hive reads through: what does not fit
+or cannot be parsed becomes NULL, never an error.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from acidctl.hivetypes import (
+    Fit,
+    FitAction,
+    HiveType,
+    ListType,
+    MapType,
+    Primitive,
+    StructType,
+    TypeKind,
+    UnionType,
+    plan_fit,
+)
+
+_ARROW = {
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.TINYINT: pa.int8(),
+    TypeKind.SMALLINT: pa.int16(),
+    TypeKind.INT: pa.int32(),
+    TypeKind.BIGINT: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.CHAR: pa.string(),
+    TypeKind.VARCHAR: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIMESTAMP: pa.timestamp("ns"),
+    TypeKind.TIMESTAMP_LOCAL: pa.timestamp("ns", tz="UTC"),
+}
+
+
+def arrow_type(kind: HiveType) -> pa.DataType:
+    """The Arrow type in which values of a Hive type travel, timestamps in their narrow form."""
+    if isinstance(kind, Primitive):
+        if kind.kind is TypeKind.DECIMAL:
+            return pa.decimal128(kind.precision, kind.scale)
+        return _ARROW[kind.kind]
+    if isinstance(kind, ListType):
+        return pa.list_(arrow_type(kind.element))
+    if isinstance(kind, MapType):
+        return pa.map_(arrow_type(kind.key), arrow_type(kind.value))
+    if isinstance(kind, StructType):
+        return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in kind.fields])
+    assert isinstance(kind, UnionType)
+    return pa.dense_union([pa.field(str(i), arrow_type(t)) for i, t in enumerate(kind.alternatives)])
+
+
+def null_array(kind: HiveType, rows: int) -> pa.Array:
+    """A column of NULLs, for a field that a file does not have."""
+    return pa.nulls(rows, arrow_type(kind))
+
+
+def fit(array: pa.Array, source: HiveType, target: HiveType) -> pa.Array:
+    """The values of `array`, which are of type `source`, as `target`; DamagedDataError where Hive refuses."""
+    return fit_array(array, plan_fit(source, target))
+
+
+def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
+    """Carry out a decided fit."""
+    if plan.action is FitAction.KEEP:
+        return array
+    raise NotImplementedError

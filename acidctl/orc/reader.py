@@ -1,0 +1,252 @@
+"""ORC files as streams of Arrow record batches, with the values that Hive shows.
+
+`open_orc` reads and checks the tail; `OrcFile.scan` streams batches through Arrow's C++ reader, which sees
+the file only through `gate`. Columns whose values Arrow's own types cannot hold take the exact path
+(`exact`), decided from the tail alone; dates and timestamps of the hybrid calendar are moved to the days
+whose labels Hive prints (`calendar`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from acidctl.errors import AcidctlError, MissingDependencyError
+from acidctl.events import EVENT_FIELDS
+from acidctl.hivetypes import Field, StructType
+from acidctl.orc.codec import Compression
+from acidctl.orc.exact import WideColumn, wide_columns
+from acidctl.orc.finish import Finisher, finisher
+from acidctl.orc.gate import gated_tail, top_level_name
+from acidctl.orc.sidefile import SplicedFile
+from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.stripe import StripeFooter, read_stripe_footer
+from acidctl.orc.tail import (
+    OrcKind,
+    ReadableFile,
+    Tail,
+    damaged,
+    read_stripe_statistics,
+    read_tail,
+)
+
+DEFAULT_BATCH_SIZE = 65536
+_EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
+
+
+def open_orc(file: ReadableFile, *, name: str, length: int | None = None) -> OrcFile:
+    """Read and check the tail of an open ORC file that logically ends at `length` (default: where it ends).
+
+    Raises DamagedDataError, or StorageError when the bytes cannot be read. The file stays the caller's to
+    close.
+    """
+    tail = read_tail(file, name=name, length=length)
+    if tail.types[0].kind is not OrcKind.STRUCT:
+        raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
+    if tail.encrypted:
+        raise damaged(name, "has encrypted columns, which acidctl cannot read")
+    if tail.postscript.compression is Compression.LZO:
+        raise damaged(name, "is compressed with LZO, which is not supported")
+    return OrcFile(file, tail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One scan: the bytes Arrow reads, and what is done with each column it delivers."""
+
+    file: SplicedFile
+    indexes: tuple[int, ...]
+    names: tuple[str, ...]
+    finishers: tuple[Finisher | None, ...]
+    wide: tuple[WideColumn, ...]
+    footers: tuple[StripeFooter, ...]
+
+
+class OrcFile:
+    """An open ORC file whose tail has been checked; several scans may run one after another or interleaved."""
+
+    def __init__(self, file: ReadableFile, tail: Tail) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._footers: tuple[StripeFooter, ...] | None = None
+        self.tail = tail
+        self.name = tail.name
+        self.is_acid = _is_acid(tail)
+        self.schema = _schema(tail, self.is_acid)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file; of an ACID file its events, deletes included."""
+        return self.tail.rows
+
+    @property
+    def columns(self) -> StructType:
+        """The user's columns: the fields of `row` in an ACID file, else all."""
+        if not self.is_acid:
+            return self.schema
+        row = self.schema.fields[-1].type
+        assert isinstance(row, StructType)
+        return row
+
+    def close(self) -> None:
+        """Close the file below, if it can be closed."""
+        close = getattr(self._file, "close", None)
+        if close is not None:
+            close()
+
+    def stripe_statistics(self) -> tuple[tuple[ColumnStatistics, ...], ...]:
+        """Per stripe the statistics of each column; empty when the writer left none."""
+        with self._lock:
+            return read_stripe_statistics(self._file, self.tail)
+
+    def stripe_footers(self) -> tuple[StripeFooter, ...]:
+        """The footers of all stripes, checked; read once."""
+        if self._footers is None:
+            with self._lock:
+                self._footers = tuple(
+                    read_stripe_footer(self._file, self.tail, i) for i in range(len(self.tail.stripes))
+                )
+        return self._footers
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream record batches of at most `batch_size` rows; `columns` are top-level names, in the order wanted.
+
+        A timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values
+        may not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
+        """
+        indexes = self._indexes(columns)
+        if not self.tail.rows:
+            return
+        if not indexes:
+            yield from self._empty_batches(batch_size)
+            return
+        plan = self._plan(indexes)
+        rows = 0
+        try:
+            for batch in _arrow_batches(plan, batch_size):
+                yield from self._finished(plan, batch, rows)
+                rows += len(batch)
+        except AcidctlError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            raise self._explain(plan, error) from error
+        if rows != self.tail.rows:
+            raise damaged(self.name, f"delivered {rows} rows, its footer says {self.tail.rows}")
+
+    def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
+        if columns is None:
+            return tuple(range(len(self.schema.fields)))
+        places = {name: i for i, name in reversed(list(enumerate(self.schema.names)))}
+        missing = [name for name in columns if name not in places]
+        if missing:
+            raise damaged(self.name, f"has no column '{missing[0]}'")
+        return tuple(places[name] for name in columns)
+
+    def _empty_batches(self, batch_size: int) -> Iterator[pa.RecordBatch]:
+        left = self.tail.rows
+        while left:
+            count = min(left, batch_size)
+            left -= count
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * count, type=pa.struct([])))
+
+    def _plan(self, indexes: tuple[int, ...]) -> _Plan:
+        footers = self.stripe_footers()
+        roots = self.tail.types[0].subtypes
+        needed = {i for index in set(indexes) for i in _subtree(self.tail, roots[index])}
+        wide = {
+            column: WideColumn(self._file, self._lock, self.tail, column)
+            for column in sorted(wide_columns(self.tail, footers) & needed)
+        }
+        end, suffix = gated_tail(self.tail, wide)
+        return _Plan(
+            file=SplicedFile(self._file, end, suffix, self.name, self._lock),
+            indexes=indexes,
+            names=tuple(self.schema.names[i] for i in indexes),
+            finishers=tuple(finisher(self.tail, roots[i], wide) for i in indexes),
+            wide=tuple(wide.values()),
+            footers=footers,
+        )
+
+    def _finished(self, plan: _Plan, batch: pa.RecordBatch, at: int) -> Iterator[pa.RecordBatch]:
+        """Name and finish the columns; split where a stripe begins, since nanoseconds and zones are per stripe."""
+        if not plan.wide:
+            yield _finish(plan, batch)
+            return
+        done = 0
+        for i, stripe in enumerate(self.tail.stripes):
+            start = sum(s.rows for s in self.tail.stripes[:i])
+            low, high = max(start, at + done), min(start + stripe.rows, at + len(batch))
+            if low >= high:
+                continue
+            if low == start:
+                for column in plan.wide:
+                    column.start(plan.footers[i])
+            yield _finish(plan, batch.slice(low - at, high - low))
+            done = high - at
+
+    def _explain(self, plan: _Plan, error: BaseException) -> AcidctlError:
+        if plan.file.failure is not None:
+            return plan.file.failure
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "zone" in text.lower() and "exist" in text.lower():
+            return MissingDependencyError(
+                f"{self.name} holds timestamps, and the time zone database to read them with is missing",
+                path=self.name,
+                hint="install the system package tzdata, or set TZDIR to a directory with the IANA database",
+            )
+        return damaged(self.name, f"cannot be decoded: {text}")
+
+
+def _arrow_batches(plan: _Plan, batch_size: int) -> Iterator[pa.RecordBatch]:
+    fragment = ds.OrcFileFormat().make_fragment(pa.PythonFile(plan.file, mode="r"))
+    scanner = fragment.scanner(
+        columns=list(dict.fromkeys(top_level_name(i) for i in plan.indexes)),
+        batch_size=batch_size,
+        use_threads=False,
+        batch_readahead=0,
+        fragment_readahead=0,
+    )
+    for batch in scanner.to_batches():
+        if len(batch):
+            yield batch
+
+
+def _finish(plan: _Plan, batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = []
+    for index, finish in zip(plan.indexes, plan.finishers, strict=True):
+        array = batch.column(top_level_name(index))
+        arrays.append(array if finish is None else finish(array))
+    return pa.RecordBatch.from_arrays(arrays, names=list(plan.names))
+
+
+def _subtree(tail: Tail, column: int) -> Iterator[int]:
+    yield column
+    for child in tail.types[column].subtypes:
+        yield from _subtree(tail, child)
+
+
+def _is_acid(tail: Tail) -> bool:
+    """Whether the columns are those of an event, ignoring case: query-based compaction writes lower case."""
+    root = tail.types[0]
+    names = tuple(name.lower() for name in root.names)
+    kinds = tuple(tail.types[child].kind for child in root.subtypes)
+    return names == tuple(name.lower() for name in EVENT_FIELDS) and kinds == _EVENT_KINDS
+
+
+def _schema(tail: Tail, is_acid: bool) -> StructType:
+    schema = tail.hive_type()
+    assert isinstance(schema, StructType)
+    if not is_acid:
+        return schema
+    return StructType(
+        tuple(Field(name, field.type) for name, field in zip(EVENT_FIELDS, schema.fields, strict=True))
+    )

@@ -1,0 +1,114 @@
+"""Logical ends of files: what a `_flush_length` side file says, and a file that ends there.
+
+Streaming ingest appends to a bucket file and, at each commit, its length so far to the side file. Bytes
+beyond the last committed length may be a torn stripe, so readers must see the shorter file and look for its
+tail there.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.orc.tail import ReadableFile, read_range
+
+_MAX_SIDE_FILE = 64 << 20
+
+
+def parse_logical_length(content: bytes, *, name: str) -> int:
+    """The last complete 8-byte big-endian length in a side file's content.
+
+    Hive 3.1 ignores a partial value at the end (a writer died within it), Hive 4 fails on it; this follows
+    3.1. Raises DamagedDataError when no complete value is there or the last one is negative.
+    """
+    complete = len(content) // 8 * 8
+    if not complete:
+        raise DamagedDataError(
+            f"side file {name} holds no length, so the data file beside it has no known end",
+            path=name,
+            hint="the writer died before its first commit: nothing of the data file was ever visible",
+        )
+    length = int.from_bytes(content[complete - 8 : complete], "big", signed=True)
+    if length < 0:
+        raise DamagedDataError(
+            f"side file {name} gives the impossible length {length}",
+            path=name,
+            hint="restore the side file, or remove it if the writer closed the data file properly",
+        )
+    return length
+
+
+def read_logical_length(file: ReadableFile, *, name: str) -> int:
+    """The logical length that an open side file gives; DamagedDataError as `parse_logical_length`."""
+    file.seek(0, 2)
+    size = file.tell()
+    if size > _MAX_SIDE_FILE:
+        raise DamagedDataError(f"side file {name} is absurdly large ({size} bytes)", path=name)
+    # The values before the last are history; the remainder decides where the last complete one lies.
+    start = max(0, size // 8 * 8 - 8)
+    return parse_logical_length(read_range(file, start, size - start, name), name=name)
+
+
+class SplicedFile:
+    """A read-only file of the first `length` bytes of another, followed by bytes of our own.
+
+    It is what the C++ reader sees. Reads are serialised by `lock`, which all views of one file share, since
+    Arrow reads from a thread of its own. The first error of the file below is kept in `failure`: Arrow loses
+    its type.
+    """
+
+    def __init__(
+        self, file: ReadableFile, length: int, suffix: bytes, name: str, lock: threading.Lock
+    ) -> None:
+        self._file = file
+        self._length = length
+        self._suffix = suffix
+        self._name = name
+        self._lock = lock
+        self._at = 0
+        self.closed = False
+        self.failure: AcidctlError | None = None
+
+    def size(self) -> int:
+        return self._length + len(self._suffix)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._at, self.size())[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        rest = max(0, self.size() - self._at)
+        wanted = rest if size is None or size < 0 else min(size, rest)
+        inside = max(0, min(wanted, self._length - self._at))
+        parts = []
+        if inside:
+            try:
+                with self._lock:
+                    parts.append(read_range(self._file, self._at, inside, self._name))
+            except AcidctlError as error:
+                self.failure = self.failure or error
+                raise
+        if wanted > inside:
+            start = self._at + inside - self._length
+            parts.append(self._suffix[start : start + wanted - inside])
+        self._at += wanted
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,125 @@
+"""Stripe footers: which streams a stripe holds, how each column is encoded, in which zone its clock ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.tail import ReadableFile, Stripe, Tail, damaged, read_range
+from acidctl.orc.wire import Message, WireError
+
+_MAX_STRIPE_FOOTER = 64 << 20
+# More dictionary entries than any writer makes; the C++ reader would allocate whatever number stands there.
+_MAX_DICTIONARY = 1 << 28
+
+
+class StreamKind(IntEnum):
+    """ORC's Stream.Kind."""
+
+    PRESENT = 0
+    DATA = 1
+    LENGTH = 2
+    DICTIONARY_DATA = 3
+    DICTIONARY_COUNT = 4
+    SECONDARY = 5
+    ROW_INDEX = 6
+    BLOOM_FILTER = 7
+    BLOOM_FILTER_UTF8 = 8
+    ENCRYPTED_INDEX = 9
+    ENCRYPTED_DATA = 10
+    STRIPE_STATISTICS = 100
+    FILE_STATISTICS = 101
+
+
+class EncodingKind(IntEnum):
+    """ORC's ColumnEncoding.Kind."""
+
+    DIRECT = 0
+    DICTIONARY = 1
+    DIRECT_V2 = 2
+    DICTIONARY_V2 = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream: `offset` is where it begins in the file."""
+
+    kind: StreamKind
+    column: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How one column of a stripe is encoded; `dictionary_size` is 0 unless it has a dictionary."""
+
+    kind: EncodingKind
+    dictionary_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StripeFooter:
+    """The directory of one stripe; `time_zone` is None when the writer named none."""
+
+    streams: tuple[Stream, ...]
+    encodings: tuple[Encoding, ...]
+    time_zone: str | None
+
+    def stream(self, kind: StreamKind, column: int) -> Stream | None:
+        """The stream of that kind and column, or None."""
+        for stream in self.streams:
+            if stream.column == column and stream.kind is kind:
+                return stream
+        return None
+
+
+def read_stripe_footer(file: ReadableFile, tail: Tail, index: int) -> StripeFooter:
+    """Read and check the footer of one stripe; DamagedDataError when it cannot be right."""
+    stripe = tail.stripes[index]
+    offset = stripe.offset + stripe.index_length + stripe.data_length
+    raw = read_range(file, offset, stripe.footer_length, tail.name)
+    post = tail.postscript
+    try:
+        message = Message(expand(raw, post.compression, post.block_size, _MAX_STRIPE_FOOTER))
+        return StripeFooter(
+            streams=_streams(message, stripe, len(tail.types)),
+            encodings=_encodings(message, len(tail.types)),
+            time_zone=message.text(3) or None,
+        )
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has a stripe {index} whose footer cannot be right: {error}") from error
+
+
+def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ...]:
+    at = stripe.offset
+    end = stripe.offset + stripe.index_length + stripe.data_length
+    result = []
+    for item in message.messages(1):
+        code = item.uint(1) or 0
+        if code not in StreamKind._value2member_map_:
+            raise WireError(f"stream kind {code} is unknown")
+        stream = Stream(StreamKind(code), item.uint(2) or 0, at, item.uint(3) or 0)
+        if stream.column >= columns:
+            raise WireError(f"a stream belongs to column {stream.column}, there are {columns}")
+        at += stream.length
+        if at > end:
+            raise WireError("its streams are longer than the stripe")
+        result.append(stream)
+    return tuple(result)
+
+
+def _encodings(message: Message, columns: int) -> tuple[Encoding, ...]:
+    result = []
+    for item in message.messages(2):
+        code = item.uint(1) or 0
+        size = item.uint(2) or 0
+        if code > EncodingKind.DICTIONARY_V2:
+            raise WireError(f"encoding {code} is unknown")
+        if size > _MAX_DICTIONARY:
+            raise WireError(f"a dictionary claims {size} entries")
+        result.append(Encoding(EncodingKind(code), size))
+    if len(result) != columns:
+        raise WireError(f"it has encodings of {len(result)} columns, there are {columns}")
+    return tuple(result)

@@ -1,0 +1,475 @@
+"""The tail of an ORC file: what it says about itself, read without any ORC library and trusted by nobody.
+
+`read_tail` takes an open file and returns a `Tail`: postscript, types, stripes, statistics, user metadata,
+writer and calendar. It is the gate before the C++ readers, which would crash on some lies and loop on others:
+every length, offset, count and type reference is checked here against the file's real length, and whatever is
+wrong becomes one DamagedDataError. pyarrow is imported only where the compression needs it, so that row
+counts come quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from acidctl.errors import AcidctlError, DamagedDataError, StorageError
+from acidctl.hivetypes import (
+    Field,
+    HiveType,
+    ListType,
+    MapType,
+    Primitive,
+    StructType,
+    TypeKind,
+    UnionType,
+)
+from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
+from acidctl.orc.stats import ColumnStatistics, parse_statistics
+from acidctl.orc.wire import Message, WireError
+
+_MAGIC = b"ORC"
+_FIRST_READ = 16 * 1024
+_DEFAULT_BLOCK_SIZE = 256 * 1024
+_MAX_FOOTER = 64 << 20
+_MAX_METADATA = 512 << 20
+_MAX_TYPES = 100_000
+_MAX_NESTING = 100
+_MAX_STRIPE_ROWS = 1 << 32
+_HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
+
+
+class ReadableFile(Protocol):
+    """What the ORC layer asks of an open file."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
+class OrcKind(IntEnum):
+    """Type kinds of the file format."""
+
+    BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
+    TIMESTAMP_INSTANT = 18
+
+
+_PRIMITIVES = {
+    OrcKind.BOOLEAN: TypeKind.BOOLEAN,
+    OrcKind.BYTE: TypeKind.TINYINT,
+    OrcKind.SHORT: TypeKind.SMALLINT,
+    OrcKind.INT: TypeKind.INT,
+    OrcKind.LONG: TypeKind.BIGINT,
+    OrcKind.FLOAT: TypeKind.FLOAT,
+    OrcKind.DOUBLE: TypeKind.DOUBLE,
+    OrcKind.STRING: TypeKind.STRING,
+    OrcKind.BINARY: TypeKind.BINARY,
+    OrcKind.TIMESTAMP: TypeKind.TIMESTAMP,
+    OrcKind.DATE: TypeKind.DATE,
+    OrcKind.TIMESTAMP_INSTANT: TypeKind.TIMESTAMP_LOCAL,
+}
+
+
+class Calendar(IntEnum):
+    """ORC's CalendarKind; UNKNOWN is what writers before ORC 1.6 leave."""
+
+    UNKNOWN = 0
+    JULIAN_GREGORIAN = 1
+    PROLEPTIC_GREGORIAN = 2
+
+
+class Writer(IntEnum):
+    """Who wrote the file; a code that is not listed reads as UNKNOWN."""
+
+    ORC_JAVA = 0
+    ORC_CPP = 1
+    PRESTO = 2
+    SCRITCHLEY_GO = 3
+    TRINO = 4
+    CUDF = 5
+    UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PostScript:
+    """The last section; lengths in bytes, `length` its own without the byte that says it."""
+
+    length: int
+    footer_length: int
+    metadata_length: int
+    stripe_statistics_length: int
+    compression: Compression
+    block_size: int
+    version: tuple[int, ...]
+    writer_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """Where a stripe lies: index, data and footer follow one another from `offset`."""
+
+    offset: int
+    index_length: int
+    data_length: int
+    footer_length: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.index_length + self.data_length + self.footer_length
+
+
+@dataclass(frozen=True, slots=True)
+class OrcType:
+    """One entry of the flattened type tree; its place in `Tail.types` is the column id."""
+
+    kind: OrcKind
+    subtypes: tuple[int, ...]
+    names: tuple[str, ...]
+    max_length: int | None
+    precision: int | None
+    scale: int | None
+    attributes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Everything that the end of an ORC file says; `file_length` is the logical length it was read at."""
+
+    name: str
+    file_length: int
+    postscript: PostScript
+    header_length: int
+    content_length: int
+    types: tuple[OrcType, ...]
+    stripes: tuple[Stripe, ...]
+    rows: int
+    row_index_stride: int
+    statistics: tuple[ColumnStatistics, ...]
+    user_metadata: tuple[tuple[str, bytes], ...]
+    writer: Writer
+    writer_code: int
+    software_version: str | None
+    calendar: Calendar
+    encrypted: bool
+    footer: bytes = field(repr=False, compare=False)
+
+    @property
+    def tail_length(self) -> int:
+        """Bytes from the metadata section to the end of the file."""
+        post = self.postscript
+        return post.stripe_statistics_length + post.metadata_length + post.footer_length + post.length + 1
+
+    def hive_type(self, column: int = 0) -> HiveType:
+        """The type at a column id as a Hive type."""
+        return _hive_type(self.types, column)
+
+    def metadata_value(self, key: str) -> bytes | None:
+        """The value of a user metadata key, or None."""
+        for name, value in self.user_metadata:
+            if name == key:
+                return value
+        return None
+
+
+def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Tail:
+    """Read and check the tail that ends at `length` (default: the end of the file).
+
+    Raises DamagedDataError for whatever the bytes say, StorageError when they cannot be read.
+    """
+    size = _size(file, name)
+    end = size if length is None else length
+    if end > size:
+        raise damaged(name, f"has {size} bytes, but its side file promises {end}")
+    if end == 0:
+        raise DamagedDataError(
+            f"{name} is empty (0 bytes) and so no ORC file",
+            path=name,
+            hint="a writer that died leaves such files; Hive skips them in insert-only tables",
+        )
+    window = read_range(file, end - min(end, _FIRST_READ), min(end, _FIRST_READ), name)
+    try:
+        post = _postscript(window, end)
+    except (WireError, CodecError) as error:
+        raise _explain(file, name, end, str(error)) from error
+    try:
+        return _parse_footer(file, name, end, window, post)
+    except (WireError, CodecError) as error:
+        raise damaged(name, f"has a tail that cannot be right: {error}") from error
+
+
+def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
+    """Exactly `size` bytes from `offset`; DamagedDataError when the file ends before, StorageError on refusal."""
+    parts: list[bytes] = []
+    missing = size
+    try:
+        file.seek(offset)
+        while missing:
+            part = file.read(missing)
+            if not part:
+                raise damaged(name, f"ends at byte {offset + size - missing}, {missing} bytes too early")
+            parts.append(part)
+            missing -= len(part)
+    except AcidctlError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot read {name}: {error}", path=name) from error
+    return b"".join(parts)
+
+
+def damaged(name: str, what: str) -> DamagedDataError:
+    """The error of this layer: a sentence that begins with the file's name."""
+    return DamagedDataError(f"{name} {what}", path=name, hint=_HINT)
+
+
+def _size(file: ReadableFile, name: str) -> int:
+    try:
+        file.seek(0, 2)
+        return file.tell()
+    except OSError as error:
+        raise StorageError(f"cannot read {name}: {error}", path=name) from error
+
+
+def _explain(file: ReadableFile, name: str, end: int, why: str) -> DamagedDataError:
+    """Tell a truncated ORC file from a file of another kind."""
+    head = read_range(file, 0, min(end, 4), name)
+    if not head.startswith(_MAGIC):
+        return DamagedDataError(
+            f"{name} is not an ORC file (it begins with {head!r})",
+            path=name,
+            hint="acidctl reads ORC only; insert-only tables may hold other formats",
+        )
+    return damaged(name, f"begins as an ORC file but is cut short or damaged at its end: {why}")
+
+
+def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: PostScript) -> Tail:
+    after = post.length + 1
+    wanted = post.footer_length + after
+    if wanted > len(window):
+        if post.footer_length > _MAX_FOOTER:
+            raise CodecError("its footer is absurdly large")
+        window = read_range(file, end - wanted, wanted - len(window), name) + window
+    raw = window[len(window) - wanted : len(window) - after]
+    footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
+    footer = Message(footer_bytes)
+    types = tuple(_types(footer))
+    _check_types(types)
+    stripes = tuple(_stripe(message) for message in footer.messages(3))
+    rows = footer.uint(6) or 0
+    content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
+    _check_stripes(stripes, rows, content_end)
+    statistics = tuple(parse_statistics(message) for message in footer.messages(7))
+    if statistics and len(statistics) != len(types):
+        raise WireError(f"it has statistics of {len(statistics)} columns and types of {len(types)}")
+    code = footer.uint(9) or 0
+    calendar = footer.uint(11) or 0
+    return Tail(
+        name=name,
+        file_length=end,
+        postscript=post,
+        header_length=footer.uint(1) or 0,
+        content_length=footer.uint(2) or 0,
+        types=types,
+        stripes=stripes,
+        rows=rows,
+        row_index_stride=footer.uint(8) or 0,
+        statistics=statistics,
+        user_metadata=tuple((item.text(1) or "", item.data(2) or b"") for item in footer.messages(5)),
+        writer=Writer(code) if code <= Writer.CUDF else Writer.UNKNOWN,
+        writer_code=code,
+        software_version=footer.text(12),
+        calendar=Calendar(calendar) if calendar <= Calendar.PROLEPTIC_GREGORIAN else Calendar.UNKNOWN,
+        encrypted=footer.has(10),
+        footer=footer_bytes,
+    )
+
+
+def _postscript(window: bytes, end: int) -> PostScript:
+    length = window[-1]
+    if length == 0 or length + 1 > len(window):
+        raise WireError("its last byte gives no possible length")
+    message = Message(window[-1 - length : -1])
+    if message.data(8000) != _MAGIC:
+        raise WireError("its postscript does not end in the letters ORC")
+    code = message.uint(2) or 0
+    if code > Compression.BROTLI:
+        raise CodecError(f"compression number {code} is unknown")
+    footer_length = message.uint(1) or 0
+    metadata_length = message.uint(5) or 0
+    statistics_length = message.uint(7) or 0
+    if footer_length + metadata_length + statistics_length + length + 1 > end:
+        raise WireError("its last sections are longer than the file")
+    block_size = message.uint(3)
+    block_size = _DEFAULT_BLOCK_SIZE if block_size is None else block_size
+    if code and not 0 < block_size <= MAX_BLOCK_SIZE:
+        raise CodecError(f"compression blocks of {block_size} bytes are impossible")
+    return PostScript(
+        length=length,
+        footer_length=footer_length,
+        metadata_length=metadata_length,
+        stripe_statistics_length=statistics_length,
+        compression=Compression(code),
+        block_size=block_size,
+        version=message.uints(4),
+        writer_version=message.uint(6) or 0,
+    )
+
+
+def _stripe(message: Message) -> Stripe:
+    return Stripe(
+        offset=message.uint(1) or 0,
+        index_length=message.uint(2) or 0,
+        data_length=message.uint(3) or 0,
+        footer_length=message.uint(4) or 0,
+        rows=message.uint(5) or 0,
+    )
+
+
+def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> None:
+    """Stripes lie in file order, inside the content and apart, and their rows add up."""
+    at = 0
+    for i, stripe in enumerate(stripes):
+        if stripe.offset < at or stripe.end > content_end:
+            raise WireError(f"stripe {i} does not lie where stripes can lie")
+        if stripe.rows > _MAX_STRIPE_ROWS:
+            raise WireError(f"stripe {i} claims {stripe.rows} rows")
+        at = stripe.end
+    total = sum(stripe.rows for stripe in stripes)
+    if total != rows:
+        raise WireError(f"its stripes hold {total} rows, its footer says {rows}")
+
+
+def _types(footer: Message) -> Iterator[OrcType]:
+    if not 0 < footer.count(4) <= _MAX_TYPES:
+        raise WireError(f"it declares {footer.count(4)} types")
+    for i, message in enumerate(footer.messages(4)):
+        code = message.uint(1) or 0
+        if code > OrcKind.TIMESTAMP_INSTANT:
+            raise WireError(f"column {i} has type number {code}, which is unknown")
+        attributes = tuple((item.text(1) or "", item.text(2) or "") for item in message.messages(7))
+        yield OrcType(
+            kind=OrcKind(code),
+            subtypes=message.uints(2),
+            names=message.texts(3),
+            max_length=message.uint(4),
+            precision=message.uint(5),
+            scale=message.uint(6),
+            attributes=attributes,
+        )
+
+
+_ARITY = {OrcKind.LIST: 1, OrcKind.MAP: 2}
+
+
+def _check_types(types: tuple[OrcType, ...]) -> None:
+    """The types form one tree, numbered in preorder as every writer numbers it, and not too deep."""
+    depth = [0] * len(types)
+    # The column ids that still have to appear, next first: in preorder each type is the next child of its
+    # parent.
+    expected: list[int] = []
+    for i, entry in enumerate(types):
+        if i and (not expected or expected.pop() != i):
+            raise WireError(f"column {i} has no place in the type tree")
+        arity = _ARITY.get(entry.kind)
+        if entry.kind in (OrcKind.STRUCT, OrcKind.UNION):
+            arity = len(entry.subtypes)
+        if len(entry.subtypes) != (arity or 0):
+            raise WireError(f"column {i} has {len(entry.subtypes)} children")
+        if entry.kind is OrcKind.STRUCT and len(entry.names) != len(entry.subtypes):
+            raise WireError(f"column {i} has {len(entry.names)} names for {len(entry.subtypes)} fields")
+        if entry.kind is OrcKind.UNION and not 0 < len(entry.subtypes) <= 127:
+            raise WireError(f"column {i} is a union of {len(entry.subtypes)} types")
+        _check_parameters(entry, i)
+        previous = i
+        for child in entry.subtypes:
+            if not previous < child < len(types):
+                raise WireError(f"column {i} refers to column {child}")
+            depth[child] = depth[i] + 1
+            previous = child
+        if depth[i] > _MAX_NESTING:
+            raise WireError("its types are nested too deeply")
+        expected.extend(reversed(entry.subtypes))
+    if expected:
+        raise WireError("its type tree is incomplete")
+
+
+def _check_parameters(entry: OrcType, column: int) -> None:
+    if entry.kind is OrcKind.DECIMAL:
+        precision = entry.precision or 0
+        scale = entry.scale or 0
+        if precision > 38 or scale > (precision or 38):
+            raise WireError(f"column {column} is decimal({precision},{scale})")
+    if entry.kind in (OrcKind.CHAR, OrcKind.VARCHAR) and (entry.max_length or 0) > (1 << 31) - 1:
+        raise WireError(f"column {column} has the length {entry.max_length}")
+
+
+def _hive_type(types: tuple[OrcType, ...], column: int) -> HiveType:
+    entry = types[column]
+    children = entry.subtypes
+    if entry.kind is OrcKind.STRUCT:
+        return StructType(
+            tuple(
+                Field(name, _hive_type(types, child))
+                for name, child in zip(entry.names, children, strict=True)
+            )
+        )
+    if entry.kind is OrcKind.LIST:
+        return ListType(_hive_type(types, children[0]))
+    if entry.kind is OrcKind.MAP:
+        return MapType(_hive_type(types, children[0]), _hive_type(types, children[1]))
+    if entry.kind is OrcKind.UNION:
+        return UnionType(tuple(_hive_type(types, child) for child in children))
+    if entry.kind is OrcKind.DECIMAL:
+        # Files of Hive 0.11 carry neither; ORC's own defaults stand in.
+        precision = entry.precision or 38
+        scale = 10 if entry.scale is None and not entry.precision else entry.scale or 0
+        return Primitive(TypeKind.DECIMAL, precision=precision, scale=scale)
+    if entry.kind is OrcKind.CHAR:
+        return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
+    if entry.kind is OrcKind.VARCHAR:
+        return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
+    return Primitive(_PRIMITIVES[entry.kind])
+
+
+def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[ColumnStatistics, ...], ...]:
+    """Per stripe the statistics of each column; empty when the writer left none.
+
+    Raises DamagedDataError when the section is damaged or its counts contradict the footer.
+    """
+    post = tail.postscript
+    if not post.metadata_length:
+        return ()
+    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
+    raw = read_range(file, offset, post.metadata_length, tail.name)
+    try:
+        message = Message(expand(raw, post.compression, post.block_size, _MAX_METADATA))
+        result = tuple(
+            tuple(parse_statistics(column) for column in stripe.messages(1)) for stripe in message.messages(1)
+        )
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
+    if result and (
+        len(result) != len(tail.stripes) or any(len(s) not in (0, len(tail.types)) for s in result)
+    ):
+        raise damaged(tail.name, f"has statistics of {len(result)} stripes and {len(tail.stripes)} stripes")
+    return result

@@ -1,0 +1,143 @@
+"""The protobuf wire format, read into plain values.
+
+ORC's messages are few and small, and a file's tail may lie: decoding by hand (this page) refuses a bad length
+or number with one exception, needs neither a dependency nor generated code, and starts in no time, which
+`protobuf` does not. Unknown fields are skipped, as the format asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_U64 = (1 << 64) - 1
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message; the text says where."""
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The unsigned 64-bit number at `at` and the offset after it."""
+    result = shift = 0
+    while True:
+        if at >= len(data):
+            raise WireError("a number runs past the end")
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & _U64, at
+        shift += 7
+        if shift > 63:
+            raise WireError("a number has more than ten bytes")
+
+
+def zigzag(value: int) -> int:
+    """A `sint64` from its unsigned form."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def signed(value: int) -> int:
+    """An `int64` from its unsigned form."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+class Message:
+    """The fields of one message by number; the last of repeated scalars wins, as protobuf asks."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, data: bytes) -> None:
+        fields: dict[int, list[int | bytes]] = {}
+        at, end = 0, len(data)
+        while at < end:
+            key, at = varint(data, at)
+            kind, number = key & 7, key >> 3
+            value: int | bytes
+            if kind == _VARINT:
+                value, at = varint(data, at)
+            elif kind == _BYTES:
+                length, at = varint(data, at)
+                if length > end - at:
+                    raise WireError("a field runs past the end")
+                value = data[at : at + length]
+                at += length
+            elif kind in (_FIXED64, _FIXED32):
+                length = 8 if kind == _FIXED64 else 4
+                if length > end - at:
+                    raise WireError("a field runs past the end")
+                value = data[at : at + length]
+                at += length
+            else:
+                raise WireError(f"wire type {kind} is unknown")
+            if number == 0:
+                raise WireError("field number 0 is not allowed")
+            fields.setdefault(number, []).append(value)
+        self._fields = fields
+
+    def has(self, number: int) -> bool:
+        return number in self._fields
+
+    def uint(self, number: int) -> int | None:
+        """An unsigned number, or None when absent."""
+        values = self._fields.get(number)
+        if not values:
+            return None
+        value = values[-1]
+        if not isinstance(value, int):
+            raise WireError(f"field {number} is not a number")
+        return value
+
+    def sint(self, number: int) -> int | None:
+        """A zigzag-coded number, or None when absent."""
+        value = self.uint(number)
+        return None if value is None else zigzag(value)
+
+    def data(self, number: int) -> bytes | None:
+        """A length-delimited or fixed-width field, or None when absent."""
+        values = self._fields.get(number)
+        if not values:
+            return None
+        value = values[-1]
+        if not isinstance(value, bytes):
+            raise WireError(f"field {number} is not bytes")
+        return value
+
+    def text(self, number: int) -> str | None:
+        """Text; bytes that are not UTF-8 become U+FFFD, as in Java."""
+        value = self.data(number)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def texts(self, number: int) -> tuple[str, ...]:
+        return tuple(value.decode("utf-8", "replace") for value in self._each_bytes(number))
+
+    def message(self, number: int) -> Message | None:
+        value = self.data(number)
+        return None if value is None else Message(value)
+
+    def messages(self, number: int) -> Iterator[Message]:
+        for value in self._each_bytes(number):
+            yield Message(value)
+
+    def count(self, number: int) -> int:
+        return len(self._fields.get(number, ()))
+
+    def uints(self, number: int) -> tuple[int, ...]:
+        """A repeated number, packed or not."""
+        result: list[int] = []
+        for value in self._fields.get(number, ()):
+            if isinstance(value, int):
+                result.append(value)
+                continue
+            at = 0
+            while at < len(value):
+                item, at = varint(value, at)
+                result.append(item)
+        return tuple(result)
+
+    def _each_bytes(self, number: int) -> Iterator[bytes]:
+        for value in self._fields.get(number, ()):
+            if not isinstance(value, bytes):
+                raise WireError(f"field {number} is not bytes")
+            yield value
