@@ -104,10 +104,13 @@ class Session:
         """The ValidTxnList a reader would be handed that comes now."""
         return str(self._java.currentTxns())
 
-    def valid_write_ids(self, table: str, txns: str | None = None) -> str:
-        """The write-id list of `db.table` that goes with a ValidTxnList, as Hive hands it out (`db.table:9:...`)."""
-        text = str(self._java.validWriteIds([table], txns or self.valid_txns()))
-        return text.split("$", 1)[1]
+    def valid_write_ids(self, table: str, txns: str | None = None) -> str | None:
+        """The write-id list of `db.table` that goes with a ValidTxnList, as Hive hands it out (`db.table:9:...`).
+
+        None in Hive 2, whose write ids are the transaction ids.
+        """
+        text = self._java.validWriteIds([table], txns or self.valid_txns())
+        return None if text is None else str(text).split("$", 1)[1]
 
     def close(self) -> None:
         """Ends the session; an open transaction of it is rolled back."""

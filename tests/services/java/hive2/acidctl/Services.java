@@ -48,6 +48,16 @@ public final class Services {
         pass(cleaner);
     }
 
+    /** Lets the next transaction be `first`, which must be above all before it. */
+    public static void seedTransactions(long first) throws Exception {
+        TransactionTables.seed(first);
+    }
+
+    /** Forgets aborted transactions; the tables they wrote to must be dropped. */
+    public static void forgetTransactions() throws Exception {
+        TransactionTables.forgetAborted();
+    }
+
     private static HiveConf configuration(Map<String, String> settings) {
         HiveConf conf = new HiveConf();
         settings.forEach(conf::set);
