@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from acidctl.errors import AcidctlError, MissingDependencyError
-from acidctl.events import EVENT_FIELDS
+from acidctl.events import EVENT_FIELDS, RowId
 from acidctl.hivetypes import Field, StructType
+from acidctl.orc import acidmeta
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Finisher, finisher
@@ -97,6 +98,14 @@ class OrcFile:
         close = getattr(self._file, "close", None)
         if close is not None:
             close()
+
+    def key_range(self) -> tuple[RowId, RowId] | None:
+        """Inclusive bounds of an ACID file's keys, from statistics; None when unknown (see `acidmeta.key_range`)."""
+        return acidmeta.key_range(self.tail) if self.is_acid else None
+
+    def operations(self) -> frozenset[int] | None:
+        """The operation codes that can occur in an ACID file; None when its statistics do not tell."""
+        return acidmeta.operations(self.tail) if self.is_acid else None
 
     def stripe_statistics(self) -> tuple[tuple[ColumnStatistics, ...], ...]:
         """Per stripe the statistics of each column; empty when the writer left none."""

@@ -1,0 +1,99 @@
+"""What an ACID file's tail says of its events: key index, counts of operations, bounds of its keys.
+
+Hive's writers leave `hive.acid.key.index`, `hive.acid.stats` and `hive.acid.version` as user metadata, the query-based
+compactor does not; readers must be right without them. So key bounds and operations come from column statistics
+where these can be trusted and are unknown otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acidctl.events import Operation, RowId
+from acidctl.orc.stats import IntegerStatistics
+from acidctl.orc.tail import Tail
+
+KEY_INDEX = "hive.acid.key.index"
+ACID_STATS = "hive.acid.stats"
+ACID_VERSION = "hive.acid.version"
+
+# Places of the event's fields in the type tree: a struct's children are numbered in preorder.
+_OPERATION, _WRITE_ID, _BUCKET, _ROW_ID = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class AcidStats:
+    """How many events of each kind the writer counted."""
+
+    inserts: int
+    updates: int
+    deletes: int
+
+
+def parse_key_index(value: bytes) -> tuple[RowId | None, ...]:
+    """The key of the last row of each stripe; an empty entry is None (Hive: `OrcRecordUpdater.parseKeyIndex`).
+
+    Raises ValueError when an entry is not three numbers.
+    """
+    entries = value.decode("ascii").rstrip(";").split(";") if value.strip(b";") else []
+    return tuple(_key(entry) for entry in entries)
+
+
+def _key(entry: str) -> RowId | None:
+    if not entry:
+        return None
+    parts = entry.split(",")
+    if len(parts) < 3:
+        raise ValueError(f"{entry!r} is not a write id, a bucket and a row number")
+    return RowId(*(_number(part) for part in parts[:3]))
+
+
+def parse_acid_stats(value: bytes) -> AcidStats:
+    """`inserts,updates,deletes` in decimal; ValueError when it is not that."""
+    parts = value.decode("ascii").split(",")
+    if len(parts) < 3:
+        raise ValueError(f"{value!r} is not three numbers")
+    return AcidStats(*(_number(part) for part in parts[:3]))
+
+
+def _number(text: str) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{text!r} is not a number")
+    return int(text)
+
+
+def key_range(tail: Tail) -> tuple[RowId, RowId] | None:
+    """Bounds of the keys, both inclusive: each part is the least or greatest of its column, so no key need equal them.
+
+    None when the statistics are absent or cannot be trusted (no row index: writers leave extreme values then).
+    """
+    parts = [_integers(tail, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID)]
+    known = [part for part in parts if part is not None]
+    if len(known) < 3:
+        return None
+    return RowId(*(low for low, _ in known)), RowId(*(high for _, high in known))
+
+
+def operations(tail: Tail) -> frozenset[int] | None:
+    """The operation codes that can occur; None when the statistics do not tell.
+
+    `hive.acid.stats` is not asked: writers fill it differently and no Hive reader decides by it.
+    """
+    bounds = _integers(tail, _OPERATION)
+    if bounds is None:
+        return None
+    low, high = bounds
+    return frozenset(int(code) for code in Operation if low <= code <= high)
+
+
+def _integers(tail: Tail, column: int) -> tuple[int, int] | None:
+    if not tail.row_index_stride or len(tail.statistics) <= column:
+        return None
+    statistics = tail.statistics[column]
+    values = statistics.values
+    if statistics.count != tail.rows or not isinstance(values, IntegerStatistics):
+        return None
+    if values.minimum is None or values.maximum is None or values.minimum > values.maximum:
+        return None
+    return values.minimum, values.maximum
