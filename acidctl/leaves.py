@@ -1,7 +1,8 @@
 """The text of single values, a column at a time: floats, decimals, dates, timestamps, and strings made valid.
 
-Each function takes an Arrow array and returns a string array of the same length, NULL for NULL. What stands around
-the text (quotes, braces) is the business of `values`; whose habits the text follows is said by each function.
+Each function takes an Arrow array and returns a string array of the same length, NULL for NULL. What stands
+around the text (quotes, braces) is the business of `values`; whose habits it follows is said by each
+function.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pyarrow.compute as pc
 _DAY = 86_400
 _BILLION = 1_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, where a year has four digits
-YearText = Callable[[npt.NDArray[np.int64]], pa.Array]
+Int64Array = npt.NDArray[np.int64]
+YearText = Callable[[Int64Array], pa.Array]
 
 
 class Damage:
@@ -75,7 +77,8 @@ def shortest_floats(array: pa.Array) -> pa.Array:
     values = array.to_numpy(zero_copy_only=False)
     finite = np.isfinite(values)
     if not finite.all():
-        words = pc.if_else(pc.is_nan(array), '"NaN"', pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"'))
+        infinite = pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"')
+        words = pc.if_else(pc.is_nan(array), '"NaN"', infinite)
         text = pc.if_else(pc.is_finite(array), text, words)
     with np.errstate(invalid="ignore"):
         whole = finite & (values == np.trunc(values)) & (np.abs(values) < 1e16)
@@ -107,12 +110,16 @@ def dates(array: pa.Array) -> pa.Array:
     return day_text(array.cast(pa.int32()), hive_year)
 
 
-def day_text(days: pa.Array, year_text: YearText) -> pa.Array:
-    """int32 or int64 days since 1970-01-01 in the proleptic calendar as text."""
+def day_text(days: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY) -> pa.Array:
+    """int32 or int64 days since 1970-01-01 in the proleptic calendar as text.
+
+    `year_text` is asked only if a day lies before `first` or after 9999-12-31; in between years have four
+    digits.
+    """
     if len(days) == days.null_count:
         return pa.nulls(len(days), pa.string())
     ends = pc.min_max(days)
-    if ends["min"].as_py() >= _FIRST_DAY and ends["max"].as_py() <= _LAST_DAY:
+    if ends["min"].as_py() >= first and ends["max"].as_py() <= _LAST_DAY:
         return pc.cast(pc.cast(days, pa.int32()).view(pa.date32()), pa.string())
     filled = pc.fill_null(days, 0) if days.null_count else days
     year, month, day = civil(filled.to_numpy(zero_copy_only=False).astype(np.int64))
@@ -120,9 +127,7 @@ def day_text(days: pa.Array, year_text: YearText) -> pa.Array:
     return pc.if_else(pc.is_valid(days), text, pa.scalar(None, pa.string()))
 
 
-def civil(
-    days: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def civil(days: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Year, month and day of days since 1970-01-01, proleptic Gregorian, any year."""
     # Years here begin in March, so that the leap day is the last; an era is 400 years.
     shifted = days + 719_468
@@ -136,40 +141,47 @@ def civil(
     return year_of_era + era * 400 + (month <= 2), month, day
 
 
-def hive_year(year: npt.NDArray[np.int64]) -> pa.Array:
+def hive_year(year: Int64Array) -> pa.Array:
     """At least four digits; `+` when there are more, `-` before year 0 (Java's SignStyle.EXCEEDS_PAD)."""
     sign = pa.array(np.where(year < 0, "-", np.where(year > 9999, "+", "")).tolist(), pa.string())
     digits = pc.ascii_lpad(pc.cast(pa.array(np.abs(year)), pa.string()), 4, "0")
     return pc.binary_join_element_wise(sign, digits, "")
 
 
-def _two(number: npt.NDArray[np.int64]) -> pa.Array:
+def _two(number: Int64Array) -> pa.Array:
     return pc.utf8_slice_codeunits(pc.cast(pa.array(number + 100), pa.string()), 1)
 
 
 def timestamps(array: pa.Array, local: bool) -> pa.Array:
-    """`uuuu-MM-dd HH:mm:ss[.fraction]` without trailing zeros; the instant and ` UTC` with local time zone."""
-    text = _wide_timestamps(array) if pa.types.is_struct(array.type) else _narrow_timestamps(array)
+    """`uuuu-MM-dd HH:mm:ss[.fraction]`, no trailing zeros; the instant and ` UTC` with local time zone."""
+    text = pc.ascii_rtrim(pc.ascii_rtrim(full_timestamps(array), "0"), ".")
     return pc.binary_join_element_wise(text, " UTC", "") if local else text
 
 
-def _narrow_timestamps(array: pa.Array) -> pa.Array:
-    plain = array.cast(pa.timestamp("ns", array.type.tz)).view(pa.timestamp("ns"))
-    return pc.ascii_rtrim(pc.ascii_rtrim(pc.cast(plain, pa.string()), "0"), ".")
+def full_timestamps(array: pa.Array) -> pa.Array:
+    """Timestamps of either form with all nine digits of the fraction, those with a time zone in UTC."""
+    if not pa.types.is_struct(array.type):
+        return pc.cast(array.cast(pa.timestamp("ns", array.type.tz)).view(pa.timestamp("ns")), pa.string())
+    return clock_text(*seconds_and_nanos(array), pc.is_valid(array), hive_year)
 
 
-def _wide_timestamps(array: pa.Array) -> pa.Array:
-    text = wide_text(array, hive_year)
-    return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
+def seconds_and_nanos(array: pa.Array) -> tuple[Int64Array, Int64Array]:
+    """Timestamps of either form as seconds since 1970 (floor) and nanoseconds; 0 for NULL."""
+    if pa.types.is_struct(array.type):
+        children = [pc.fill_null(child, 0) for child in array.flatten()]
+        seconds, nanos = (child.to_numpy(zero_copy_only=False).astype(np.int64) for child in children)
+        return seconds, nanos
+    whole = array.cast(pa.timestamp("ns", array.type.tz)).view(pa.int64())
+    numbers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
+    return numbers // _BILLION, numbers % _BILLION
 
 
-def wide_text(array: pa.Array, year_text: YearText) -> pa.Array:
-    """A struct of seconds and nanos with all nine digits of the fraction."""
-    seconds, nanos = (
-        pc.fill_null(child, 0).to_numpy(zero_copy_only=False).astype(np.int64) for child in array.flatten()
-    )
+def clock_text(
+    seconds: Int64Array, nanos: Int64Array, valid: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY
+) -> pa.Array:
+    """Seconds and nanoseconds with all nine digits of the fraction; years as in `day_text`."""
     clock = pc.cast(pa.array((seconds % _DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
     fraction = pc.utf8_slice_codeunits(pc.cast(pa.array(nanos + _BILLION), pa.string()), 1)
-    days = day_text(pa.array(seconds // _DAY), year_text)
+    days = day_text(pa.array(seconds // _DAY), year_text, first=first)
     text = pc.binary_join_element_wise(days, " ", clock, ".", fraction, "")
-    return pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string())) if array.null_count else text
+    return pc.if_else(valid, text, pa.scalar(None, pa.string()))

@@ -1,11 +1,12 @@
 """Values as text: one JSON encoding, and CSV, made a column at a time.
 
-Takes Arrow arrays beside the Hive types that say how to read them (a char is trimmed, a struct of seconds and nanos
-under a timestamp is a moment that nanoseconds cannot count). Every function is pure and safe to call from threads;
-nothing here loops over rows in Python, except over the rows of a batch whose strings are not valid UTF-8.
+Takes Arrow arrays beside the Hive types that say how to read them (a char is trimmed; a struct of seconds and
+nanos under a timestamp is a moment that nanoseconds cannot count). Every function is pure and safe to call
+from threads; nothing loops over rows in Python, except over a batch with strings that are not valid UTF-8.
 
-A column becomes a list of pieces, constant bytes and string arrays, and pieces are joined row by row at the very
-end, so that a struct without NULLs costs no text of its own. Other encodings share the machinery through `Style`.
+A column becomes a list of pieces, constant bytes and string arrays, and pieces are joined row by row at the
+very end, so that a struct without NULLs costs no text of its own. Other encodings share the work through
+`Style`.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _HIGH = 0x80
 class Style:
     """How leaves are written; each function takes an array and gives its text, NULL for NULL.
 
-    `floats` gives complete JSON text, `decimals`, `dates` and `timestamps` (the flag: with local time zone) give
-    what stands between quotes. `decode` turns bytes that are not UTF-8 into a string.
+    `floats` gives complete JSON text; `decimals`, `dates` and `timestamps` (the flag: with local time zone)
+    give what stands between quotes. `decode` turns bytes that are not UTF-8 into a string.
     """
 
     floats: Callable[[pa.Array], pa.Array]
@@ -132,7 +133,7 @@ def _rows(
 
 
 def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Array:
-    """The pieces of each row joined; a NULL piece makes the row NULL, or stands as `nulls` when that is given."""
+    """The pieces of each row joined; a NULL piece makes the row NULL, or stands as `nulls` if given."""
     merged: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):

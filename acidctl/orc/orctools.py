@@ -1,26 +1,34 @@
-"""Rows exactly as `orc-tools data` 2.1.2 prints them on Java 17 in UTC, so that `dump --data` can stand in for it.
+"""Rows exactly as `orc-tools data` 2.1.2 prints them on Java 17 in UTC, for `dump --data` to stand in for it.
 
 What differs from our own JSON: floating-point numbers take Java's form and a float is widened to a double
 first, NaN and infinities are bare words, decimals lose trailing zeros, timestamps always have a fraction,
-dates and timestamps are those of `java.sql` (hybrid calendar, no years before 1), and of a union only the
-value is shown. Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and Hive writables
-that it uses.
+dates and timestamps are those of `java.sql`, and of a union only the value is shown.
+Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and Hive writables that it uses.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl import javatext, leaves
-from acidctl.leaves import Damage
+from acidctl.leaves import Damage, Int64Array
 from acidctl.schema import HiveType
 from acidctl.values import Style, lines
 
 #: What `orc-tools` prints after the rows of a file: a rule and an empty line.
 SEPARATOR = b"_" * 120 + b"\n\n"
+
+_FIRST_DAY = -719_162  # 0001-01-01; java.sql counts the years before it backwards
+# The days that Java's hybrid calendar does not have, 1582-10-05 to 14: a lenient calendar moves them on.
+_GAP_FIRST, _GAP_LAST, _GAP_DAYS = -141_437, -141_428, 10
+_SECONDS_PER_DAY = 86_400
+# Java replaces an encoded surrogate as one character, Python as two or three.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def data_lines(
@@ -30,7 +38,7 @@ def data_lines(
     *,
     damage: Damage | None = None,
 ) -> pa.Buffer:
-    """The rows of a batch of whatever the file's top-level columns are."""
+    """The rows of a batch, whatever the file's top-level columns are; there is at least one."""
     return lines(columns, names, types, ORC_TOOLS_STYLE, damage or Damage())
 
 
@@ -43,15 +51,57 @@ def _decimals(array: pa.Array) -> pa.Array:
     return text if array.type.scale == 0 else pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
 
 
+def _dates(array: pa.Array) -> pa.Array:
+    days = array.cast(pa.int32())
+    ends = pc.min_max(days)
+    if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
+        numbers = pc.fill_null(days, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        days = pc.if_else(pc.is_valid(days), pa.array(_over_gap(numbers)), pa.scalar(None, pa.int64()))
+    return leaves.day_text(days, _date_year, first=_FIRST_DAY)
+
+
 def _timestamps(array: pa.Array, local: bool) -> pa.Array:
-    return pc.replace_substring_regex(leaves.timestamps(array, False), r"^([^.]*)$", r"\1.0")
+    seconds, nanos = leaves.seconds_and_nanos(array)
+    if len(seconds) and seconds.min() < (_GAP_LAST + 1) * _SECONDS_PER_DAY:
+        days = seconds // _SECONDS_PER_DAY
+        seconds = seconds + (_over_gap(days) - days) * _SECONDS_PER_DAY
+        text = leaves.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
+    else:
+        text = leaves.full_timestamps(array)
+    text = pc.ascii_rtrim(text, "0")
+    bare = pc.ends_with(text, ".")
+    return (
+        pc.if_else(bare, pc.binary_join_element_wise(text, "0", ""), text) if pc.any(bare).as_py() else text
+    )
+
+
+def _over_gap(days: Int64Array) -> Int64Array:
+    return days + np.where((days >= _GAP_FIRST) & (days <= _GAP_LAST), _GAP_DAYS, 0)
+
+
+def _date_year(year: Int64Array) -> pa.Array:
+    """`java.sql.Date` prints the last four digits of the year of the era."""
+    return _four(np.where(year > 0, year, 1 - year) % 10_000)
+
+
+def _timestamp_year(year: Int64Array) -> pa.Array:
+    """`java.sql.Timestamp` prints all digits of the year of the era."""
+    return _four(np.where(year > 0, year, 1 - year))
+
+
+def _four(number: Int64Array) -> pa.Array:
+    return pc.ascii_lpad(pc.cast(pa.array(number), pa.string()), 4, "0")
+
+
+def _decode(value: bytes) -> str:
+    return _SURROGATE.sub(b"\xff", value).decode("utf-8", "replace")
 
 
 ORC_TOOLS_STYLE = Style(
     floats=_floats,
     decimals=_decimals,
-    dates=leaves.dates,
+    dates=_dates,
     timestamps=_timestamps,
-    decode=leaves.plain_decode,
+    decode=_decode,
     tagged_unions=False,
 )
