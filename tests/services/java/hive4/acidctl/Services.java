@@ -14,6 +14,8 @@ import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.api.SeedTableWriteIdsRequest;
+import org.apache.hadoop.hive.metastore.api.SeedTxnIdRequest;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
@@ -80,9 +82,22 @@ public final class Services {
         own.join();
     }
 
+    /** Lets the next transaction be `first`, which must be above all before it. */
+    public static void seedTransactions(long first) throws Exception {
+        store().seedTxnId(new SeedTxnIdRequest(first - 1));
+    }
+
+    /** Forgets ended transactions of which nothing is left in any table. */
+    public static void forgetTransactions() throws Exception {
+        store().cleanEmptyAbortedAndCommittedTxns();
+    }
+
+    private static TxnStore store() {
+        return TxnUtils.getTxnStore(new HiveConf());
+    }
+
     /** Starts the write ids of a fresh table after `last`; everything up to it counts as committed. */
     public static void seedWriteIds(String database, String table, long last) throws Exception {
-        TxnStore store = TxnUtils.getTxnStore(new HiveConf());
-        store.seedWriteId(new org.apache.hadoop.hive.metastore.api.SeedTableWriteIdsRequest(database, table, last));
+        store().seedWriteId(new SeedTableWriteIdsRequest(database, table, last));
     }
 }
