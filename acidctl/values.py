@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from acidctl.leaves import (
 from acidctl.schema import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 #: Constant text, or one text per row.
-Piece = bytes | pa.Array
+Piece: TypeAlias = bytes | pa.Array
 
 _NULL = "null"
 _INTEGERS = frozenset({TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT})
@@ -159,7 +160,7 @@ def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage
     if isinstance(hive_type, StructType):
         return _struct(array, hive_type, style, damage)
     if isinstance(hive_type, ListType):
-        return _list(array, [pieces_of(_flat(array), hive_type.element, style, damage)])
+        return _list(array, [pieces_of(array.flatten(), hive_type.element, style, damage)])
     if isinstance(hive_type, MapType):
         return _map(array, hive_type, style, damage)
     if isinstance(hive_type, UnionType):
@@ -210,9 +211,13 @@ def _masked(pieces: list[Piece], array: pa.Array) -> list[Piece]:
     return [pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string()))]
 
 
-def _flat(array: pa.Array) -> pa.Array:
-    """The elements of all lists of the array that are not NULL, one after the other."""
-    return array.flatten()
+def _as_list(array: pa.Array) -> pa.Array:
+    """A map as the list of pairs that it is; Arrow's list functions refuse maps."""
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], ["_key", "_value"])
+    buffers, nulls = array.buffers()[:2], array.null_count
+    return pa.Array.from_buffers(
+        pa.list_(pairs.type), len(array), buffers, nulls, array.offset, children=[pairs]
+    )
 
 
 def _list(array: pa.Array, members: Sequence[list[Piece]]) -> list[Piece]:
@@ -230,7 +235,8 @@ def _lengths(array: pa.Array) -> pa.Array:
 
 
 def _map(array: pa.Array, hive_type: MapType, style: Style, damage: Damage) -> list[Piece]:
-    entries = _flat(array)
+    array = _as_list(array)
+    entries = array.flatten()
     key, value = (
         pieces_of(entries.field(index), child, style, damage)
         for index, child in enumerate((hive_type.key, hive_type.value))
@@ -239,22 +245,23 @@ def _map(array: pa.Array, hive_type: MapType, style: Style, damage: Damage) -> l
 
 
 def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) -> pa.Array:
-    tags = array.type_codes.to_numpy(zero_copy_only=False)
-    codes = array.type.type_codes
+    # pyarrow's `type_codes` and `offsets` forget that the array is a slice, so the buffers are read here.
+    here = slice(array.offset, array.offset + len(array))
+    tags = np.frombuffer(array.buffers()[1], dtype=np.int8)[here]
     dense = array.type.mode == "dense"
-    positions = array.offsets.to_numpy(zero_copy_only=False) if dense else None
+    positions = np.frombuffer(array.buffers()[2], dtype=np.int32)[here] if dense else None
     texts, rows = [], []
     for index, alternative in enumerate(hive_type.alternatives):
-        here = np.flatnonzero(tags == codes[index])
-        if here.size == 0:
+        mine = np.flatnonzero(tags == array.type.type_codes[index])
+        if mine.size == 0:
             continue
-        chosen = here if positions is None else positions[here]
+        chosen = mine if positions is None else positions[mine]
         child = array.field(index).take(pa.array(chosen))
         pieces = pieces_of(child, alternative, style, damage)
         if style.tagged_unions:
             pieces = [b'{"tag":%d,"value":' % index, *pieces, b"}"]
         texts.append(text_of(pieces, len(child), nulls=_NULL))
-        rows.append(here)
+        rows.append(mine)
     if not texts:
         return pa.array([], pa.string())
     back = np.argsort(np.concatenate(rows), kind="stable")
@@ -324,7 +331,9 @@ def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array
     kind = hive_type.kind
     count = len(array)
     if not isinstance(hive_type, Primitive) or kind is TypeKind.BINARY:
-        return _csv_quoted(text_of(pieces_of(array, hive_type, JSON_STYLE, damage), count, nulls=None))
+        pieces = pieces_of(array, hive_type, JSON_STYLE, damage)
+        # Of several pieces none is NULL because the whole value is: what is NULL in them lies deeper.
+        return _csv_quoted(text_of(pieces, count, nulls=None if len(pieces) == 1 else _NULL))
     if kind in _TEXTS:
         text = _characters(array, kind)
         if (bytes_of(text) >= _HIGH).any():
