@@ -402,7 +402,7 @@ def _contradictions(what: str, ids: IdList | None) -> list[str]:
     if ids.high_watermark in ids.aborted:
         notes.append(
             f"The high watermark {ids.high_watermark} of the {what} is itself aborted: Hive 4 hands out such "
-            "a list when it has forgotten the committed ids above it, so rows of later commits may be missing."
+            "a list when it forgot the committed ids above it, so rows of later commits may be missing."
         )
     return notes
 

@@ -250,7 +250,7 @@ def test_originals_sort_by_encoded_path() -> None:
         "SUB/0",
         "sub/0",
     ]
-    assert sorted(plain[::-1], key=path_order_key) == plain
+    assert sorted(set(plain), key=path_order_key) == plain
     # A blank is %20 and so sorts behind `!`; a brace is %7B and so before letters.
     assert sorted(["a b", "a!b", "a{b", "aab"], key=path_order_key) == ["a!b", "a b", "a{b", "aab"]
     # A surrogate pair sorts before U+FF5E, although its code point is larger.

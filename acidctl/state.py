@@ -1,0 +1,315 @@
+"""A listing and what a reader may see become a state: what is read, what is not, and why.
+
+Takes values and returns values: no storage, no clock. Every listed entry ends exactly once, live or left out
+with a state, a stable code, one sentence and the directories that cause it. Two sets of rules decide:
+`strict`, ours and the default, and `hive4`, which does what Hive 4.0 does, faults included; `disagreements`
+says where they part on one directory.
+"""
+
+from __future__ import annotations
+
+from acidctl import state_reasons as say
+from acidctl.errors import NotEnoughHistoryError
+from acidctl.listing import FileInfo, Listing
+from acidctl.names import BaseDir, DeltaDir, is_hidden_to_hive, path_order_key
+from acidctl.state_files import (
+    DataFile,
+    SyntheticGroup,
+    attempt_notes,
+    data_files,
+    ignored_files,
+    synthetic_layout,
+)
+from acidctl.state_hive4 import HiveAnswer, select_hive4
+from acidctl.state_kind import TableGuess, guess_from_stocks, guess_table_type, looks_like_acid
+from acidctl.state_stock import take_stock
+from acidctl.state_strict import select_strict
+from acidctl.state_types import (
+    ORIGINALS_NAME,
+    AcidState,
+    Candidate,
+    EntryKind,
+    EntryState,
+    HistoryGap,
+    HiveFailureError,
+    HiveFault,
+    ListingMode,
+    MissingTxnListError,
+    Profile,
+    StateEntry,
+    Stock,
+    TableType,
+    Verdict,
+)
+from acidctl.writeids import ValidTxns, ValidWriteIds
+
+__all__ = [
+    "ORIGINALS_NAME",
+    "AcidState",
+    "DataFile",
+    "EntryKind",
+    "EntryState",
+    "HistoryGap",
+    "HiveFailureError",
+    "HiveFault",
+    "ListingMode",
+    "MissingTxnListError",
+    "Profile",
+    "StateEntry",
+    "SyntheticGroup",
+    "TableGuess",
+    "TableType",
+    "data_files",
+    "disagreements",
+    "guess_table_type",
+    "ignored_files",
+    "looks_like_acid",
+    "resolve",
+    "synthetic_layout",
+]
+
+
+def resolve(
+    listing: Listing,
+    write_ids: ValidWriteIds,
+    txns: ValidTxns | None,
+    *,
+    profile: Profile = Profile.STRICT,
+    mode: ListingMode = ListingMode.SNAPSHOT,
+    ignore_empty_files: bool = True,
+    table_type: TableType | None = None,
+    raise_on_history: bool = True,
+) -> AcidState:
+    """Decide what a reader with these lists reads of a location.
+
+    `txns` None takes every `_v` directory as committed in profile strict; Hive 4 refuses to read without one.
+    `table_type` None is guessed from this location alone. `mode` concerns profile hive4 only. Raises
+    `NotEnoughHistoryError` where a reader would, and in profile hive4 `HiveFailureError` or
+    `MissingTxnListError` where Hive fails; with `raise_on_history` False the state comes back with
+    `history_gap` set and notes instead.
+    """
+    stock = take_stock(listing)
+    guess = guess_from_stocks([(listing, stock)])
+    kind = table_type if table_type is not None else guess.type
+    if profile is Profile.STRICT:
+        state = _resolve_strict(listing, stock, write_ids, txns, kind, guess.acid_v1, ignore_empty_files)
+    else:
+        answer = select_hive4(
+            listing,
+            write_ids,
+            txns,
+            mode=mode,
+            ignore_empty_files=ignore_empty_files,
+            tolerant=not raise_on_history,
+        )
+        state = _from_hive(listing, stock, answer, kind)
+    if state.history_gap is not None and raise_on_history:
+        raise state.history_gap.to_error(listing.root or None)
+    return state
+
+
+def disagreements(
+    listing: Listing,
+    write_ids: ValidWriteIds,
+    txns: ValidTxns | None,
+    *,
+    mode: ListingMode = ListingMode.SNAPSHOT,
+    table_type: TableType | None = None,
+) -> tuple[str, ...]:
+    """Sentences on where Hive 4 and profile strict part on this very location; empty where they agree."""
+    ours = resolve(listing, write_ids, txns, table_type=table_type, raise_on_history=False)
+    everything = ValidTxns.everything() if txns is None else txns
+    try:
+        hive = resolve(
+            listing, write_ids, everything, profile=Profile.HIVE4, mode=mode, table_type=table_type
+        )
+    except HiveFailureError as error:
+        return (f"{error.message}.",)
+    except NotEnoughHistoryError as error:
+        if ours.history_gap is not None:
+            return ()
+        return (f"Hive 4 refuses to read here ({error.message}), profile strict reads.",)
+    return (*_compare_directories(ours, hive), *_compare_originals(ours, hive))
+
+
+def _resolve_strict(
+    listing: Listing,
+    stock: Stock,
+    ids: ValidWriteIds,
+    txns: ValidTxns | None,
+    kind: TableType,
+    acid_v1: bool,
+    ignore_empty_files: bool,
+) -> AcidState:
+    insert_only = kind is TableType.INSERT_ONLY
+    selection = select_strict(
+        stock,
+        ids,
+        ValidTxns.everything() if txns is None else txns,
+        insert_only=insert_only,
+        acid_v1=acid_v1 and not insert_only,
+    )
+    candidates = (*stock.bases, *stock.deltas)
+    entries = [candidate.entry(selection.verdicts[candidate.name]) for candidate in candidates]
+    by_name = {entry.name: entry for entry in entries}
+    base = None if selection.base is None else by_name[selection.base]
+    base_candidate = next((c for c in stock.bases if c.name == selection.base), None)
+    entries += _originals_entry(stock.group_files, base_candidate, insert_only)
+    entries += stock.settled
+    read = base is None and not insert_only
+    originals = tuple(f for f in stock.original_files if read and (f.size or not ignore_empty_files))
+    obsolete = [e.name for e in entries if e.state is EntryState.OBSOLETE and e.name != ORIGINALS_NAME]
+    if base is not None:
+        obsolete += [f.path for f in stock.original_files]
+        obsolete += stock.original_directories
+    live = [*([base] if base else []), *(by_name[name] for name in selection.deltas)]
+    return AcidState(
+        base=base,
+        deltas=tuple(by_name[name] for name in selection.deltas),
+        originals=originals,
+        entries=tuple(sorted(entries, key=_entry_order)),
+        table_type=kind,
+        acid_v1=acid_v1,
+        aborted_write_ids=selection.aborted_write_ids,
+        uncompacted_aborts=selection.uncompacted_aborts,
+        obsolete_paths=tuple(sorted(obsolete, key=path_order_key)),
+        aborted_paths=tuple(e.name for e in entries if e.state is EntryState.ABORTED),
+        notes=(*stock.notes, *selection.notes, *attempt_notes(live, insert_only=insert_only)),
+        history_gap=selection.history_gap,
+        root=listing.root,
+    )
+
+
+def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableType) -> AcidState:
+    insert_only = kind is TableType.INSERT_ONLY
+    entries = _hive_entries(stock, answer)
+    by_name = {entry.name: entry for entry in entries}
+    base = None if answer.base is None else by_name[answer.base]
+    group = [*stock.group_files]
+    kept = []
+    for entry in stock.settled:
+        if entry.name in answer.candidates:
+            continue
+        # Hive 4 hides neither `-tmp.` nor `-ext-`: what lies there counts as original.
+        if entry.reason_code == "hidden_name" and not is_hidden_to_hive(entry.name):
+            group += entry.files
+        else:
+            kept.append(entry)
+    nested = tuple(f"{name}/" for name in answer.candidates if "/" in name)
+    if nested:
+        group = [f for f in group if not f.path.startswith(nested)]
+    entries += _originals_entry(
+        tuple(group), None if answer.base is None else answer.candidates[answer.base], insert_only
+    )
+    entries += kept
+    return AcidState(
+        base=base,
+        deltas=tuple(by_name[name] for name in answer.deltas),
+        originals=() if insert_only else tuple(answer.originals),
+        entries=tuple(sorted(entries, key=_entry_order)),
+        table_type=kind,
+        aborted_write_ids=tuple(sorted(answer.aborted_write_ids)),
+        uncompacted_aborts=answer.uncompacted_aborts,
+        obsolete_paths=tuple(sorted(answer.obsolete, key=path_order_key)),
+        aborted_paths=tuple(sorted(answer.aborted, key=path_order_key)),
+        notes=tuple(f"{error.message}." for error in answer.failures),
+        history_gap=answer.history_gap,
+        root=listing.root,
+    )
+
+
+def _hive_entries(stock: Stock, answer: HiveAnswer) -> list[StateEntry]:
+    """Entries of every base and delta: those Hive considered, and those it does not see."""
+    unseen = Verdict(
+        EntryState.NOT_VISIBLE, "not_listed", "Hive 4 does not see a base or delta without visible files"
+    )
+    ours: dict[str, Candidate] = {c.name: c for c in (*stock.bases, *stock.deltas)}
+    nested = tuple(name for name in answer.candidates if name not in ours)
+    entries = []
+    for name, candidate in ours.items():
+        # Our listing of the files is the complete one; less what nested directories take away.
+        inner = tuple(f"{path}/" for path in nested if path.startswith(f"{name}/"))
+        files = (
+            tuple(f for f in candidate.files if not f.path.startswith(inner)) if inner else candidate.files
+        )
+        whole = Candidate(name, candidate.parsed, files)
+        entries.append(whole.entry(answer.verdicts.get(name, unseen)))
+    settled = {entry.name: entry for entry in stock.settled}
+    for name in nested:
+        found = answer.candidates[name]
+        known = settled.get(name)
+        whole = found if known is None else Candidate(name, found.parsed, known.files)
+        entries.append(whole.entry(answer.verdicts.get(name, unseen)))
+    return entries
+
+
+def _originals_entry(
+    files: tuple[FileInfo, ...], base: Candidate | None, insert_only: bool
+) -> list[StateEntry]:
+    if not files:
+        return []
+    if insert_only:
+        verdict = say.originals_of_insert_only()
+    elif base is not None:
+        verdict = say.covered_by_base("originals_", base)
+    else:
+        verdict = say.live_originals()
+    return [
+        StateEntry(
+            ORIGINALS_NAME,
+            EntryKind.ORIGINAL,
+            None,
+            verdict.state,
+            verdict.reason_code,
+            verdict.reason,
+            verdict.because_of,
+            files,
+        )
+    ]
+
+
+def _entry_order(entry: StateEntry) -> tuple[int, int, int, int, bytes]:
+    """Originals, bases, deltas in the order of their writes, then everything that is no data."""
+    name = path_order_key(entry.name)
+    if isinstance(entry.parsed, BaseDir):
+        return 1, entry.parsed.write_id, 0, 0, name
+    if isinstance(entry.parsed, DeltaDir):
+        delta = entry.parsed
+        statement = -1 if delta.statement_id is None else delta.statement_id
+        return 2, delta.min_write_id, -delta.max_write_id, statement, name
+    return 0 if entry.name == ORIGINALS_NAME else 3, 0, 0, 0, name
+
+
+def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
+    found = []
+    reasons = {entry.name: entry for entry in ours.entries}
+    theirs = {entry.name: entry for entry in hive.entries}
+    if ours.history_gap is not None:
+        found.append(
+            f"Hive 4 misses no history here and reads without {ours.history_gap.base}: rows are missing."
+        )
+    our_names = {e.name for e in (ours.base, *ours.deltas) if e is not None}
+    hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
+    for name in sorted(hive_names - our_names, key=path_order_key):
+        entry = reasons.get(name)
+        why = (
+            f", which profile strict leaves out: {entry.reason}"
+            if entry
+            else ", which profile strict leaves out"
+        )
+        found.append(f"Hive 4 would read {name}{why}.")
+    for name in sorted(our_names - hive_names, key=path_order_key):
+        entry = theirs.get(name)
+        found.append(f"Hive 4 would not read {name}{': ' + entry.reason if entry else ''}.")
+    return found
+
+
+def _compare_originals(ours: AcidState, hive: AcidState) -> list[str]:
+    our_paths, hive_paths = {f.path for f in ours.originals}, {f.path for f in hive.originals}
+    found = []
+    for paths, verb in ((hive_paths - our_paths, "would read"), (our_paths - hive_paths, "would not read")):
+        if paths:
+            first = min(paths, key=path_order_key)
+            more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
+            found.append(f"Hive 4 {verb} {first}{more} as original data.")
+    return found
