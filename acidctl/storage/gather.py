@@ -87,8 +87,26 @@ def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple
     select nothing are a `NoSuchTableError` that names what there is.
     """
     filters = [parse_filter(text) for text in partitions]
+    found = storage.walk(root, _descend(own_partition(root), filters) if filters else None)
+    locations = locate(found, root, filters, lambda place, files: _markers(storage, place, files))
+    if not locations:
+        given = " or ".join(repr(item.text) for item in filters)
+        raise NoSuchTableError(
+            f"{storage.display(root)} has no partition that matches {given}",
+            path=storage.display(root),
+            hint="`acidctl ls --by-partition` lists the partitions.",
+        )
+    return locations
+
+
+def locate(
+    found: Walk,
+    root: str,
+    filters: Sequence[PartitionFilter] = (),
+    read_markers: Callable[[str, Sequence[FileInfo]], Mapping[str, bytes]] = lambda place, files: {},
+) -> tuple[Location, ...]:
+    """Cut a finished walk into locations; `read_markers` is given a location's path and files."""
     prefix = own_partition(root)
-    found = storage.walk(root, _descend(prefix, filters) if filters else None)
     tops = _split(found)
     parents = {_parent(top) for top in tops if top}
     locations: list[Location] = []
@@ -102,15 +120,8 @@ def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple
         if filters and not any(item.selects(_pairs(partition)) for item in filters):
             continue
         place = join(root, top)
-        listing = Listing(place, tuple(files), tuple(directories), _markers(storage, place, files))
+        listing = Listing(place, tuple(files), tuple(directories), read_markers(place, files))
         locations.append(Location(partition, listing, stray))
-    if not locations:
-        given = " or ".join(repr(item.text) for item in filters)
-        raise NoSuchTableError(
-            f"{storage.display(root)} has no partition that matches {given}",
-            path=storage.display(root),
-            hint="`acidctl ls --by-partition` lists the partitions.",
-        )
     return tuple(locations)
 
 

@@ -1,0 +1,139 @@
+"""Text tables, sizes, and what a terminal may be shown."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pytest
+
+from acidctl.cli.output import (
+    Cell,
+    Column,
+    Output,
+    Paint,
+    Terminal,
+    csv_cell,
+    display_width,
+    human_age,
+    human_size,
+    plural,
+    render_table,
+    shown,
+    wrap,
+)
+
+
+def _output(width: int | None = None, color: bool = False) -> Output:
+    return Output(Terminal(BytesIO(), BytesIO(), width=width, color=color))
+
+
+COLUMNS = (
+    Column("NAME"),
+    Column("SIZE", right=True),
+    Column("STMT", right=True, drop=1),
+    Column("WHY", below=True),
+)
+ROWS = [
+    [
+        Cell("delta_0000001_0000001_0000"),
+        Cell("720 B"),
+        Cell("0"),
+        Cell("covered by the base that stands below"),
+    ],
+    [Cell("base_5"), Cell("1.2 KiB"), Cell(""), Cell("")],
+]
+
+
+def test_without_a_terminal_lines_are_as_long_as_they_are() -> None:
+    """One line a row, so that grep and awk work."""
+    assert render_table(_output(), COLUMNS, ROWS) == [
+        "NAME                           SIZE  STMT  WHY",
+        "delta_0000001_0000001_0000    720 B     0  covered by the base that stands below",
+        "base_5                      1.2 KiB",
+    ]
+
+
+def test_a_narrow_terminal_moves_the_sentence_below() -> None:
+    """Wrapped at blanks; names and numbers stay whole."""
+    assert render_table(_output(50), COLUMNS, ROWS) == [
+        "NAME                           SIZE  STMT",
+        "delta_0000001_0000001_0000    720 B     0",
+        "    covered by the base that stands below",
+        "base_5                      1.2 KiB",
+    ]
+
+
+def test_a_very_narrow_terminal_drops_columns() -> None:
+    """The least important first, the name never."""
+    lines = render_table(_output(38), COLUMNS, ROWS)
+    assert lines[0] == "NAME                           SIZE"
+    assert lines[2:4] == ["    covered by the base that stands", "    below"]
+    assert "delta_0000001_0000001_0000" in render_table(_output(10), COLUMNS, ROWS)[1]
+
+
+def test_colour_does_not_disturb_the_layout() -> None:
+    """Padding is counted without escape sequences."""
+    rows = [[Cell("a", Paint.GOOD), Cell("b")], [Cell("ccc"), Cell("d")]]
+    lines = render_table(_output(color=True), (Column("X"), Column("Y")), rows)
+    assert lines[1] == "\x1b[32ma\x1b[0m    b"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (10_188, "9.9 KiB"),
+        (10_230, "10 KiB"),
+        (1 << 20, "1.0 MiB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    """Powers of 1024, three digits at most."""
+    assert human_size(size) == text
+
+
+def test_large_sizes_stay_short() -> None:
+    """No size is wider than eight characters below exbibytes."""
+    assert all(len(human_size(10**power - 1)) <= 8 for power in range(18))
+
+
+def test_ages_and_plurals() -> None:
+    """Whole units, and words that agree with their numbers."""
+    assert [human_age(seconds) for seconds in (-5, 59, 60, 7300, 100_000)] == ["0s", "59s", "1m", "2h", "1d"]
+    assert [plural(1, "file"), plural(2, "file"), plural(1234, "entry", "entries")] == [
+        "1 file",
+        "2 files",
+        "1,234 entries",
+    ]
+
+
+def test_names_cannot_disturb_a_terminal() -> None:
+    """Control, direction and undecodable characters are shown escaped; letters of any script stay."""
+    assert shown("a\nb\x1b[2J\u202egpj\udcff\x7f") == "a\\nb\\x1b[2J\\u202egpj\\xff\\x7f"
+    assert shown("p=üñ水") == "p=üñ水"
+    assert display_width("水a") == 3
+
+
+def test_csv_tells_null_from_empty() -> None:
+    """NULL is bare, an empty string is quoted, lists are JSON."""
+    cells = [None, "", "a,b", 'q"q', ["x"], 5, True, "line\nbreak", "plain", " blank"]
+    assert [csv_cell(cell) for cell in cells] == [
+        "",
+        '""',
+        '"a,b"',
+        '"q""q"',
+        '"[""x""]"',
+        "5",
+        "true",
+        '"line\nbreak"',
+        "plain",
+        '" blank"',
+    ]
+
+
+def test_long_words_are_never_cut() -> None:
+    """A name wider than the terminal is longer than the line, not in pieces."""
+    name = "delete_delta_0000001_0000001_0000"
+    assert wrap(f"because of {name} here", 20, indent="  ") == ["  because of", f"  {name}", "  here"]
