@@ -26,13 +26,13 @@ class Damage:
     """Counts the strings that were not valid UTF-8 and were shown with replacement characters."""
 
     def __init__(self) -> None:
-        self.strings = 0
+        self.count = 0
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
         """Safe from any thread."""
         with self._lock:
-            self.strings += count
+            self.count += count
 
 
 def bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:

@@ -344,7 +344,7 @@ def test_strings_that_are_not_utf8_are_replaced_and_counted() -> None:
     damage = Damage()
     texts = json_column(raw.view(pa.string()), parse_type("string"), damage=damage).to_pylist()
     assert texts == ['"ok"', '"a\ufffdb"', "null", '"é"', '"\ufffd\\""', '"\ufffd\ufffd\ufffd"']
-    assert damage.strings == 3
+    assert damage.count == 3
     assert csv_lines([raw.view(pa.string())], [parse_type("string")]).to_pybytes().count(b"\n") == 6
 
 
@@ -396,7 +396,7 @@ def test_rendering_is_safe_in_threads() -> None:
     expected = bytes(json_lines([array, numbers], ["a", "b"], types))
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(render, range(16))) == {expected}
-    assert damage.strings == 16 * 500
+    assert damage.count == 16 * 500
 
 
 def test_large_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
