@@ -6,6 +6,8 @@ or cannot be parsed becomes NULL, never an error.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 
 from acidctl.hivetypes import (
@@ -20,6 +22,8 @@ from acidctl.hivetypes import (
     UnionType,
     plan_fit,
 )
+from acidctl.orc.convert import convert
+from acidctl.orc.nesting import flat, rebuild
 
 _ARROW = {
     TypeKind.BOOLEAN: pa.bool_(),
@@ -69,4 +73,22 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
     """Carry out a decided fit."""
     if plan.action is FitAction.KEEP:
         return array
-    raise NotImplementedError
+    if plan.action is FitAction.CONVERT:
+        assert isinstance(plan.source, Primitive)
+        assert isinstance(plan.target, Primitive)
+        return convert(array, plan.source, plan.target)
+    if isinstance(plan.target, StructType):
+        return _struct(array, plan)
+    return rebuild(array, [partial(fit_array, plan=child[1]) for child in plan.children if child])
+
+
+def _struct(array: pa.StructArray, plan: Fit) -> pa.Array:
+    assert isinstance(plan.target, StructType)
+    array = flat(array)
+    children = [
+        null_array(field.type, len(array)) if child is None else fit_array(array.field(child[0]), child[1])
+        for field, child in zip(plan.target.fields, plan.children, strict=True)
+    ]
+    names = plan.target.names
+    kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)

@@ -6,7 +6,7 @@ that the common case costs nothing; else a function that rebuilds just the parts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.exact import WIDE, WideColumn
+from acidctl.orc.nesting import Finisher, rebuild
 from acidctl.orc.stats import DateStatistics
 from acidctl.orc.tail import Calendar, OrcKind, Tail, Writer
-
-Finisher = Callable[[pa.Array], pa.Array]
 
 _SWITCH_DAY = -141_427
 # The first version of the Java writer that Hive 3 carries (ORC 1.5, ORC-135); it writes proleptic dates and
@@ -49,7 +48,7 @@ def finisher(tail: Tail, column: int, wide: Mapping[int, WideColumn]) -> Finishe
     inner = [finisher(tail, child, wide) for child in entry.subtypes]
     if all(child is None for child in inner):
         return None
-    return lambda array: _rebuild(array, inner)
+    return lambda array: rebuild(array, inner)
 
 
 def _may_be_old(tail: Tail, column: int) -> bool:
@@ -82,39 +81,3 @@ def _hybrid_dates(array: pa.Array) -> pa.Array:
 
 def _trim(array: pa.Array) -> pa.Array:
     return pc.ascii_rtrim(array, characters=" ")
-
-
-def _rebuild(array: pa.Array, inner: list[Finisher | None]) -> pa.Array:
-    """The same nesting with the children finished; validity and offsets stay as they are."""
-    if array.offset:
-        array = pa.concat_arrays([array])
-    kind = array.type
-    if pa.types.is_struct(kind):
-        children = [_apply(inner[i], array.field(i)) for i in range(kind.num_fields)]
-        fields = [kind.field(i).with_type(child.type) for i, child in enumerate(children)]
-        new: pa.DataType = pa.struct(fields)
-        return pa.Array.from_buffers(
-            new, len(array), array.buffers()[:1], array.null_count, children=children
-        )
-    if pa.types.is_list(kind):
-        child = _apply(inner[0], array.values)
-        new = pa.list_(kind.value_field.with_type(child.type))
-        return pa.Array.from_buffers(new, len(array), array.buffers()[:2], array.null_count, children=[child])
-    if pa.types.is_map(kind):
-        keys, items = _apply(inner[0], array.keys), _apply(inner[1], array.items)
-        new = pa.map_(kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type))
-        entries = pa.StructArray.from_arrays([keys, items], fields=[new.key_field, new.item_field])
-        return pa.Array.from_buffers(
-            new, len(array), array.buffers()[:2], array.null_count, children=[entries]
-        )
-    if pa.types.is_union(kind):
-        children = [_apply(inner[i], array.field(i)) for i in range(kind.num_fields)]
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        if kind.mode == "sparse":
-            return pa.UnionArray.from_sparse(array.type_codes, children, names, kind.type_codes)
-        return pa.UnionArray.from_dense(array.type_codes, array.offsets, children, names, kind.type_codes)
-    raise TypeError(f"no nesting known for {kind}")
-
-
-def _apply(finish: Finisher | None, array: pa.Array) -> pa.Array:
-    return array if finish is None else finish(array)
