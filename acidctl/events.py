@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from acidctl.arrays import concat
 from acidctl.errors import DamagedDataError
 
 Int64Array = npt.NDArray[np.int64]
@@ -147,7 +148,7 @@ class EventBatch:
         """All parts, one after the other; they have equal columns."""
         if len(parts) == 1:
             return parts[0]
-        columns = tuple(pa.concat_arrays(list(arrays)) for arrays in zip(*(p.columns for p in parts), strict=True))
+        columns = tuple(concat(arrays) for arrays in zip(*(p.columns for p in parts), strict=True))
         return EventBatch(EventKeys.concat([p.keys for p in parts]), columns)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from acidctl.errors import UsageError
 
@@ -145,6 +146,8 @@ _HIDDEN_REASONS = (
 
 def parse_long(text: str) -> int | None:
     """Read a 64-bit number as Java's Long.parseLong does (ASCII digits only), None if it is not one."""
+    if len(text) < 19 and text.isascii() and text.isdigit():
+        return int(text)
     if not _NUMBER.fullmatch(text):
         return None
     digits = text.lstrip("+-").lstrip("0")
@@ -167,6 +170,7 @@ def parse_directory(name: str) -> ParsedDirectory:
     return _hidden(name) or OtherDir(name)
 
 
+@lru_cache(maxsize=4096)
 def parse_file(name: str) -> ParsedFile:
     """Say what a file name means, wherever the file stands."""
     if name in (VERSION_MARKER, METADATA_MARKER):

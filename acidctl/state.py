@@ -115,9 +115,14 @@ def disagreements(
     *,
     mode: ListingMode = ListingMode.SNAPSHOT,
     table_type: TableType | None = None,
+    ours: AcidState | None = None,
 ) -> tuple[str, ...]:
-    """Sentences on where Hive 4 and profile strict part on this very location; empty where they agree."""
-    ours = resolve(listing, write_ids, txns, table_type=table_type, raise_on_history=False)
+    """Sentences on where Hive 4 and profile strict part on this very location; empty where they agree.
+
+    `ours` is the strict state, where it is known already.
+    """
+    if ours is None:
+        ours = resolve(listing, write_ids, txns, table_type=table_type, raise_on_history=False)
     everything = ValidTxns.everything() if txns is None else txns
     try:
         hive = resolve(

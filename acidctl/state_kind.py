@@ -105,6 +105,8 @@ class _Signs:
         )
 
     def _add_directory(self, candidate: Candidate) -> None:
+        if self.full is not None and self.not_v1:
+            return
         parsed = candidate.parsed
         if isinstance(parsed, DeltaDir) and parsed.kind is DeltaKind.DELETE:
             self.full = self.full or f"there are delete deltas, {candidate.name} for one"

@@ -12,6 +12,7 @@ from acidctl.bucketcodec import MAX_BUCKET_ID, bits, decode, encode
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import option
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
+from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.names import (
     VERSION_MARKER,
@@ -84,15 +85,7 @@ class Decoded:
 )
 @option("--no-header", is_flag=True, help="CSV without its first line.")
 def command(
-    out: Output,
-    *,
-    values: tuple[str, ...],
-    to_number: bool,
-    bucket: int | None,
-    statement: int,
-    max_statement: int | None,
-    codec_version: int,
-    no_header: bool,
+    out: Output, config: Config, *, values: tuple[str, ...], to_number: bool, no_header: bool, **encoding: Any
 ) -> ExitCode:
     """Decode the `bucket` column of ACID rows, and the names of files and directories.
 
@@ -102,11 +95,10 @@ def command(
     answers: list[Decoded] = []
     code = ExitCode.DONE
     if to_number:
-        if values or bucket is None:
+        if values or encoding["bucket"] is None:
             raise UsageError("--encode takes --bucket N and --statement N, and no VALUE")
-        number = encode(bucket, statement, version=codec_version, max_statement_id=max_statement)
-        answers.append(_encoded(out, bucket, number))
-    elif bucket is not None:
+        answers.append(_encoded(out, **encoding))
+    elif encoding["bucket"] is not None:
         raise UsageError("--bucket is for --encode", hint="Add --encode, or give the number as VALUE.")
     elif not values:
         raise UsageError("no VALUE is given", hint="Give a bucket number or a name, or --encode --bucket N.")
@@ -151,7 +143,10 @@ def _decoded_number(value: int) -> Decoded:
     return Decoded(fields, str(signed), f"{fields['hex']}  {bits(value)}", meaning)
 
 
-def _encoded(out: Output, bucket: int, number: int) -> Decoded:
+def _encoded(
+    out: Output, bucket: int, statement: int, max_statement: int | None, codec_version: int
+) -> Decoded:
+    number = encode(bucket, statement, version=codec_version, max_statement_id=max_statement)
     answer = _decoded_number(number)
     if answer.fields["bucket_id"] != bucket:
         out.warn(

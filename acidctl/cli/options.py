@@ -79,7 +79,7 @@ def command(
     formats: Sequence[Format] = tuple(Format),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., ExitCode]], click.Command]:
-    """Make a click command of a function `f(out, **own_options) -> ExitCode`.
+    """Make a click command of a function `f(out, config, **own_options) -> ExitCode`.
 
     Adds `-o`, `-q`, `-v`, `--config` and `--debug`; the help ends with the exit codes and lines to paste.
     """
@@ -91,7 +91,7 @@ def command(
             form, quiet, verbose = Format(given.pop("output")), given.pop("quiet"), given.pop("verbose")
             out = Output(session.terminal, form, quiet=quiet, verbose=verbose)
             session.set_output(out)
-            return function(out, **given)
+            return function(out, ctx.meta["acidctl.config"], **given)
 
         callback.__doc__ = function.__doc__
         callback.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -109,8 +109,7 @@ def table_options(function: Function) -> Function:
     """TABLE and what selects a part and a snapshot of it; the command takes them as one `options` value."""
     inner = function
 
-    def gathered(out: Output, **given: Any) -> ExitCode:
-        config: Config = click.get_current_context().meta["acidctl.config"]
+    def gathered(out: Output, config: Config, **given: Any) -> ExitCode:
         location = given.pop("location")
         schema = given.pop("schema")
         options = SnapshotOptions(
@@ -125,7 +124,7 @@ def table_options(function: Function) -> Function:
             schema=read_text(schema, "--schema") if schema is not None else None,
             table_type=given.pop("table_type"),
         )
-        result: ExitCode = inner(out, options=options, **given)
+        result: ExitCode = inner(out, config, options=options, **given)
         return result
 
     gathered.__doc__ = function.__doc__

@@ -1,0 +1,332 @@
+"""`acidctl snapshot`: what a reader with a given snapshot sees, and from which directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acidctl.cli.options import SnapshotOptions, option, table_options
+from acidctl.cli.options import command as make_command
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, plural, render_table, shown
+from acidctl.config import Config
+from acidctl.errors import ExitCode, UsageError
+from acidctl.table import open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acidctl.snapshot import Rows, Snapshot
+
+_TYPE = {"type": "snapshot", "schema_version": 1}
+_TEXT_ROWS = 20
+_FILE_FIELDS = ("partition", "name", "kind", "state", "reason_code", "reason", "because_of")
+_EXPORTS = (".parquet", ".arrow", ".csv", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of the snapshot is asked for."""
+
+    files: bool
+    count: bool
+    digest: bool
+    by_partition: bool
+    row_id: bool
+    columns: tuple[str, ...] | None
+    limit: int | None
+    to: str | None
+    no_header: bool
+
+
+@make_command(
+    "snapshot",
+    exits=(
+        ExitCode.DONE,
+        ExitCode.FAILED,
+        ExitCode.USAGE,
+        ExitCode.NO_SUCH_TABLE,
+        ExitCode.NOT_ACID,
+        ExitCode.NOT_ENOUGH_HISTORY,
+        ExitCode.DAMAGED,
+        ExitCode.STORAGE,
+        ExitCode.INTERRUPTED,
+    ),
+    examples=(
+        "acidctl snapshot /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
+        "acidctl snapshot /warehouse/orders --as-of 20 --count --digest",
+        "acidctl snapshot /warehouse/orders -o jsonl --row-id > orders.jsonl",
+    ),
+)
+@table_options
+@option(
+    "--files",
+    is_flag=True,
+    help="Only which directories are read and why others are not; opens no data file.",
+)
+@option("--count", is_flag=True, help="Only the number of rows.")
+@option(
+    "--digest", is_flag=True, help="A digest of all rows and row ids, equal before and after a compaction."
+)
+@option("--by-partition", is_flag=True, help="With --count: one number per partition too.")
+@option("--row-id", is_flag=True, help="Show each row's ROW__ID.")
+@option("--columns", metavar="A,B,...", help="Only these columns, in this order.")
+@option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.  [default for text: 20]")
+@option("--to", metavar="FILE", help="Write the rows to a .parquet, .arrow, .csv or .jsonl file.")
+@option("--no-header", is_flag=True, help="CSV without its first line.")
+def command(
+    out: Output, config: Config, *, options: SnapshotOptions, columns: str | None, **asked: Any
+) -> ExitCode:
+    """Show what a reader sees of TABLE.
+
+    Text shows the plan, the number of rows and the first rows; the other forms stream all rows.
+    """
+    names = (
+        tuple(name.strip() for name in columns.split(",") if name.strip()) if columns is not None else None
+    )
+    view = View(columns=names, **asked)
+    _check(view)
+    table = open_table(options.table, storage_options=options.storage_options)
+    snapshot = table.snapshot(
+        **options.lists(),
+        partitions=options.partitions,
+        profile=options.profile,
+        schema=options.schema,
+        table_type=options.table_type,
+    )
+    for text in snapshot.notes:
+        out.note(text)
+    for text in snapshot.warnings:
+        out.warn(text)
+    if view.files:
+        _write_files(out, snapshot, view)
+    elif view.to is not None:
+        _export(out, snapshot, view)
+    elif view.count or view.digest:
+        _write_numbers(out, snapshot, view)
+    elif out.form is Format.TEXT:
+        _write_text(out, snapshot, view)
+    else:
+        _write_rows(out, snapshot, view)
+    return ExitCode.DONE
+
+
+def _check(view: View) -> None:
+    if view.columns is not None and not view.columns:
+        raise UsageError("--columns names no column")
+    if view.files and (view.count or view.digest or view.to or view.row_id or view.columns is not None):
+        raise UsageError("--files opens no data file, so it goes with no option about rows")
+    if (view.count or view.digest) and (view.to or view.limit is not None or view.columns is not None):
+        raise UsageError("--count and --digest are about all rows and all columns")
+    if view.by_partition and not view.count:
+        raise UsageError("--by-partition goes with --count")
+    if view.to is not None and not view.to.endswith(_EXPORTS):
+        raise UsageError(f"--to {view.to}: the name has to end in one of {', '.join(_EXPORTS)}", path=view.to)
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+def _write_files(out: Output, snapshot: Snapshot, view: View) -> None:
+    plan = snapshot.plan()
+    if out.form is Format.JSON:
+        out.json({**_TYPE, **plan})
+    elif out.form is Format.JSONL:
+        out.json_lines({**_TYPE, **partition} for partition in plan["partitions"])
+    elif out.form is Format.CSV:
+        entries = (
+            [
+                partition.partition,
+                e.name,
+                e.kind.value,
+                e.state.value,
+                e.reason_code,
+                e.reason,
+                list(e.because_of),
+            ]
+            for partition in snapshot.partitions
+            for e in partition.state.entries
+        )
+        out.csv(_FILE_FIELDS, entries, with_header=not view.no_header)
+    else:
+        _write_plan(out, snapshot)
+
+
+def _write_plan(out: Output, snapshot: Snapshot) -> None:
+    """The plan for eyes: what is read, then what is left out and why."""
+    out.line(out.paint(shown(snapshot.location), Paint.BOLD))
+    for partition in snapshot.partitions:
+        if partition.partition:
+            out.line()
+            out.line(out.paint(shown(partition.partition), Paint.BOLD))
+        read = [
+            [Cell("  read", Paint.GOOD), Cell(shown(e.name)), Cell(e.reason)]
+            for e in partition.state.live_entries
+        ]
+        left = [
+            [Cell(f"  {e.state.value}", Paint.DIM), Cell(shown(e.name)), Cell(e.reason)]
+            for e in partition.state.excluded
+            if e.kind.value != "marker"
+        ]
+        if not read and not left:
+            out.line("  nothing here: an empty directory is an empty table")
+            continue
+        columns = (Column("  STATE"), Column("DIRECTORY"), Column("WHY", below=True))
+        for line in render_table(out, columns, [*read, *left]):
+            out.line(line)
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
+    answer: dict[str, Any] = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
+    partitions = [
+        {"partition": partition.partition, "rows": snapshot.count_of(partition)}
+        for partition in snapshot.partitions
+    ]
+    answer["rows"] = sum(int(entry["rows"]) for entry in partitions)
+    if view.digest:
+        answer["digest"] = snapshot.digest()
+    if view.by_partition:
+        answer["partitions"] = partitions
+    if out.form is Format.JSON or (out.form is Format.JSONL and not view.by_partition):
+        out.json({**_TYPE, **answer})
+    elif out.form is Format.JSONL:
+        out.json_lines({**_TYPE, **entry} for entry in partitions)
+    elif out.form is Format.CSV:
+        names = (
+            ("partition", "rows")
+            if view.by_partition
+            else tuple(n for n in ("rows", "digest") if n in answer)
+        )
+        rows = partitions if view.by_partition else [answer]
+        out.csv(names, ([row[name] for name in names] for row in rows), with_header=not view.no_header)
+    else:
+        for entry in partitions if view.by_partition else ():
+            out.line(f"{entry['rows']:>12,}  {shown(entry['partition']) or '(whole table)'}")
+        out.line(plural(answer["rows"], "row"))
+        if view.digest:
+            out.line(answer["digest"])
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _limited(snapshot: Snapshot, view: View, limit: int | None) -> Iterator[Rows]:
+    """Rows until the limit; the last piece is cut to it."""
+    if limit is None:
+        yield from snapshot.rows(view.columns)
+        return
+    left = limit
+    if not left:
+        return
+    for rows in snapshot.rows(view.columns):
+        yield rows.head(left)
+        left -= rows.count
+        if left <= 0:
+            return
+
+
+def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
+    """The rows rendered, batch by batch, in threads beside the reading."""
+    from acidctl.leaves import Damage
+    from acidctl.pipeline import ordered_map
+    from acidctl.values import csv_header, csv_lines, json_lines
+
+    damage = Damage()
+
+    def render(rows: Rows) -> pa.Buffer:
+        names, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
+        if form is Format.CSV:
+            return csv_lines(columns, types, damage=damage)
+        return json_lines(columns, names, types, damage=damage)
+
+    if form is Format.CSV and not view.no_header:
+        yield csv_header(snapshot.column_names(view.columns, row_id=view.row_id))
+    yield from ordered_map(render, _limited(snapshot, view, view.limit))
+    if damage.count:
+        out.warn(
+            f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD"
+        )
+
+
+def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
+    if out.form is Format.JSON:
+        _write_array(out, _chunks(out, snapshot, view, Format.JSONL))
+        return
+    for chunk in _chunks(out, snapshot, view, out.form):
+        out.data(chunk)
+
+
+def _write_array(out: Output, chunks: Iterator[bytes | pa.Buffer]) -> None:
+    """JSON lines as one JSON array, a row a line."""
+    start = b"[\n"
+    for chunk in chunks:
+        body = bytes(chunk)
+        if body:
+            out.data(start + body[:-1].replace(b"\n", b",\n"))
+            start = b",\n"
+    out.data(b"[]\n" if start == b"[\n" else b"\n]\n")
+
+
+def _export(out: Output, snapshot: Snapshot, view: View) -> None:
+    from acidctl.export import write_arrow, write_bytes
+
+    assert view.to is not None
+    path = Path(view.to)
+    if path.suffix in (".parquet", ".arrow"):
+        batches = snapshot.to_batches(view.columns, row_id=view.row_id, limit=view.limit)
+        write_arrow(path, batches.schema, batches)
+    else:
+        form = Format.CSV if path.suffix == ".csv" else Format.JSONL
+        write_bytes(path, _chunks(out, snapshot, view, form))
+    out.note(f"wrote {shown(view.to)}")
+
+
+def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
+    _write_plan(out, snapshot)
+    total = snapshot.count()
+    out.line()
+    limit = _TEXT_ROWS if view.limit is None else view.limit
+    lines = _rows_as_cells(snapshot, view, limit)
+    if not lines:
+        out.line(plural(total, "row"))
+        return
+    more = f", the first {len(lines)}" if total > len(lines) else ""
+    out.line(plural(total, "row") + more)
+    names = snapshot.column_names(view.columns, row_id=view.row_id)
+    numeric = snapshot.numeric_columns(view.columns, row_id=view.row_id)
+    columns = [
+        Column(shown(name), right=right, drop=position if position else 0)
+        for position, (name, right) in enumerate(zip(names, numeric, strict=True))
+    ]
+    for line in render_table(out, columns, lines):
+        out.line(line)
+
+
+def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:
+    from acidctl.values import json_column
+
+    cells: list[list[Cell]] = []
+    for rows in _limited(snapshot, view, limit):
+        _, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
+        texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
+        cells += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), rows.count)]
+    return cells
+
+
+def _cell(text: str) -> Cell:
+    """A value as a person would write it: strings without quotes, NULL as a word."""
+    if text == "null":
+        return Cell("NULL", Paint.DIM)
+    if text.startswith('"'):
+        return Cell(shown(json.loads(text)))
+    if text.startswith('{"writeid"'):
+        return Cell(",".join(str(part) for part in json.loads(text).values()))
+    return Cell(shown(text))

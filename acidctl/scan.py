@@ -1,0 +1,330 @@
+"""One location, read: its live files become event streams, and those the rows that a reader sees.
+
+This is where listing, ORC files and merge engine meet. A location is read bucket by bucket; per bucket the inserts of
+base, deltas and originals are merged in ROW__ID order, and the deletes that can concern them are held as sorted arrays.
+Files are opened when their turn comes. Which files are live is `state`'s decision and never made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation, RowId, coalesce, keys_of
+from acidctl.hivetypes import Fit, StructType, plan_fit
+from acidctl.merge import DeletedRows, EventStream, MergeReader
+from acidctl.orc.evolve import fit_array, null_array
+from acidctl.orc.exact import wide_columns
+from acidctl.orc.reader import OrcFile
+from acidctl.writeids import ValidWriteIds
+
+BATCH_ROWS = 65536
+_INT32_MIN = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The reader's columns, and which of them to deliver (positions in `columns`, in output order)."""
+
+    columns: StructType
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Visible rows: `keys` is None where rows have no ROW__ID (insert-only tables)."""
+
+    columns: tuple[pa.Array, ...]
+    rows: int
+    keys: EventKeys | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the tail of a file says that planning needs; the file itself is closed again."""
+
+    rows: int
+    is_acid: bool
+    columns: StructType
+    lowest: RowId | None
+    highest: RowId | None
+    may_update: bool
+
+    @staticmethod
+    def of(orc: OrcFile | None) -> FileFacts:
+        """Gather the facts; where the tail does not tell which operations occur, the operation column is read.
+
+        None stands for a file of which nothing was committed yet.
+        """
+        if orc is None:
+            return FileFacts(0, True, StructType(()), None, None, False)
+        may_update = False
+        if orc.is_acid:
+            operations = orc.operations()
+            if operations is None:
+                operations = frozenset(
+                    code for batch in orc.scan(["operation"]) for code in batch.column(0).unique().to_pylist()
+                )
+            may_update = bool(operations - {Operation.INSERT})
+        bounds = orc.key_range() if orc.is_acid else None
+        lowest, highest = bounds if bounds else (None, None)
+        return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update)
+
+
+@dataclass(slots=True, eq=False)
+class DataSource:
+    """A live data file; its tail is read on first use and kept, its handle is not.
+
+    Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`, the
+    file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
+    """
+
+    name: str
+    open: Callable[[], AbstractContextManager[OrcFile | None]]
+    bucket_id: int | None
+    statement_id: int = 0
+    min_write_id: int | None = None
+    max_write_id: int = 0
+    raw_write_id: int = 0
+    raw_bucket: int | None = None
+    before: DataSource | None = None
+    _facts: FileFacts | None = field(default=None, repr=False)
+    _offset: int | None = field(default=None, repr=False)
+
+    @property
+    def facts(self) -> FileFacts:
+        """What the tail says."""
+        if self._facts is None:
+            with self.open() as orc:
+                self._facts = FileFacts.of(orc)
+        return self._facts
+
+    @property
+    def row_offset(self) -> int:
+        """Row number of the first row, for a file without ACID columns."""
+        chain = [self]
+        while chain[-1]._offset is None and chain[-1].before is not None:
+            chain.append(chain[-1].before)
+        for source in reversed(chain):
+            if source._offset is None:
+                earlier = source.before
+                source._offset = 0 if earlier is None else earlier.row_offset + earlier.facts.rows
+        return self._offset or 0
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether its rows have a ROW__ID."""
+        return self.facts.is_acid or self.raw_bucket is not None
+
+    def is_wide(self) -> bool:
+        """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
+        with self.open() as orc:
+            return orc is not None and bool(wide_columns(orc.tail, orc.stripe_footers()))
+
+    def bounds(self, *, updates: bool) -> tuple[RowId | None, RowId | None]:
+        """First and last row id as far as known without reading rows."""
+        facts = self.facts
+        if not facts.is_acid and self.raw_bucket is not None:
+            first = RowId(self.raw_write_id, self.raw_bucket, self.row_offset)
+            return first, RowId(self.raw_write_id, self.raw_bucket, self.row_offset + facts.rows)
+        if facts.lowest is None and self.min_write_id is not None and not updates:
+            # Inserts carry a write id of their delta (ACID v2); in v1 an update carries the row's old one.
+            return RowId(self.min_write_id, _INT32_MIN, 0), None
+        return facts.lowest, facts.highest
+
+    def events(self, projection: Projection | None, batch_rows: int) -> Iterator[EventBatch]:
+        """The file as event batches: keys, and the projected columns fitted to the reader's types."""
+        with self.open() as orc:
+            if orc is None:
+                return
+            children = _fits(self.facts.columns, projection)
+            if self.facts.is_acid:
+                fields = (*KEY_FIELDS, "row") if children else KEY_FIELDS
+                for batch in orc.scan(fields, batch_size=batch_rows):
+                    arrays = _children(batch.column("row")) if children else []
+                    yield EventBatch(
+                        keys_of(batch, name=self.name), _fitted(arrays, children, projection, len(batch))
+                    )
+            elif children is None:
+                yield from (EventBatch(keys) for keys in self._raw_keys(batch_rows))
+            else:
+                at = self.row_offset
+                for batch in orc.scan(batch_size=batch_rows):
+                    columns = _fitted(batch.columns, children, projection, len(batch))
+                    yield EventBatch(self._keys_from(at, len(batch)), columns)
+                    at += len(batch)
+
+    def _raw_keys(self, batch_rows: int) -> Iterator[EventKeys]:
+        end = self.row_offset + self.facts.rows
+        for start in range(self.row_offset, end, batch_rows):
+            yield self._keys_from(start, min(batch_rows, end - start))
+
+    def _keys_from(self, first: int, count: int) -> EventKeys:
+        write_id = np.full(count, self.raw_write_id, dtype=np.int64)
+        bucket = np.full(count, self.raw_bucket or 0, dtype=np.int64)
+        return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
+
+
+def _fits(columns: StructType, projection: Projection | None) -> tuple[tuple[int, Fit] | None, ...] | None:
+    """Per wanted column, where it stands in the file and how it is fitted; None when no columns are asked for."""
+    if projection is None:
+        return None
+    children = plan_fit(columns, projection.columns).children
+    if not children:
+        children = tuple((i, plan_fit(f.type, f.type)) for i, f in enumerate(columns.fields))
+    return tuple(children[i] for i in projection.wanted)
+
+
+def _children(row: pa.StructArray) -> list[pa.Array]:
+    """The fields of the `row` struct; a NULL struct has NULL fields."""
+    return row.flatten() if row.null_count else [row.field(i) for i in range(row.type.num_fields)]
+
+
+def _fitted(
+    arrays: Sequence[pa.Array],
+    children: Sequence[tuple[int, Fit] | None] | None,
+    projection: Projection | None,
+    rows: int,
+) -> tuple[pa.Array, ...]:
+    if children is None or projection is None:
+        return ()
+    fitted = []
+    for position, child in zip(projection.wanted, children, strict=True):
+        if child is None:
+            fitted.append(null_array(projection.columns.fields[position].type, rows))
+        else:
+            fitted.append(fit_array(arrays[child[0]], child[1]))
+    return tuple(fitted)
+
+
+class LocationReader:
+    """Reads one location: `inserts` and `deletes` are its live data files, `row_ids` False for insert-only tables."""
+
+    def __init__(
+        self,
+        inserts: Sequence[DataSource],
+        deletes: Sequence[DataSource],
+        write_ids: ValidWriteIds,
+        *,
+        row_ids: bool = True,
+    ) -> None:
+        self._inserts = inserts
+        self._deletes = deletes
+        self._write_ids = write_ids
+        self._row_ids = row_ids
+        self._held: tuple[tuple[object, ...], DeletedRows] | None = None
+
+    def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All visible rows, bucket by bucket, in ROW__ID order within each."""
+        for group in self._buckets():
+            yield from self._read(group, projection, batch_rows)
+
+    def count(self) -> int:
+        """How many rows are visible; from tails alone where no delete, update or hidden write can change the number."""
+        total = 0
+        for group in self._buckets():
+            with_ids = [source for source in group if self._row_ids and source.has_row_ids]
+            total += sum(source.facts.rows for source in group if source not in with_ids)
+            if self._every_row_counts(with_ids):
+                total += sum(source.facts.rows for source in with_ids)
+            elif with_ids:
+                total += sum(len(batch) for batch in self._merged(with_ids, None, BATCH_ROWS))
+        return total
+
+    def _buckets(self) -> Iterator[list[DataSource]]:
+        """Sources by the bucket id of their file names, in ascending order; those without one come last."""
+        groups: dict[int | None, list[DataSource]] = {}
+        for source in self._inserts:
+            if source.facts.rows:
+                groups.setdefault(source.bucket_id, []).append(source)
+        for bucket_id in sorted(groups, key=lambda b: (b is None, b or 0)):
+            yield groups[bucket_id]
+
+    def _read(
+        self, group: Sequence[DataSource], projection: Projection, batch_rows: int
+    ) -> Iterator[RowBatch]:
+        with_ids = [source for source in group if self._row_ids and source.has_row_ids]
+        for batch in coalesce(self._merged(with_ids, projection, batch_rows), batch_rows):
+            yield RowBatch(batch.columns, len(batch), batch.keys)
+        for source in group:
+            if source not in with_ids:
+                for batch in source.events(projection, batch_rows):
+                    yield RowBatch(batch.columns, len(batch))
+
+    def _merged(
+        self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int
+    ) -> Iterator[EventBatch]:
+        updates = any(source.facts.may_update for source in sources)
+        streams = [_stream(source, projection, batch_rows, updates) for source in sources]
+        deleted = self._deleted_rows(sources, updates)
+        return iter(MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates))
+
+    def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
+        """Whether each stored row of these files is visible, as far as tails tell."""
+        if any(source.facts.may_update for source in sources) or self._deletes_for(sources, updates=False):
+            return False
+        for source in sources:
+            low, high = source.bounds(updates=False)
+            if low is None or high is None or self._hides_any(low.write_id, high.write_id):
+                return False
+        return True
+
+    def _hides_any(self, low: int, high: int) -> bool:
+        exceptions = self._write_ids.exceptions
+        return high > self._write_ids.high_watermark or any(low <= e <= high for e in exceptions)
+
+    def _deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
+        """The delete files that may hold a key of these sources, judged by key ranges, never by file names.
+
+        A file's own bucket number proves nothing: Hive 3.1 writes deletes of an unbucketed table into other buckets.
+        """
+        span = _bucket_span(sources, updates)
+        if span is None:
+            return [delete for delete in self._deletes if delete.facts.rows]
+        chosen = []
+        for delete in self._deletes:
+            low, high = delete.facts.lowest, delete.facts.highest
+            apart = (
+                low is not None
+                and high is not None
+                and (high.bucket_property < span[0] or low.bucket_property > span[1])
+            )
+            if delete.facts.rows and not apart:
+                chosen.append(delete)
+        return chosen
+
+    def _deleted_rows(self, sources: Sequence[DataSource], updates: bool) -> DeletedRows:
+        """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
+        chosen = self._deletes_for(sources, updates=updates)
+        span = _bucket_span(sources, updates)
+        wanted = (span, *(delete.name for delete in chosen))
+        if self._held is None or self._held[0] != wanted:
+            self._held = None
+            keys = (batch.keys for delete in chosen for batch in delete.events(None, BATCH_ROWS))
+            self._held = (wanted, DeletedRows.collect((_within(k, span) for k in keys), self._write_ids))
+        return self._held[1]
+
+
+def _bucket_span(sources: Sequence[DataSource], updates: bool) -> tuple[int, int] | None:
+    """Lowest and highest bucket property in these files, None when a tail does not tell."""
+    bounds = [source.bounds(updates=updates) for source in sources]
+    known = [(low.bucket_property, high.bucket_property) for low, high in bounds if low and high]
+    if len(known) < len(bounds) or not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
+    if span is None:
+        return keys
+    inside = (keys.bucket >= span[0]) & (keys.bucket <= span[1])
+    return keys if inside.all() else keys.select(inside)
+
+
+def _stream(source: DataSource, projection: Projection | None, batch_rows: int, updates: bool) -> EventStream:
+    lower, _ = source.bounds(updates=updates)
+    return EventStream(source.name, lambda: source.events(projection, batch_rows), lower, source.statement_id)

@@ -1,0 +1,351 @@
+"""What a reader with a given snapshot sees of a table: the plan, the number of rows, the rows.
+
+A `Snapshot` joins the states of all locations (which directories are read, and why others are not) with the files
+behind them. Making one opens no data file; asking for its columns opens one tail per partition; only rows, counts and
+digests read data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+#DIGEST
+from acidctl.errors import UsageError
+from acidctl.export import (
+    Timestamps,
+    has_timestamps,
+    public_batch,
+    public_schema,
+    row_id_array,
+)
+from acidctl.hivetypes import Field, HiveType, Primitive, StructType, TypeKind, plan_fit
+from acidctl.names import parse_partition
+from acidctl.orc.evolve import fit_array
+from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, RowBatch
+from acidctl.schema import TableSchema
+from acidctl.sources import empty_files, live_sources
+from acidctl.state import AcidState
+from acidctl.storage.gather import Location
+from acidctl.storage.port import Storage, join
+from acidctl.writeids import ReaderLists
+
+ROW_ID = "ROW__ID"
+ROW_ID_STRUCT = StructType(
+    (
+        Field("writeid", Primitive(TypeKind.BIGINT)),
+        Field("bucketid", Primitive(TypeKind.INT)),
+        Field("rowid", Primitive(TypeKind.BIGINT)),
+    )
+)
+_STRING = Primitive(TypeKind.STRING)
+_PLACEHOLDER = re.compile(r"_col\d+\Z")
+_KEPT_PARTITIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One location and what the reader makes of it."""
+
+    location: Location
+    state: AcidState
+
+    @property
+    def partition(self) -> str:
+        """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
+        return self.location.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Visible rows of one partition as columns; `row_ids` (write id, bucket property, row id) is None where there are none."""
+
+    partition: str
+    names: tuple[str, ...]
+    types: tuple[HiveType, ...]
+    columns: tuple[pa.Array, ...]
+    count: int
+    row_ids: tuple[pa.Array, pa.Array, pa.Array] | None
+
+    def head(self, count: int) -> Rows:
+        """At most the first `count` rows."""
+        if count >= self.count:
+            return self
+        ids = self.row_ids
+        cut = (
+            None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
+        )
+        return replace(self, columns=tuple(c.slice(0, count) for c in self.columns), count=count, row_ids=cut)
+
+    def with_row_id(self) -> tuple[tuple[str, ...], tuple[HiveType, ...], tuple[pa.Array, ...]]:
+        """Names, types and columns with ROW__ID in front."""
+        ids = row_id_array(self.row_ids, self.count)
+        return (ROW_ID, *self.names), (ROW_ID_STRUCT, *self.types), (ids, *self.columns)
+
+
+class Snapshot:
+    """A reader's view of a table; made by `Table.snapshot`.
+
+    `schema` is the table as `--schema` tells it; without it the columns are those of the newest visible file, see
+    `columns`. `lists` are the reader's, already those of ACID v1 where the table is one.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        location: str,
+        partitions: Sequence[PartitionState],
+        lists: ReaderLists,
+        schema: TableSchema | None = None,
+    ) -> None:
+        self.location = location
+        self.partitions = tuple(partitions)
+        self.lists = lists
+        self._storage = storage
+        self._given = schema
+        self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
+
+    @cached_property
+    def columns(self) -> StructType:
+        """The data columns, by position.
+
+        Given by `--schema`, else those of the newest visible file of the partition with the widest schema, ties broken
+        by the newest write: a column added to a table shows as NULL in partitions that were never written since.
+        """
+        if self._given is not None:
+            return _without(self._given.columns, self.partition_names)
+        best: tuple[int, int] = (-1, -1)
+        chosen = StructType(())
+        for partition in self.partitions:
+            found = _newest_columns(self._inserts(partition))
+            if found is not None and (len(found[0].fields), found[1]) > best:
+                best, chosen = (len(found[0].fields), found[1]), found[0]
+        return chosen
+
+    @cached_property
+    def partition_names(self) -> tuple[str, ...]:
+        """Names of the partition columns, as the folders spell them."""
+        for partition in self.partitions:
+            if partition.partition:
+                return tuple(key for key, _ in parse_partition(partition.partition))
+        return ()
+
+    @cached_property
+    def partition_columns(self) -> tuple[Field, ...]:
+        """The partition columns; strings unless `--schema` gives their types."""
+        known: dict[str, HiveType] = {}
+        if self._given is not None:
+            fields = (*self._given.columns.fields, *self._given.partition_columns)
+            known = {field.name.lower(): field.type for field in fields}
+        return tuple(Field(name, known.get(name.lower(), _STRING)) for name in self.partition_names)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All columns in answer order: data columns, then partition columns."""
+        return (*self.columns.fields, *self.partition_columns)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What an operator has to know about the files that are read."""
+        found = []
+        for partition in self.partitions:
+            for info in empty_files(partition.state):
+                path = self._storage.display(join(partition.location.listing.root, info.path))
+                if not partition.state.insert_only:
+                    found.append(f"{path} has 0 bytes and is passed over, as Hive does")
+        return tuple(found)
+
+    def plan(self) -> dict[str, Any]:
+        """What is read and what is not, in the JSON form of `snapshot --files`; opens no data file."""
+        return {
+            "location": self.location,
+            "assumed": list(self.lists.assumed),
+            "partitions": [_plan_of(partition) for partition in self.partitions],
+        }
+
+    def count(self) -> int:
+        """How many rows are visible."""
+        return sum(self.count_of(partition) for partition in self.partitions)
+
+    def count_of(self, partition: PartitionState) -> int:
+        """How many rows of one partition are visible."""
+        return self._reader(partition).count()
+
+    def digest(self) -> str:
+        """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
+        total = Digest()
+        for rows in self.rows():
+            total.update(rows.row_ids, rows.columns, rows.types)
+        return total.hexdigest()
+
+    def rows(self, columns: Sequence[str] | None = None, *, batch_rows: int = BATCH_ROWS) -> Iterator[Rows]:
+        """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order."""
+        fields = self.fields
+        wanted = self._positions(columns)
+        data = tuple(position for position in wanted if position < len(self.columns.fields))
+        names = tuple(fields[position].name for position in wanted)
+        types = tuple(fields[position].type for position in wanted)
+        for partition in self.partitions:
+            values = self._partition_values(partition)
+            for batch in self._reader(partition).batches(
+                Projection(self.columns, data), batch_rows=batch_rows
+            ):
+                arrays = dict(zip(data, batch.columns, strict=True))
+                delivered = tuple(
+                    arrays[position]
+                    if position in arrays
+                    else _repeated(values[position - len(self.columns.fields)], batch.rows)
+                    for position in wanted
+                )
+                yield Rows(partition.partition, names, types, delivered, batch.rows, _row_ids(batch))
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        row_id: bool = False,
+        limit: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+        timestamps: str = "auto",
+    ) -> pa.RecordBatchReader:
+        """All visible rows as Arrow record batches of one schema, as a stream; ROW__ID comes first when asked for.
+
+        `timestamps` is "ns", "us", "exact" (a struct of seconds and nanos), or "auto": nanoseconds where every file fits
+        into them, else microseconds. A value that the form cannot hold raises UsageError when its batch is read.
+        """
+        fields = [self.fields[position] for position in self._positions(columns)]
+        form = self._timestamp_form(timestamps, fields)
+        schema = public_schema(fields, form, row_id=row_id)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            left = limit
+            for rows in self.rows(columns, batch_rows=batch_rows):
+                if left is not None:
+                    if left <= 0:
+                        return
+                    rows, left = rows.head(left), left - rows.count
+                ids = row_id_array(rows.row_ids, rows.count) if row_id else None
+                yield public_batch(rows.columns, fields, ids, schema, form)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def _timestamp_form(self, asked: str, fields: Sequence[Field]) -> Timestamps:
+        if asked != "auto":
+            try:
+                return Timestamps(asked)
+            except ValueError:
+                raise UsageError(f"timestamps={asked!r} is none of auto, ns, us, exact") from None
+        if any(has_timestamps(field.type) for field in fields):
+            for partition in self.partitions:
+                if any(source.is_wide() for source in self._inserts(partition)):
+                    return Timestamps.MICROSECONDS
+        return Timestamps.NANOSECONDS
+
+    def _positions(self, columns: Sequence[str] | None) -> tuple[int, ...]:
+        fields = self.fields
+        if columns is None:
+            return tuple(range(len(fields)))
+        places = {field.name.lower(): i for i, field in reversed(list(enumerate(fields)))}
+        for name in columns:
+            if name.lower() not in places:
+                known = ", ".join(field.name for field in fields) or "none"
+                raise UsageError(f"there is no column '{name}'", hint=f"The columns are: {known}.")
+        return tuple(places[name.lower()] for name in columns)
+
+    def _partition_values(self, partition: PartitionState) -> tuple[pa.Array, ...]:
+        """One array of one value per partition column, typed as Hive types the folder's text."""
+        texts = {key.lower(): value for key, value in parse_partition(partition.partition)}
+        values = []
+        for column in self.partition_columns:
+            text = pa.array([texts.get(column.name.lower())], type=pa.string())
+            values.append(fit_array(text, plan_fit(_STRING, column.type, where=column.name)))
+        return tuple(values)
+
+    def _inserts(self, partition: PartitionState) -> tuple[DataSource, ...]:
+        return self._sources(partition)[0]
+
+    def _sources(self, partition: PartitionState) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
+        """Insert and delete sources; those of the last partitions are kept, with the tails they have read."""
+        known = self._kept.get(partition.partition)
+        if known is None:
+            known = live_sources(self._storage, partition.location.listing.root, partition.state)
+            while len(self._kept) >= _KEPT_PARTITIONS:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[partition.partition] = known
+        return known
+
+    def _reader(self, partition: PartitionState) -> LocationReader:
+        inserts, deletes = self._sources(partition)
+        return LocationReader(
+            inserts, deletes, self.lists.effective_write_ids, row_ids=not partition.state.insert_only
+        )
+
+
+def _without(columns: StructType, names: Sequence[str]) -> StructType:
+    """The columns less those that are partition columns: a column list may name both."""
+    partition = {name.lower() for name in names}
+    return StructType(tuple(field for field in columns.fields if field.name.lower() not in partition))
+
+
+def _newest_columns(sources: Sequence[DataSource]) -> tuple[StructType, int] | None:
+    """Columns of the newest file that has rows, and its write id; an empty file answers when there is no other.
+
+    Hive before 3.1 called the columns of ACID files `_col0`, `_col1`...; an older file of as many columns then lends its
+    names.
+    """
+    newest_first = sorted(sources, key=lambda source: source.max_write_id, reverse=True)
+    chosen: DataSource | None = None
+    for source in newest_first:
+        if chosen is None or (source.facts.rows and not chosen.facts.rows):
+            chosen = source
+        if chosen.facts.rows:
+            break
+    if chosen is None:
+        return None
+    columns = chosen.facts.columns
+    if columns.fields and all(_PLACEHOLDER.match(name) for name in columns.names):
+        for source in newest_first:
+            other = source.facts.columns
+            named = not any(_PLACEHOLDER.match(name) for name in other.names)
+            if named and len(other.fields) == len(columns.fields):
+                pairs = zip(other.names, columns.fields, strict=True)
+                columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
+                break
+    return columns, chosen.max_write_id
+
+
+def _row_ids(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
+    if batch.keys is None:
+        return None
+    keys = batch.keys
+    return pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
+
+
+def _repeated(value: pa.Array, count: int) -> pa.Array:
+    return pa.repeat(value[0], count)
+
+
+def _plan_of(partition: PartitionState) -> dict[str, Any]:
+    state = partition.state
+    return {
+        "partition": partition.partition,
+        "base": state.base.name if state.base else None,
+        "deltas": [entry.name for entry in state.insert_deltas],
+        "delete_deltas": [entry.name for entry in state.delete_deltas],
+        "originals": [info.path for info in state.originals],
+        "excluded": [
+            {
+                "name": entry.name,
+                "state": entry.state.value,
+                "reason_code": entry.reason_code,
+                "reason": entry.reason,
+                "because_of": list(entry.because_of),
+            }
+            for entry in state.excluded
+        ],
+    }

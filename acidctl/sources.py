@@ -1,0 +1,108 @@
+"""The live data files of a location as sources that can be opened: where paths, names and side files become streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from acidctl.bucketcodec import BucketCodecError, encode
+from acidctl.listing import FileInfo
+from acidctl.names import MIN_LONG
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.sidefile import read_logical_length
+from acidctl.scan import DataSource
+from acidctl.state import (
+    ORIGINALS_NAME,
+    AcidState,
+    DataFile,
+    EntryKind,
+    EntryState,
+    StateEntry,
+    SyntheticGroup,
+    data_files,
+    synthetic_layout,
+)
+from acidctl.storage.port import Storage, join
+
+
+def live_sources(
+    storage: Storage, root: str, state: AcidState
+) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
+    """The files with rows and the files with deletes that a reader opens; files of no bytes hold neither."""
+    inserts: list[DataSource] = []
+    deletes: list[DataSource] = []
+    for entry in live_entries(state):
+        target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
+        target += _sources(storage, root, state, entry)
+    return tuple(inserts), tuple(deletes)
+
+
+def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
+    """What is read: base or originals, then deltas in selection order."""
+    originals = [
+        entry for entry in state.entries if entry.name == ORIGINALS_NAME and entry.state is EntryState.LIVE
+    ]
+    return (*originals, *([state.base] if state.base else []), *state.deltas)
+
+
+def empty_files(state: AcidState) -> tuple[FileInfo, ...]:
+    """Live data files of no bytes: Hive passes over them, and so do we."""
+    return tuple(
+        file.info
+        for entry in live_entries(state)
+        for file in data_files(entry, insert_only=state.insert_only)
+        if not file.info.size
+    )
+
+
+def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
+    """The sources of one directory; files that number their rows together know those before them."""
+    files = {
+        file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.info.size
+    }
+    for group in synthetic_layout(entry, (file.info for file in files.values())):
+        bucket = None if state.insert_only else _bucket_property(group, state.acid_v1)
+        before: DataSource | None = None
+        for info in group.files:
+            file = files[info.path]
+            source = DataSource(
+                name=storage.display(join(root, info.path)),
+                open=partial(_opened, storage, root, file),
+                bucket_id=group.bucket_id,
+                min_write_id=entry.min_write_id,
+                max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
+                statement_id=group.statement_id,
+                raw_write_id=group.write_id,
+                raw_bucket=bucket,
+                before=before,
+            )
+            # Hive 2 counts the rows of each file from 0.
+            before = None if state.acid_v1 else source
+            yield source
+
+
+def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
+    """The packed bucket of rows in original files, plain in Hive 2; None where the name tells none that fits."""
+    if group.bucket_id is None:
+        return None
+    try:
+        return encode(group.bucket_id, group.statement_id, version=0 if acid_v1 else 1)
+    except BucketCodecError:
+        return None
+
+
+@contextmanager
+def _opened(storage: Storage, root: str, file: DataFile) -> Iterator[OrcFile | None]:
+    """The file, open up to its logical end and closed with the block; None when that end is 0."""
+    path = join(root, file.info.path)
+    length = None
+    if file.side_file is not None:
+        side_path = join(root, file.side_file.path)
+        with storage.open(side_path) as side:
+            length = read_logical_length(side, name=storage.display(side_path))
+        if not length:
+            yield None
+            return
+    with storage.open(path) as stream:
+        yield open_orc(stream, name=storage.display(path), length=length)
