@@ -48,7 +48,7 @@ def test_vector(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES + FUZZ, ids=[case["name"] for case in CASES + FUZZ])
 def test_no_entry_is_lost(case: dict[str, Any]) -> None:
-    """In both profiles every file and every directory of every vector ends in exactly one entry, with a reason."""
+    """In both profiles every file of every vector ends in exactly one entry, with a reason."""
     for profile in Profile:
         listing = vector_listing(case)
         state = _resolve(case, profile=profile, raise_on_history=False)
