@@ -8,6 +8,7 @@ whose labels Hive prints (`calendar`).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,21 +22,25 @@ from acidctl.hivetypes import Field, StructType
 from acidctl.orc import acidmeta
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
-from acidctl.orc.finish import Finisher, finisher
+from acidctl.orc.finish import finisher, is_hybrid
 from acidctl.orc.gate import gated_tail, top_level_name
+from acidctl.orc.nesting import Finisher
 from acidctl.orc.sidefile import SplicedFile
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
 from acidctl.orc.tail import (
+    Calendar,
     OrcKind,
     ReadableFile,
     Tail,
+    Writer,
     damaged,
     read_stripe_statistics,
     read_tail,
 )
 
 DEFAULT_BATCH_SIZE = 65536
+_NO_NAME = re.compile(r"_col[0-9]+\Z")
 _EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
 
 
@@ -92,6 +97,18 @@ class OrcFile:
         row = self.schema.fields[-1].type
         assert isinstance(row, StructType)
         return row
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the Hive that wrote this file finds columns by name.
+
+        Hive 4.0.1 goes by position, 3.1.3 by name (fixtures `renamed_column`); a table is read by one Hive, so files
+        of the newest decide for all. Names like `_col0` of Hive 2 are no names (HIVE-4243).
+        """
+        tail = self.tail
+        named = not all(_NO_NAME.match(name) for name in self.columns.names)
+        hive3 = tail.writer is Writer.ORC_JAVA and tail.calendar is Calendar.UNKNOWN and not is_hybrid(tail)
+        return named and hive3
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""
@@ -256,6 +273,4 @@ def _schema(tail: Tail, is_acid: bool) -> StructType:
     assert isinstance(schema, StructType)
     if not is_acid:
         return schema
-    return StructType(
-        tuple(Field(name, field.type) for name, field in zip(EVENT_FIELDS, schema.fields, strict=True))
-    )
+    return StructType(tuple(Field(name, field.type) for name, field in zip(EVENT_FIELDS, schema.fields, strict=True)))
