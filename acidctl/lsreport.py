@@ -61,13 +61,10 @@ class LsEntry:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """An entry that the two profiles judge differently; `name` is None when it is the whole location."""
+    """What Hive 4 itself would do differently at a location."""
 
     partition: str
-    name: str | None
-    strict: str
-    hive4: str
-    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +170,6 @@ def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bo
         files_reclaimable=sum(entry.files for entry in freed),
         bytes_reclaimable=sum(entry.bytes or 0 for entry in freed) if sizes else None,
     )
-
-
-def compare_profiles(partition: str, strict: AcidState, hive4: AcidState) -> list[Disagreement]:
-    """Entries that one profile reads and the other does not; different words for "unread" do not count."""
-    found = []
-    others = {entry.name: entry for entry in hive4.entries}
-    for entry in strict.entries:
-        other = others.get(entry.name)
-        if other is None or (entry.state is EntryState.LIVE) == (other.state is EntryState.LIVE):
-            continue
-        why = entry.reason if entry.state is not EntryState.LIVE else other.reason
-        found.append(Disagreement(partition, entry.name, entry.state.value, other.state.value, why))
-    return found
 
 
 def to_json(value: Any) -> Any:
