@@ -125,9 +125,7 @@ def disagreements(
         ours = resolve(listing, write_ids, txns, table_type=table_type, raise_on_history=False)
     everything = ValidTxns.everything() if txns is None else txns
     try:
-        hive = resolve(
-            listing, write_ids, everything, profile=Profile.HIVE4, mode=mode, table_type=table_type
-        )
+        hive = resolve(listing, write_ids, everything, profile=Profile.HIVE4, mode=mode, table_type=table_type)
     except HiveFailureError as error:
         return (f"{error.message}.",)
     except NotEnoughHistoryError as error:
@@ -225,18 +223,14 @@ def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableTy
 
 def _hive_entries(stock: Stock, answer: HiveAnswer) -> list[StateEntry]:
     """Entries of every base and delta: those Hive considered, and those it does not see."""
-    unseen = Verdict(
-        EntryState.NOT_VISIBLE, "not_listed", "Hive 4 does not see a base or delta without visible files"
-    )
+    unseen = Verdict(EntryState.NOT_VISIBLE, "not_listed", "Hive 4 does not see a base or delta without visible files")
     ours: dict[str, Candidate] = {c.name: c for c in (*stock.bases, *stock.deltas)}
     nested = tuple(name for name in answer.candidates if name not in ours)
     entries = []
     for name, candidate in ours.items():
         # Our listing of the files is the complete one; less what nested directories take away.
         inner = tuple(f"{path}/" for path in nested if path.startswith(f"{name}/"))
-        files = (
-            tuple(f for f in candidate.files if not f.path.startswith(inner)) if inner else candidate.files
-        )
+        files = tuple(f for f in candidate.files if not f.path.startswith(inner)) if inner else candidate.files
         whole = Candidate(name, candidate.parsed, files)
         entries.append(whole.entry(answer.verdicts.get(name, unseen)))
     settled = {entry.name: entry for entry in stock.settled}
@@ -248,9 +242,7 @@ def _hive_entries(stock: Stock, answer: HiveAnswer) -> list[StateEntry]:
     return entries
 
 
-def _originals_entry(
-    files: tuple[FileInfo, ...], base: Candidate | None, insert_only: bool
-) -> list[StateEntry]:
+def _originals_entry(files: tuple[FileInfo, ...], base: Candidate | None, insert_only: bool) -> list[StateEntry]:
     if not files:
         return []
     if insert_only:
@@ -290,18 +282,12 @@ def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
     reasons = {entry.name: entry for entry in ours.entries}
     theirs = {entry.name: entry for entry in hive.entries}
     if ours.history_gap is not None:
-        found.append(
-            f"Hive 4 misses no history here and reads without {ours.history_gap.base}: rows are missing."
-        )
+        found.append(f"Hive 4 misses no history here and reads without {ours.history_gap.base}: rows are missing.")
     our_names = {e.name for e in (ours.base, *ours.deltas) if e is not None}
     hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
     for name in sorted(hive_names - our_names, key=path_order_key):
         entry = reasons.get(name)
-        why = (
-            f", which profile strict leaves out: {entry.reason}"
-            if entry
-            else ", which profile strict leaves out"
-        )
+        why = f", which profile strict leaves out: {entry.reason}" if entry else ", which profile strict leaves out"
         found.append(f"Hive 4 would read {name}{why}.")
     for name in sorted(our_names - hive_names, key=path_order_key):
         entry = theirs.get(name)

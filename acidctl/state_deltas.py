@@ -76,11 +76,7 @@ def overlap_notes(choices: Sequence[Choice], base: Candidate | None) -> list[str
     notes = []
     for choice in choices:
         delta = delta_of(choice.candidate)
-        if (
-            not choice.taken
-            or delta.max_write_id <= choice.covered_to
-            or delta.min_write_id > choice.covered_to
-        ):
+        if not choice.taken or delta.max_write_id <= choice.covered_to or delta.min_write_id > choice.covered_to:
             continue
         if choice.cover:
             notes.append(

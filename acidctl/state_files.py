@@ -93,9 +93,7 @@ def ignored_files(entry: StateEntry, *, insert_only: bool = False) -> tuple[File
     return tuple(
         f
         for f in entry.files
-        if f.path not in taken
-        and not has_hidden_part(f.path[len(prefix) :])
-        and not f.name.endswith(SIDE_FILE_SUFFIX)
+        if f.path not in taken and not has_hidden_part(f.path[len(prefix) :]) and not f.name.endswith(SIDE_FILE_SUFFIX)
     )
 
 
@@ -120,9 +118,7 @@ def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tup
         bucket_id = name.bucket_id if isinstance(name, OriginalFile | BucketFile) else None
         groups[bucket_id].append(file)
     order = sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))
-    return tuple(
-        SyntheticGroup(owner, write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order
-    )
+    return tuple(SyntheticGroup(owner, write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order)
 
 
 def attempt_notes(entries: Iterable[StateEntry], *, insert_only: bool) -> list[str]:

@@ -238,7 +238,7 @@ class _Run:
                     path=self._listing.root or None,
                 )
             )
-        return base.marker is MarkerContent.COMPACTED or say.guessed_marker(base)
+        return base.marker is MarkerContent.COMPACTED or base.guessed_compacted
 
     def _fail(self, error: HiveFailureError | MissingTxnListError) -> None:
         if not self._tolerant:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acidctl.names import BaseDir, DeltaDir
-from acidctl.state_types import Candidate, EntryState, MarkerContent, Verdict
+from acidctl.state_types import Candidate, EntryState, Verdict
 from acidctl.writeids import ValidTxns, ValidWriteIds, WriteIdRange, describe_ids
 
 
@@ -35,9 +35,7 @@ def judge_visibility(parsed: BaseDir | DeltaDir, txns: ValidTxns) -> Verdict | N
             "compaction_above_watermark",
             f"{made} is above the last transaction this reader sees, {limit}",
         )
-    return Verdict(
-        EntryState.NOT_VISIBLE, "compaction_open", f"{made} is not committed for this reader (still open)"
-    )
+    return Verdict(EntryState.NOT_VISIBLE, "compaction_open", f"{made} is not committed for this reader (still open)")
 
 
 def judge_overwrite(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
@@ -64,8 +62,7 @@ def judge_compacted(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
         return Verdict(
             EntryState.UNUSABLE,
             "base_above_watermark",
-            f"it holds write ids up to {base.write_id}, and this reader sees them only up to "
-            f"{ids.high_watermark}",
+            f"it holds write ids up to {base.write_id}, and this reader sees them only up to {ids.high_watermark}",
         )
     lowest = ids.lowest_open
     if lowest is not None and base.write_id >= lowest:
@@ -98,9 +95,7 @@ def unseen_delta(delta: DeltaDir, ids: ValidWriteIds) -> Verdict:
 
 def unseen_tail(delta: DeltaDir, covered_to: int, by: Sequence[str], ids: ValidWriteIds) -> Verdict:
     """The verdict on a delta of which only a covered beginning is valid, and nothing beyond `covered_to`."""
-    cover = (
-        f"its write ids up to {covered_to} are covered by {join_names(by)}, and of the rest " if by else ""
-    )
+    cover = f"its write ids up to {covered_to} are covered by {join_names(by)}, and of the rest " if by else ""
     verdict = _unseen(max(covered_to + 1, delta.min_write_id), delta.max_write_id, ids, cover)
     return Verdict(verdict.state, "rest_" + verdict.reason_code, verdict.reason, tuple(by))
 
@@ -132,13 +127,13 @@ def bad_marker(base: Candidate) -> Verdict:
 def covered_by_base(what: str, base: Candidate) -> Verdict:
     """The verdict on whatever a base holds already."""
     assert isinstance(base.parsed, BaseDir)
-    holds = "all original files" if base.is_first_compaction else f"all writes up to {base.parsed.write_id}"
-    return Verdict(
-        EntryState.OBSOLETE,
-        f"{what}covered_by_base",
-        f"covered by {base.name}, which holds {holds}",
-        (base.name,),
-    )
+    if base.is_first_compaction:
+        does = "holds all original files"
+    elif base.is_compacted:
+        does = f"holds all writes up to {base.parsed.write_id}"
+    else:
+        does = f"holds or replaced all writes up to {base.parsed.write_id}"
+    return Verdict(EntryState.OBSOLETE, f"{what}covered_by_base", f"covered by {base.name}, which {does}", (base.name,))
 
 
 def same_ids_as_base(base: Candidate) -> Verdict:
@@ -164,16 +159,12 @@ def covered_by_deltas(delta: DeltaDir, names: Sequence[str], cover: DeltaDir) ->
 
 def same_range(delta: DeltaDir, kept: str) -> Verdict:
     """The verdict on an earlier compaction of exactly the same range and kind."""
-    return Verdict(
-        EntryState.OBSOLETE, "same_range", f"{kept} holds the same {span(delta)}, compacted later", (kept,)
-    )
+    return Verdict(EntryState.OBSOLETE, "same_range", f"{kept} holds the same {span(delta)}, compacted later", (kept,))
 
 
 def nothing_to_cover(delta: DeltaDir) -> Verdict:
     """The verdict on a delta below the first write id."""
-    return Verdict(
-        EntryState.OBSOLETE, "below_first_write_id", f"{span(delta)} is never read: writes begin at 1"
-    )
+    return Verdict(EntryState.OBSOLETE, "below_first_write_id", f"{span(delta)} is never read: writes begin at 1")
 
 
 def live_base(base: Candidate, compacted: bool) -> Verdict:
@@ -190,8 +181,11 @@ def live_base(base: Candidate, compacted: bool) -> Verdict:
     return Verdict(EntryState.LIVE, "base", text)
 
 
-def live_delta(delta: DeltaDir, ids: ValidWriteIds) -> Verdict:
-    """Why this delta is read, and which of its ids are left out row by row."""
+def live_delta(delta: DeltaDir, ids: ValidWriteIds, insert_only: bool) -> Verdict:
+    """Why this delta is read, and which of its ids are left out row by row.
+
+    Rows of an insert-only table carry no write id, so there a directory is read whole or not at all.
+    """
     low, high = delta.min_write_id, delta.max_write_id
     if low > high or ids.covers(low, high):
         verb = "is" if low == high else "are"
@@ -199,15 +193,14 @@ def live_delta(delta: DeltaDir, ids: ValidWriteIds) -> Verdict:
     return Verdict(
         EntryState.LIVE,
         "partly_visible",
-        f"{span(delta)} are visible except {_invalid(low, high, ids)}, whose rows are left out",
+        f"{span(delta)} are visible except {_invalid(low, high, ids)}, "
+        + ("but the directory is read whole" if insert_only else "whose rows are left out"),
     )
 
 
 def live_originals() -> Verdict:
     """Why original files are read."""
-    return Verdict(
-        EntryState.LIVE, "originals", "files from before the table was ACID; no base holds their rows"
-    )
+    return Verdict(EntryState.LIVE, "originals", "files from before the table was ACID; no base holds their rows")
 
 
 def originals_of_insert_only() -> Verdict:
@@ -221,22 +214,13 @@ def originals_of_insert_only() -> Verdict:
 
 def delete_delta_in_insert_only() -> Verdict:
     """The verdict on a delete delta in an insert-only table."""
-    return Verdict(
-        EntryState.UNRECOGNISED, "delete_delta_in_insert_only", "an insert-only table has no delete deltas"
-    )
+    return Verdict(EntryState.UNRECOGNISED, "delete_delta_in_insert_only", "an insert-only table has no delete deltas")
 
 
 def unread_marker_note(base: Candidate, compacted: bool) -> str:
     """The note on a marker whose content nobody has read."""
     taken = "a compaction" if compacted else "a truncation"
     return f"The content of {base.name}/_metadata_acid is not known; it is taken for the mark of {taken}."
-
-
-def guessed_marker(base: Candidate) -> bool:
-    """Whether a marker of unknown content most likely says compacted: truncations leave no data file."""
-    return base.marker is MarkerContent.UNREAD and any(
-        file.path.rpartition("/")[2][:1] not in ("_", ".") for file in base.files
-    )
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -257,9 +241,7 @@ def _unseen(low: int, high: int, ids: ValidWriteIds, before: str) -> Verdict:
     open_ids = ids.open_in(low, min(high, limit))
     if open_ids and len(open_ids) == high - low + 1:
         return Verdict(EntryState.OPEN, "write_open", f"{before}{ids_text} {verb} still open for this reader")
-    state, code = (
-        (EntryState.OPEN, "write_open") if open_ids else (EntryState.ABOVE_WATERMARK, "above_watermark")
-    )
+    state, code = (EntryState.OPEN, "write_open") if open_ids else (EntryState.ABOVE_WATERMARK, "above_watermark")
     if not open_ids and high <= limit:
         state, code = EntryState.ABORTED, "write_aborted"
     return Verdict(state, code, f"{before}no id is visible: {_invalid(low, high, ids)}")

@@ -184,15 +184,11 @@ def _marker_entry(file: FileInfo) -> StateEntry:
 
 
 def _hidden_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:
-    return StateEntry(
-        name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "hidden_name", reason, (), tuple(files)
-    )
+    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "hidden_name", reason, (), tuple(files))
 
 
 def _unrecognised_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:
-    return StateEntry(
-        name, EntryKind.UNRECOGNISED, None, EntryState.UNRECOGNISED, "bad_name", reason, (), tuple(files)
-    )
+    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.UNRECOGNISED, "bad_name", reason, (), tuple(files))
 
 
 def _nested_entry(name: str, files: Iterable[FileInfo]) -> StateEntry:

@@ -30,9 +30,7 @@ class _Draft:
     notes: list[str] = field(default_factory=list)
 
 
-def select_strict(
-    stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool
-) -> Selection:
+def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool) -> Selection:
     """Decide about every base and delta of a stock."""
     draft = _Draft()
     base, gap = _choose_base(stock.bases, ids, txns, acid_v1, draft)
@@ -41,7 +39,7 @@ def select_strict(
     floor = base.parsed.write_id if base is not None and isinstance(base.parsed, BaseDir) else 0
     choices = choose_deltas(admitted, floor, ids)
     for choice in choices:
-        draft.verdicts[choice.candidate.name] = verdict_of(choice, base, ids)
+        draft.verdicts[choice.candidate.name] = verdict_of(choice, base, ids, insert_only=insert_only)
     draft.notes += overlap_notes(choices, base)
     draft.notes += lonely_notes(choices)
     if insert_only:
@@ -57,11 +55,11 @@ def select_strict(
     )
 
 
-def verdict_of(choice: Choice, base: Candidate | None, ids: ValidWriteIds) -> Verdict:
+def verdict_of(choice: Choice, base: Candidate | None, ids: ValidWriteIds, *, insert_only: bool = False) -> Verdict:
     """The verdict that follows from a choice among admitted deltas."""
     delta = delta_of(choice.candidate)
     if choice.taken:
-        return say.live_delta(delta, ids)
+        return say.live_delta(delta, ids, insert_only)
     cover = [candidate.name for candidate in choice.cover]
     if not choice.covered:
         by = cover or ([base.name] if base is not None else [])
@@ -110,9 +108,7 @@ def _choose_base(
     return best, None
 
 
-def _judge_base(
-    base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draft
-) -> tuple[Verdict | None, bool]:
+def _judge_base(base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draft) -> tuple[Verdict | None, bool]:
     """The verdict on a visible base (None if usable), and whether it counts as compacted."""
     parsed = base.parsed
     assert isinstance(parsed, BaseDir)
@@ -125,19 +121,10 @@ def _judge_base(
         # Where both readings allow it, what the marker should have said does not matter.
         return (None if compacted is None and overwrite is None else say.bad_marker(base)), True
     if base.marker is MarkerContent.UNREAD and parsed.visibility_txn_id is None:
-        draft.notes.append(say.unread_marker_note(base, say.guessed_marker(base)))
-    if acid_v1 or is_compacted(base):
+        draft.notes.append(say.unread_marker_note(base, base.guessed_compacted))
+    if acid_v1 or base.is_compacted:
         return say.judge_compacted(parsed, ids), True
     return say.judge_overwrite(parsed, ids), False
-
-
-def is_compacted(base: Candidate) -> bool:
-    """Whether a compaction made this base: by its `_v` suffix (Hive 4) or its marker (Hive 3)."""
-    return (
-        base.parsed.visibility_txn_id is not None
-        or base.marker is MarkerContent.COMPACTED
-        or say.guessed_marker(base)
-    )
 
 
 def history_gap(oldest: Candidate, ids: ValidWriteIds) -> HistoryGap:

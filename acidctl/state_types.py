@@ -250,6 +250,20 @@ class Candidate:
         """Whether this is the base of a converted table without new writes, usable whatever is open."""
         return isinstance(self.parsed, BaseDir) and self.parsed.write_id == MIN_LONG
 
+    @property
+    def guessed_compacted(self) -> bool:
+        """Whether a marker of unknown content most likely says compacted: truncations leave no data file."""
+        return self.marker is MarkerContent.UNREAD and any(f.name[:1] not in ("_", ".") for f in self.files)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction made this base: by its `_v` suffix (Hive 4) or its marker (Hive 3)."""
+        return (
+            self.parsed.visibility_txn_id is not None
+            or self.marker is MarkerContent.COMPACTED
+            or self.guessed_compacted
+        )
+
     def entry(self, verdict: Verdict) -> StateEntry:
         """The entry with its verdict."""
         return StateEntry(
