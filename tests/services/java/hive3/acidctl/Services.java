@@ -11,6 +11,7 @@ import org.apache.hadoop.hive.metastore.api.InitializeTableWriteIdsRequest;
 import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
+import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
 
@@ -43,7 +44,7 @@ public final class Services {
         worker.setConf(configuration(settings));
         worker.setThreadId((int) worker.getId());
         worker.init(new AtomicBoolean(true), new AtomicBoolean());
-        pass(worker);
+        pass(worker, settings);
     }
 
     /** One pass of the cleaner. */
@@ -52,7 +53,7 @@ public final class Services {
         cleaner.setConf(configuration(settings));
         cleaner.setThreadId((int) cleaner.getId());
         cleaner.init(new AtomicBoolean(true), new AtomicBoolean());
-        pass(cleaner);
+        pass(cleaner, settings);
     }
 
     /** Lets the next transaction be `first`, which must be above all before it. */
@@ -71,8 +72,16 @@ public final class Services {
         return conf;
     }
 
-    private static void pass(Thread service) throws InterruptedException {
-        Thread own = new Thread(service, "acidctl-" + service.getClass().getSimpleName());
+    /** With a session in its thread: the compaction of insert-only tables needs its folders and makes none itself. */
+    private static void pass(Runnable service, Map<String, String> settings) throws InterruptedException {
+        Thread own = new Thread(() -> {
+            SessionState.start(new SessionState(configuration(settings)));
+            try {
+                service.run();
+            } finally {
+                SessionState.detachSession();
+            }
+        }, "acidctl-" + service.getClass().getSimpleName());
         own.start();
         own.join();
     }
