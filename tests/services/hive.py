@@ -1,8 +1,8 @@
 """Real Hive in one JVM, driven from Python: the judge of what a table says, and the writer of the fixtures.
 
 `HiveVersion` describes one release (classpath, Java, settings, metastore set-up); `Hive` runs it: sessions,
-compaction worker, cleaner, streaming ingest. Everything a run writes lies in the folder it was given. What differs
-between releases on the Java side lies below `java/<release>/` under the same class names.
+compaction worker, cleaner, streaming ingest. Everything a run writes lies in the folder it was given. What
+differs between releases on the Java side lies below `java/<release>/` under the same class names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HiveVersion:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of a SELECT: column names, one JSON text per value, and the transactions this query could see."""
+    """The rows of a SELECT: names, one JSON text per value, and the transactions this query could see."""
 
     columns: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
@@ -105,7 +105,7 @@ class Session:
         return str(self._java.currentTxns())
 
     def valid_write_ids(self, table: str, txns: str | None = None) -> str | None:
-        """The write-id list of `db.table` that goes with a ValidTxnList, as Hive hands it out (`db.table:9:...`).
+        """The write-id list of `db.table` that goes with a ValidTxnList, as Hive hands it out.
 
         None in Hive 2, whose write ids are the transaction ids.
         """
@@ -160,7 +160,8 @@ class Hive:
         conf.mkdir(parents=True, exist_ok=True)
         self.warehouse.mkdir(exist_ok=True)
         entries = "".join(
-            f"<property><name>{escape(key)}</name><value>{escape(value.format(folder=self.folder))}</value></property>\n"
+            f"<property><name>{escape(key)}</name>"
+            f"<value>{escape(value.format(folder=self.folder))}</value></property>\n"
             for key, value in self.version.settings.items()
         )
         # In a file as well, because Hive's own threads make a configuration of their own.
@@ -208,7 +209,8 @@ class Hive:
     ) -> str:
         """Requests a compaction, runs the worker once, returns the state Hive shows for it afterwards.
 
-        `partition` is the text of a PARTITION clause (`ds='1', hr=2`). 'ready for cleaning' or 'succeeded' is success.
+        `partition` is the text of a PARTITION clause (`ds='1', hr=2`). Success is 'ready for cleaning' or
+        'succeeded'.
         """
         clause = f" partition ({partition})" if partition else ""
         self.run(f"alter table {table}{clause} compact '{kind}'")
@@ -237,7 +239,8 @@ class Hive:
     ) -> Any:
         """A streaming batch of `transactions` into `db.table`; `directory` is where its deltas belong.
 
-        The Java object has insert(bucket, [values]), flush, commit, abort, leaveOpen, closeFiles, abandon, writeIds.
+        The Java object has insert(bucket, [values]), flush, commit, abort, leaveOpen, closeFiles, abandon and
+        writeIds.
         """
         database, name = table.rsplit(".", 1)
         return self.java.acidctl.Ingest(database, name, partition, str(directory), row, transactions)
@@ -286,6 +289,10 @@ COMMON_SETTINGS = {
     "hive.fetch.task.conversion.threshold": "-1",
     "hive.strict.checks.bucketing": "false",
     "hive.metastore.client.connect.retry.delay": "1s",
+    # Local jobs end in a fraction of the second that both are asked only once in by default.
+    "hive.exec.counters.pull.interval": "20",
+    "mapreduce.client.progressmonitor.pollinterval": "20",
+    "mapreduce.client.completion.pollinterval": "20",
 }
 
 
@@ -324,22 +331,16 @@ HIVE4 = HiveVersion(
         "hive.compactor.delayed.cleanup.enabled": "false",
         # Else a managed table that is not transactional becomes external and cannot be converted.
         "metastore.metadata.transformer.class": " ",
-        "hive.notification.event.poll.interval": "0s",
+        # How Tez runs in this process, for sessions and compactions with hive.execution.engine=tez.
+        "tez.local.mode": "true",
+        "tez.local.mode.without.network": "true",
+        "tez.runtime.optimize.local.fetch": "true",
+        "tez.ignore.lib.uris": "true",
+        "tez.staging-dir": "{folder}/tez",
+        "hive.tez.container.size": "256",
+        "tez.am.resource.memory.mb": "256",
+        "tez.runtime.io.sort.mb": "32",
+        "tez.runtime.unordered.output.buffer.size-mb": "16",
+        "hive.in.tez.test": "true",
     },
 )
-
-# Changes to a session and to the compactor that make them run their queries on Tez, in this process.
-TEZ_SETTINGS = {
-    "hive.execution.engine": "tez",
-    "tez.local.mode": "true",
-    "tez.local.mode.without.network": "true",
-    "tez.runtime.optimize.local.fetch": "true",
-    "tez.ignore.lib.uris": "true",
-    "tez.staging-dir": "{folder}/tez",
-    "hive.tez.container.size": "256",
-    "tez.am.resource.memory.mb": "256",
-    "tez.runtime.io.sort.mb": "32",
-    "tez.runtime.unordered.output.buffer.size-mb": "16",
-    "hive.in.tez.test": "true",
-    "hive.compactor.crud.query.based": "true",
-}

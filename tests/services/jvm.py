@@ -28,13 +28,14 @@ OPENED_PACKAGES = (
     *(
         f"java.base/java.{name}"
         for name in (
-            "lang lang.invoke lang.reflect io math net nio nio.channels nio.file text time time.format time.zone "
-            "util util.concurrent util.concurrent.atomic util.concurrent.locks util.regex security"
-        ).split()
+            *("lang", "lang.invoke", "lang.reflect", "io", "math", "net", "nio", "nio.channels", "nio.file"),
+            *("text", "time", "time.format", "time.zone", "util", "util.concurrent", "util.regex"),
+            *("util.concurrent.atomic", "util.concurrent.locks", "security"),
+        )
     ),
     *(
         f"java.base/sun.{name}"
-        for name in ("nio.ch nio.cs nio.fs security.action util.calendar net.dns").split()
+        for name in ("nio.ch", "nio.cs", "nio.fs", "security.action", "util.calendar", "net.dns")
     ),
     "java.base/jdk.internal.misc",
     "java.base/jdk.internal.ref",
@@ -63,7 +64,7 @@ def cache_lock(name: str) -> Iterator[None]:
 
 
 def fingerprint(paths: Sequence[Path], *texts: str) -> str:
-    """A short name for the content of these files and texts, so that a changed one makes a new cache entry."""
+    """A short name for the content of these files and texts: a changed one makes a new cache entry."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -73,7 +74,7 @@ def fingerprint(paths: Sequence[Path], *texts: str) -> str:
 
 
 def resolve(pom: Path) -> tuple[Path, ...]:
-    """Every file the pom's runtime dependencies come to, in classpath order; asks Maven the first time only."""
+    """Every file the pom's dependencies come to, in classpath order; asks Maven the first time only."""
     folder = cache_folder() / "classpaths"
     folder.mkdir(exist_ok=True)
     known = folder / f"{pom.parent.name}-{fingerprint([pom])}.txt"
@@ -181,7 +182,7 @@ def launch(
     options: Sequence[str] = (),
     java_home: Path | None = None,
 ) -> Jvm:
-    """Starts a JVM that works in `folder` (Derby and Hadoop drop files there); its output goes to `jvm.log`."""
+    """Starts a JVM that works in `folder`, where Derby and Hadoop drop files; its output is in `jvm.log`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "jvm.log"
     java = str(java_home / "bin" / "java") if java_home else shutil.which("java")

@@ -72,6 +72,7 @@ class Recorder:
     report: Callable[[str], None]
     table: str = "t"
     session_name: str = "main"
+    reader: str = "reader"
     refusal: str | None = None
     fault: str | None = None
     fault_rows: list[str] = field(default_factory=list)
@@ -139,6 +140,9 @@ class Recorder:
         else:
             raise HiveError(f"Hive was expected to refuse with {expected!r}")
 
+    def _do_reader(self, text: str) -> None:
+        self.reader = text
+
     def _do_refused(self, text: str) -> None:
         self.refusal = text
 
@@ -185,7 +189,7 @@ class Recorder:
         folder, note = self.scenario.steps()[self.steps]
         self.steps += 1
         target = self.target / folder
-        session = self.hive.session(f"{self.scenario.name}-reader")
+        session = self.hive.session(f"{self.scenario.name}-{self.reader}")
         facts = describe(session, self.table, self.hive.warehouse)
         name = f"default.{self.table}"
         query = "select ROW__ID, * from " if facts.kind != "non_acid" else "select * from "
@@ -229,7 +233,7 @@ class Recorder:
         return text.replace(str(self.hive.folder), "")
 
     def _tidy(self) -> None:
-        """Ends the scenario's sessions and batch and drops its tables, so that the next one meets none of it."""
+        """Ends the scenario's sessions and batch and drops its tables: the next one meets none of it."""
         if self.batch is not None:
             self.hive.call(self.batch.abandon, what="abandon a batch")
         for name in {action.text for action in self.scenario.actions if action.word == "session"} | {
@@ -246,7 +250,7 @@ class Recorder:
 
 
 def _sorted_lines(answer: Answer, partition_columns: str) -> list[str]:
-    """The rows as JSON lines, partition by partition and in ROW__ID order, so that a rerun gives the same file."""
+    """The rows as JSON lines, by partition and ROW__ID, so that a rerun gives the same file."""
     names = {part.split()[0] for part in partition_columns.split(", ") if part}
 
     def order(line: str) -> tuple[str, tuple[int, ...], str]:
@@ -259,7 +263,7 @@ def _sorted_lines(answer: Answer, partition_columns: str) -> list[str]:
 
 
 def _copy_table(source: Path, target: Path) -> list[str]:
-    """Copies a table directory without checksum files; returns its empty directories, which git would lose."""
+    """Copies a table directory without checksums; returns its empty directories, which git would lose."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.crc"))
     return sorted(
         str(path.relative_to(target))

@@ -15,8 +15,9 @@ from pathlib import Path
 HEADERS = ("title", "shows", "first-txn")
 # Directives that are carried out in their place, among the statements.
 ACTIONS = (
-    "table", "session", "set", "compact", "clean", "ingest", "python", "refused", "fault", "row", "step", "compactor-set",
-)  # fmt: skip
+    *("table", "session", "set", "compactor-set", "compact", "clean", "ingest", "python"),
+    *("reader", "refused", "fault", "row", "step"),
+)
 
 _DIRECTIVE = re.compile(r"--\s?([a-z-]+):\s?(.*)", re.DOTALL)
 

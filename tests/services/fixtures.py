@@ -1,0 +1,16 @@
+"""pytest fixtures for real services: `from services.fixtures import hive4` in a test module or a conftest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .hive import HIVE4, Hive
+
+
+@pytest.fixture(scope="session")
+def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    """Real Hive 4.0.1 with an empty warehouse, one for the whole session; tests drop what they make."""
+    with Hive(HIVE4, tmp_path_factory.mktemp("hive4") / "run") as hive:
+        yield hive
