@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,23 +44,27 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 _ESCAPES = {i: _SHORT.get(chr(i), f"\\u{i:04x}") for i in (*range(32), 0x22, 0x5C)}
 # JavaScript takes these two for line ends; as escapes they are the same JSON.
 _LINE_ENDS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
-_HIGH = 0x80
+#: The first byte value that is not ASCII.
+HIGH = 0x80
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
     """How leaves are written; each function takes an array and gives its text, NULL for NULL.
 
-    `floats` gives complete JSON text; `decimals`, `dates` and `timestamps` (the flag: with local time zone)
-    give what stands between quotes. `decode` turns bytes that are not UTF-8 into a string.
+    `strings`, `dates`, `timestamps` (the flag: with local time zone) and `decimals` give what stands between
+    quotes, the latter complete text if `bare_decimals`; `floats` gives complete text. With `names`, structs
+    name their fields and binary is a list of numbers; without, structs are positional and binary is a string.
     """
 
     floats: Callable[[pa.Array], pa.Array]
     decimals: Callable[[pa.Array], pa.Array]
     dates: Callable[[pa.Array], pa.Array]
     timestamps: Callable[[pa.Array, bool], pa.Array]
-    decode: Callable[[bytes], str]
-    tagged_unions: bool
+    strings: Callable[[pa.Array, Damage], pa.Array]
+    tagged_unions: bool = True
+    bare_decimals: bool = False
+    names: bool = True
 
 
 def json_column(array: pa.Array, hive_type: HiveType, *, damage: Damage | None = None) -> pa.Array:
@@ -80,12 +85,12 @@ def json_lines(
 
 def lines(
     columns: Sequence[pa.Array],
-    names: Sequence[str],
+    names: Sequence[str] | None,
     types: Sequence[HiveType],
     style: Style,
     damage: Damage,
 ) -> pa.Buffer:
-    """The rows as JSON objects in the given style; columns have one length, and there is at least one."""
+    """The rows as objects in the given style; columns have one length, and there is at least one."""
 
     def render(some: Sequence[pa.Array]) -> list[Piece]:
         pieces = _object(names, [pieces_of(a, t, style, damage) for a, t in zip(some, types, strict=True)])
@@ -100,9 +105,7 @@ def csv_header(names: Sequence[str]) -> bytes:
     return (",".join(cells) + "\n").encode("utf-8", "surrogateescape")
 
 
-def csv_lines(
-    columns: Sequence[pa.Array], types: Sequence[HiveType], *, damage: Damage | None = None
-) -> pa.Buffer:
+def csv_lines(columns: Sequence[pa.Array], types: Sequence[HiveType], *, damage: Damage | None = None) -> pa.Buffer:
     """One CSV line a row (RFC 4180, `\\n`): NULL bare, empty string `""`, nested values as JSON text."""
     counter = damage or Damage()
 
@@ -168,7 +171,7 @@ def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage
     if kind in _INTEGERS:
         return [_integers(array)]
     if kind in _TEXTS:
-        return _quoted(_escaped(_characters(array, kind), style, damage))
+        return _quoted(style.strings(_characters(array, kind), damage))
     if kind is TypeKind.BOOLEAN:
         return [pc.cast(array, pa.string())]
     if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
@@ -176,8 +179,10 @@ def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage
     if kind is TypeKind.DATE:
         return _quoted(style.dates(array))
     if kind is TypeKind.DECIMAL:
-        return _quoted(style.decimals(array))
+        return [style.decimals(array)] if style.bare_decimals else _quoted(style.decimals(array))
     if kind is TypeKind.BINARY:
+        if not style.names:
+            return _quoted(style.strings(_characters(array, kind), damage))
         return _list(array, [[_octets(array)]])
     return _quoted(style.timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL))
 
@@ -185,22 +190,24 @@ def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage
 # --- nested values
 
 
-def _object(names: Sequence[str], members: Sequence[list[Piece]]) -> list[Piece]:
+def _object(names: Sequence[str] | None, members: Sequence[list[Piece]]) -> list[Piece]:
     pieces: list[Piece] = [b"{"]
-    for index, (name, member) in enumerate(zip(names, members, strict=True)):
-        key = json.dumps(name, ensure_ascii=False)
-        for mark, escape in _LINE_ENDS.items():
-            key = key.replace(mark, escape)
-        pieces += [b"," if index else b"", key.encode("utf-8", "surrogateescape") + b":", *member]
+    for index, member in enumerate(members):
+        key = b"" if names is None else _key(names[index])
+        pieces += [b"," + key if index else key, *member]
     return [*pieces, b"}"]
 
 
+def _key(name: str) -> bytes:
+    text = json.dumps(name, ensure_ascii=False)
+    for mark, escape in _LINE_ENDS.items():
+        text = text.replace(mark, escape)
+    return text.encode("utf-8", "surrogateescape") + b":"
+
+
 def _struct(array: pa.Array, hive_type: StructType, style: Style, damage: Damage) -> list[Piece]:
-    members = [
-        pieces_of(array.field(index), field.type, style, damage)
-        for index, field in enumerate(hive_type.fields)
-    ]
-    return _masked(_object(hive_type.names, members), array)
+    members = [pieces_of(array.field(index), field.type, style, damage) for index, field in enumerate(hive_type.fields)]
+    return _masked(_object(hive_type.names if style.names else None, members), array)
 
 
 def _masked(pieces: list[Piece], array: pa.Array) -> list[Piece]:
@@ -215,9 +222,7 @@ def _as_list(array: pa.Array) -> pa.Array:
     """A map as the list of pairs that it is; Arrow's list functions refuse maps."""
     pairs = pa.StructArray.from_arrays([array.keys, array.items], ["_key", "_value"])
     buffers, nulls = array.buffers()[:2], array.null_count
-    return pa.Array.from_buffers(
-        pa.list_(pairs.type), len(array), buffers, nulls, array.offset, children=[pairs]
-    )
+    return pa.Array.from_buffers(pa.list_(pairs.type), len(array), buffers, nulls, array.offset, children=[pairs])
 
 
 def _list(array: pa.Array, members: Sequence[list[Piece]]) -> list[Piece]:
@@ -298,21 +303,32 @@ def _characters(array: pa.Array, kind: TypeKind) -> pa.Array:
     return pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array
 
 
-def _escaped(text: pa.Array, style: Style, damage: Damage) -> pa.Array:
-    """What stands between the quotes of a JSON string."""
-    data = bytes_of(text)
-    special = (data < 0x20) | (data == 0x22) | (data == 0x5C) | (data >= _HIGH)
-    if not special.any():
-        return text
-    found = np.flatnonzero(np.bincount(data[special], minlength=256))
-    if found[-1] >= _HIGH:
-        text = valid_utf8(text, style.decode, damage)
-    # The backslash comes first: the other escapes bring backslashes of their own.
-    for code in sorted((int(c) for c in found if c < _HIGH), key=lambda c: c != 0x5C):
-        text = pc.replace_substring(text, chr(code), _ESCAPES[code])
-    if found[-1] >= _HIGH and 0xE2 in found:
+def json_strings(text: pa.Array, damage: Damage, decode: Callable[[bytes], str] = plain_decode) -> pa.Array:
+    """What stands between the quotes of a JSON string; bytes that are not UTF-8 are decoded and counted."""
+    found = special_bytes(text)
+    if found.size and found[-1] >= HIGH:
+        text = valid_utf8(text, decode, damage)
+    text = escape_ascii(text, found)
+    if 0xE2 in found:
         for mark, escape in _LINE_ENDS.items():
             text = pc.replace_substring(text, mark, escape)
+    return text
+
+
+def special_bytes(text: pa.Array) -> npt.NDArray[np.intp]:
+    """Which byte values that a JSON string cannot hold as they are, or that are not ASCII, occur; ascending."""
+    data = bytes_of(text)
+    special = (data < 0x20) | (data == 0x22) | (data == 0x5C) | (data >= HIGH)
+    if not special.any():
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(np.bincount(data[special], minlength=256))
+
+
+def escape_ascii(text: pa.Array, found: npt.NDArray[np.intp]) -> pa.Array:
+    """Escape the quotes, backslashes and control characters among the byte values `found`."""
+    # The backslash comes first: the other escapes bring backslashes of their own.
+    for code in sorted((int(c) for c in found if c < HIGH), key=lambda c: c != 0x5C):
+        text = pc.replace_substring(text, chr(code), _ESCAPES[code])
     return text
 
 
@@ -336,8 +352,8 @@ def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array
         return _csv_quoted(text_of(pieces, count, nulls=None if len(pieces) == 1 else _NULL))
     if kind in _TEXTS:
         text = _characters(array, kind)
-        if (bytes_of(text) >= _HIGH).any():
-            text = valid_utf8(text, JSON_STYLE.decode, damage)
+        if (bytes_of(text) >= HIGH).any():
+            text = valid_utf8(text, plain_decode, damage)
         return _csv_quoted(text)
     if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
         text = shortest_floats(array)
@@ -377,6 +393,5 @@ JSON_STYLE = Style(
     decimals=decimals,
     dates=dates,
     timestamps=timestamps,
-    decode=plain_decode,
-    tagged_unions=True,
+    strings=json_strings,
 )

@@ -72,8 +72,7 @@ def build(values: list[Any], hive_type: HiveType) -> pa.Array:
         values = [(0, None) if value is None else value for value in values]
         tags = pa.array([tag for tag, _ in values], pa.int8())
         children = [
-            build([v if tag == i else None for tag, v in values], t)
-            for i, t in enumerate(hive_type.alternatives)
+            build([v if tag == i else None for tag, v in values], t) for i, t in enumerate(hive_type.alternatives)
         ]
         return pa.UnionArray.from_sparse(tags, children)
     if hive_type.kind is TypeKind.DATE:
@@ -93,8 +92,7 @@ def build(values: list[Any], hive_type: HiveType) -> pa.Array:
         return pa.MapArray.from_arrays(_offsets(values), keys, items)
     if isinstance(hive_type, StructType):
         children = [
-            build([None if v is None else v[i] for v in values], f.type)
-            for i, f in enumerate(hive_type.fields)
+            build([None if v is None else v[i] for v in values], f.type) for i, f in enumerate(hive_type.fields)
         ]
         mask = pa.array([v is None for v in values], pa.bool_())
         fields = [pa.field(f.name, c.type) for f, c in zip(hive_type.fields, children, strict=True)]
@@ -242,9 +240,7 @@ def test_json_lines_are_objects_of_all_columns(data: st.DataObject) -> None:
     output = bytes(json_lines(arrays, names, types))
     assert output.count(b"\n") == count
     parsed = [json.loads(line) for line in output.decode().split("\n")[:-1]]
-    assert parsed == [
-        _wrap_nan({n: model(v, t) for n, v, t in zip(names, row, types, strict=True)}) for row in rows
-    ]
+    assert parsed == [_wrap_nan({n: model(v, t) for n, v, t in zip(names, row, types, strict=True)}) for row in rows]
     assert all(list(row) == names for row in parsed)
 
 

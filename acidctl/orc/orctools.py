@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from acidctl import javatext, leaves
 from acidctl.leaves import Damage, Int64Array
 from acidctl.schema import HiveType
-from acidctl.values import Style, lines
+from acidctl.values import Style, json_strings, lines
 
 #: What `orc-tools` prints after the rows of a file: a rule and an empty line.
 SEPARATOR = b"_" * 120 + b"\n\n"
@@ -70,9 +70,7 @@ def _timestamps(array: pa.Array, local: bool) -> pa.Array:
         text = leaves.full_timestamps(array)
     text = pc.ascii_rtrim(text, "0")
     bare = pc.ends_with(text, ".")
-    return (
-        pc.if_else(bare, pc.binary_join_element_wise(text, "0", ""), text) if pc.any(bare).as_py() else text
-    )
+    return pc.if_else(bare, pc.binary_join_element_wise(text, "0", ""), text) if pc.any(bare).as_py() else text
 
 
 def _over_gap(days: Int64Array) -> Int64Array:
@@ -93,6 +91,10 @@ def _four(number: Int64Array) -> pa.Array:
     return pc.ascii_lpad(pc.cast(pa.array(number), pa.string()), 4, "0")
 
 
+def _strings(text: pa.Array, damage: Damage) -> pa.Array:
+    return json_strings(text, damage, _decode)
+
+
 def _decode(value: bytes) -> str:
     return _SURROGATE.sub(b"\xff", value).decode("utf-8", "replace")
 
@@ -102,6 +104,6 @@ ORC_TOOLS_STYLE = Style(
     decimals=_decimals,
     dates=_dates,
     timestamps=_timestamps,
-    decode=_decode,
+    strings=_strings,
     tagged_unions=False,
 )
