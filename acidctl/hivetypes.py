@@ -13,6 +13,7 @@ from enum import Enum
 
 from acidctl.errors import DamagedDataError
 
+_NO_NAME = re.compile(r"_col[0-9]+\Z")
 _BARE_NAME = re.compile(r"[A-Za-z0-9_]+\Z")
 
 
@@ -139,11 +140,13 @@ def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-class Match(Enum):
-    """How a file's columns find the table's columns; structs inside a column always match by name."""
+class Dialect(Enum):
+    """Which Hive's reading of older files is followed; the fixtures `renamed_column` and `evolved` show the two."""
 
-    POSITION = "position"
-    NAME = "name"
+    #: Columns by position, conversions of ORC 1.8.
+    HIVE4 = "hive4"
+    #: Columns by name, conversions of ORC 1.5; by position where either side has only names like `_col0`.
+    HIVE3 = "hive3"
 
 
 class FitAction(Enum):
@@ -166,6 +169,7 @@ class Fit:
     source: HiveType
     target: HiveType
     children: tuple[tuple[int, Fit] | None, ...] = ()
+    dialect: Dialect = Dialect.HIVE4
 
 
 _NUMBERS = frozenset(
@@ -195,28 +199,39 @@ _CONVERTIBLE: dict[TypeKind, frozenset[TypeKind]] = {
 }
 
 
-def plan_fit(source: HiveType, target: HiveType, *, match: Match = Match.POSITION, where: str = "") -> Fit:
+def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.HIVE4, where: str = "") -> Fit:
     """Decide how values of `source`, a file's type, are read as `target`, the table's type.
 
-    `match` holds for this level alone, when both are structs (a table's columns). Missing fields become NULL,
-    surplus ones are dropped. Raises DamagedDataError where Hive refuses too; `where` names the column in it.
+    Two structs are taken for all the columns of a file and of its table, so that the dialect says how they
+    match; structs inside a column always match by name. Missing fields become NULL, surplus ones are dropped.
+    Raises DamagedDataError where Hive refuses too; `where` names the column in its message.
     """
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        nameless = _nameless(source) or _nameless(target)
+        by_name = dialect is Dialect.HIVE3 and not nameless
+        return _fit_struct(source, target, dialect, where, by_name=by_name)
+    return _fit(source, target, dialect, where)
+
+
+def _nameless(columns: StructType) -> bool:
+    return all(_NO_NAME.match(name) for name in columns.names)
+
+
+def _fit(source: HiveType, target: HiveType, dialect: Dialect, where: str) -> Fit:
     if source == target:
-        return Fit(FitAction.KEEP, source, target)
+        return Fit(FitAction.KEEP, source, target, dialect=dialect)
     if isinstance(source, Primitive) and isinstance(target, Primitive):
         if target.kind in _CONVERTIBLE[source.kind]:
-            return Fit(FitAction.CONVERT, source, target)
+            return Fit(FitAction.CONVERT, source, target, dialect=dialect)
         raise _refused(source, target, where)
     if isinstance(source, StructType) and isinstance(target, StructType):
-        return _fit_struct(source, target, match, where)
+        return _fit_struct(source, target, dialect, where, by_name=True)
     pairs = _child_pairs(source, target)
     if pairs is None:
         raise _refused(source, target, where)
-    children = tuple(
-        (i, plan_fit(have, want, match=Match.NAME, where=where)) for i, (have, want) in enumerate(pairs)
-    )
+    children = tuple((i, _fit(have, want, dialect, where)) for i, (have, want) in enumerate(pairs))
     action = FitAction.KEEP if all(fit.action is FitAction.KEEP for _, fit in children) else FitAction.REBUILD
-    return Fit(action, source, target, children)
+    return Fit(action, source, target, children, dialect)
 
 
 def _child_pairs(source: HiveType, target: HiveType) -> tuple[tuple[HiveType, HiveType], ...] | None:
@@ -234,28 +249,22 @@ def _child_pairs(source: HiveType, target: HiveType) -> tuple[tuple[HiveType, Hi
     return None
 
 
-def _fit_struct(source: StructType, target: StructType, match: Match, where: str) -> Fit:
-    by_name: dict[str, int] = {}
-    if match is Match.NAME:
-        # The last of equal names wins, as in the map that ORC builds.
-        by_name = {field.name.lower(): i for i, field in enumerate(source.fields)}
+def _fit_struct(source: StructType, target: StructType, dialect: Dialect, where: str, *, by_name: bool) -> Fit:
+    # The last of equal names wins, as in the map that ORC builds.
+    places: dict[str, int] = {field.name.lower(): i for i, field in enumerate(source.fields)}
     children: list[tuple[int, Fit] | None] = []
     for i, field in enumerate(target.fields):
-        at = (
-            by_name.get(field.name.lower())
-            if match is Match.NAME
-            else (i if i < len(source.fields) else None)
-        )
+        at = places.get(field.name.lower()) if by_name else (i if i < len(source.fields) else None)
         if at is None:
             children.append(None)
             continue
         inner = f"{where}.{field.name}" if where else field.name
-        children.append((at, plan_fit(source.fields[at].type, field.type, match=Match.NAME, where=inner)))
+        children.append((at, _fit(source.fields[at].type, field.type, dialect, inner)))
     same = source.names == target.names and all(
-        child is not None and child[0] == i and child[1].action is FitAction.KEEP
-        for i, child in enumerate(children)
+        child is not None and child[0] == i and child[1].action is FitAction.KEEP for i, child in enumerate(children)
     )
-    return Fit(FitAction.KEEP if same else FitAction.REBUILD, source, target, tuple(children))
+    action = FitAction.KEEP if same else FitAction.REBUILD
+    return Fit(action, source, target, tuple(children), dialect)
 
 
 def _refused(source: HiveType, target: HiveType, where: str) -> DamagedDataError:

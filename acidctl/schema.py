@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from acidctl.errors import UsageError
 from acidctl.hivetypes import (
+    Dialect,
     Field,
     Fit,
     FitAction,
     HiveType,
     ListType,
     MapType,
-    Match,
     Primitive,
     StructType,
     TypeKind,
@@ -29,13 +29,13 @@ from acidctl.hivetypes import (
 )
 
 __all__ = [
+    "Dialect",
     "Field",
     "Fit",
     "FitAction",
     "HiveType",
     "ListType",
     "MapType",
-    "Match",
     "Primitive",
     "StructType",
     "TableSchema",
@@ -184,9 +184,7 @@ class _Parser:
         return token
 
     def at_word(self, *words: str) -> bool:
-        return all(
-            self.peek(i).kind == "word" and self.peek(i).text.lower() == word for i, word in enumerate(words)
-        )
+        return all(self.peek(i).kind == "word" and self.peek(i).text.lower() == word for i, word in enumerate(words))
 
     def at_punct(self, text: str) -> bool:
         return self.peek().kind == "punct" and self.peek().text == text
@@ -367,9 +365,7 @@ class _Parser:
                 properties = self._properties()
             else:
                 self.take()
-        return TableSchema(
-            StructType(columns), partition, properties, buckets, sort, count, name, from_ddl=True
-        )
+        return TableSchema(StructType(columns), partition, properties, buckets, sort, count, name, from_ddl=True)
 
     def _table_name(self) -> str:
         parts = []

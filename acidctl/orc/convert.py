@@ -34,8 +34,8 @@ INTEGERS: dict[TypeKind, type[np.signedinteger[Any]]] = {
     TypeKind.BIGINT: np.int64,
 }
 _FLOATS = (TypeKind.FLOAT, TypeKind.DOUBLE)
-_TEXTS = (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR)
-_TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
+TEXTS = (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR)
+TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
 _EXACT = Context(prec=200)
 _NANOS = 1_000_000_000
 _TWO_63 = 2.0**63
@@ -59,19 +59,19 @@ def convert(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
         return _to_float(array, source, target.kind)
     if target.kind is TypeKind.DECIMAL:
         return _to_decimal(array, source, target)
-    if target.kind in _TEXTS:
-        return _limit(_to_text(array, source), target)
-    if target.kind in _TIMESTAMPS:
+    if target.kind in TEXTS:
+        return limit(_to_text(array, source), target)
+    if target.kind in TIMESTAMPS:
         return _to_timestamp(array, source, target.kind)
     if target.kind is TypeKind.DATE:
         return _to_date(array, source)
     assert target.kind is TypeKind.BINARY
     if source.kind is TypeKind.CHAR:
-        return _by_value(array, lambda text: _padded(text, source.length or 0), pa.binary())
+        return by_value(array, lambda text: _padded(text, source.length or 0), pa.binary())
     return array.cast(pa.binary())
 
 
-def _by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataType) -> pa.Array:
+def by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataType) -> pa.Array:
     """`function` on each distinct value of the array; text arrives as bytes."""
     if pa.types.is_string(array.type):
         array = array.cast(pa.binary())
@@ -80,24 +80,24 @@ def _by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataTy
     return answers.take(encoded.indices)
 
 
-def _by_clock(array: pa.Array, function: Callable[[int, int], Any], result: pa.DataType) -> pa.Array:
+def by_clock(array: pa.Array, function: Callable[[int, int], Any], result: pa.DataType) -> pa.Array:
     """`function` on the seconds and nanoseconds of each distinct timestamp."""
-    pairs = np.stack(_clock(array), axis=1)
+    pairs = np.stack(clock(array), axis=1)
     packed = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(16), len(array), [pa.py_buffer(_validity(array)), pa.py_buffer(pairs.tobytes())]
+        pa.binary(16), len(array), [pa.py_buffer(_bitmap(array)), pa.py_buffer(pairs.tobytes())]
     )
-    return _by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
+    return by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
 
 
-def _validity(array: pa.Array) -> bytes:
-    return np.packbits(_valid(array), bitorder="little").tobytes()
+def _bitmap(array: pa.Array) -> bytes:
+    return np.packbits(validity(array), bitorder="little").tobytes()
 
 
-def _valid(array: pa.Array) -> BoolArray:
+def validity(array: pa.Array) -> BoolArray:
     return np.asarray(array.is_valid())
 
 
-def _int64(array: pa.Array) -> Int64Array:
+def int64(array: pa.Array) -> Int64Array:
     return np.asarray(array.cast(pa.int64()).fill_null(0))
 
 
@@ -109,23 +109,23 @@ def _float64(array: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def _to_integer(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
-    valid = _valid(array)
+    valid = validity(array)
     if source.kind is TypeKind.DECIMAL:
         if target is TypeKind.BOOLEAN:
-            return _by_value(array, lambda value: value != 0, pa.bool_())
-        longs = _by_value(array, lambda value: _long(int(value)), pa.int64())
-        return _narrow(_int64(longs), _valid(longs), target)
-    if source.kind in _TEXTS:
-        longs = _by_value(array, _parse_long, pa.int64())
-        return _narrow(_int64(longs), _valid(longs), target)
+            return by_value(array, lambda value: value != 0, pa.bool_())
+        longs = by_value(array, lambda value: _long(int(value)), pa.int64())
+        return _narrow(int64(longs), validity(longs), target)
+    if source.kind in TEXTS:
+        longs = by_value(array, _parse_long, pa.int64())
+        return _narrow(int64(longs), validity(longs), target)
     if source.kind in _FLOATS:
         values = _float64(array)
         with np.errstate(invalid="ignore"):
             fits = (-_TWO_63 - values < 1.0) & (values < _TWO_63)
             return _narrow(np.where(fits, values, 0).astype(np.int64), valid & fits, target)
-    if source.kind in _TIMESTAMPS:
-        return _narrow(_clock(array)[0], valid, target)
-    return _narrow(_int64(array), valid, target)
+    if source.kind in TIMESTAMPS:
+        return _narrow(clock(array)[0], valid, target)
+    return _narrow(int64(array), valid, target)
 
 
 def _narrow(values: Int64Array, valid: BoolArray, target: TypeKind) -> pa.Array:
@@ -151,18 +151,18 @@ def _parse_long(text: bytes) -> int | None:
 
 
 def _to_float(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
-    valid = _valid(array)
+    valid = validity(array)
     if source.kind is TypeKind.DECIMAL:
-        wide = _by_value(array, float, pa.float64())
-    elif source.kind in _TEXTS:
-        wide = _by_value(array, _parse_double, pa.float64())
-    elif source.kind in _TIMESTAMPS:
-        seconds, nanos = _clock(array)
+        wide = by_value(array, float, pa.float64())
+    elif source.kind in TEXTS:
+        wide = by_value(array, _parse_double, pa.float64())
+    elif source.kind in TIMESTAMPS:
+        seconds, nanos = clock(array)
         wide = pa.array(seconds.astype(np.float64) + nanos / 1e9, mask=~valid)
     elif source.kind in _FLOATS:
         wide = array
     else:
-        wide = pa.array(_int64(array).astype(np.float64), mask=~valid)
+        wide = pa.array(int64(array).astype(np.float64), mask=~valid)
     return wide.cast(pa.float32() if target is TypeKind.FLOAT else pa.float64(), safe=False)
 
 
@@ -192,15 +192,15 @@ def _to_decimal(array: pa.Array, source: Primitive, target: Primitive) -> pa.Arr
         added = precision - scale - ((source.precision or 0) - (source.scale or 0))
         if added >= 0 and scale >= (source.scale or 0):
             return array.cast(result)
-        return _by_value(array, fitted, result)
-    if source.kind in _TEXTS:
-        return _by_value(array, lambda text: fitted(_parse_decimal(text)), result)
+        return by_value(array, fitted, result)
+    if source.kind in TEXTS:
+        return by_value(array, lambda text: fitted(_parse_decimal(text)), result)
     if source.kind in _FLOATS:
         text = doubles(array.cast(pa.float64()))
-        return _by_value(text, lambda text: fitted(_parse_decimal(text)), result)
-    if source.kind in _TIMESTAMPS:
-        return _by_clock(array, lambda s, n: fitted(_clock_decimal(s, n)), result)
-    return _by_value(array, lambda value: fitted(Decimal(int(value))), result)
+        return by_value(text, lambda text: fitted(_parse_decimal(text)), result)
+    if source.kind in TIMESTAMPS:
+        return by_clock(array, lambda s, n: fitted(_clock_decimal(s, n)), result)
+    return by_value(array, lambda value: fitted(Decimal(int(value))), result)
 
 
 def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
@@ -238,7 +238,7 @@ def _clock_decimal(seconds: int, nanos: int) -> Decimal:
 
 
 def _to_text(array: pa.Array, source: Primitive) -> pa.Array:
-    if source.kind in _TEXTS:
+    if source.kind in TEXTS:
         return array
     if source.kind is TypeKind.BOOLEAN:
         return pc.if_else(array, "TRUE", "FALSE")
@@ -248,13 +248,13 @@ def _to_text(array: pa.Array, source: Primitive) -> pa.Array:
         wide = array.cast(pa.float64())
         return doubles(pc.if_else(pc.is_nan(wide), None, wide))
     if source.kind is TypeKind.DECIMAL:
-        return _by_value(array, _decimal_text, pa.string())
+        return by_value(array, _decimal_text, pa.string())
     if source.kind is TypeKind.DATE:
-        return _by_value(array.cast(pa.int32()), day_text, pa.string())
+        return by_value(array.cast(pa.int32()), day_text, pa.string())
     if source.kind is TypeKind.BINARY:
-        return _by_value(array, lambda value: value.hex(" "), pa.string())
+        return by_value(array, lambda value: value.hex(" "), pa.string())
     suffix = " UTC" if source.kind is TypeKind.TIMESTAMP_LOCAL else ""
-    return _by_clock(array, lambda s, n: clock_text(s, n) + suffix, pa.string())
+    return by_clock(array, lambda s, n: clock_text(s, n) + suffix, pa.string())
 
 
 def _decimal_text(value: Decimal) -> str:
@@ -288,13 +288,13 @@ def _civil(day: int) -> tuple[int, int, int]:
     return year + era * 400 + (month <= 2), month, of_month
 
 
-def _limit(array: pa.Array, target: Primitive) -> pa.Array:
+def limit(array: pa.Array, target: Primitive) -> pa.Array:
     """Cut to the length of char or varchar, counted in characters, and trim the padding of char."""
     if target.length is None:
         return array
     longest = pc.max(pc.binary_length(array)).as_py() or 0
     if longest > target.length:
-        array = _by_value(array, lambda text: truncate(text, target.length or 0), pa.binary())
+        array = by_value(array, lambda text: truncate(text, target.length or 0), pa.binary())
         array = pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
     return pc.ascii_rtrim(array, characters=" ") if target.kind is TypeKind.CHAR else array
 
@@ -317,39 +317,39 @@ def truncate(text: bytes, length: int) -> bytes:
 # --- to timestamps and dates
 
 
-def _clock(array: pa.Array) -> tuple[Int64Array, Int64Array]:
+def clock(array: pa.Array) -> tuple[Int64Array, Int64Array]:
     """Seconds (floor) and nanoseconds of timestamps in either form."""
     if pa.types.is_struct(array.type):
-        return _int64(array.field(0)), _int64(array.field(1))
-    nanos = _int64(array.cast(pa.timestamp("ns")) if array.type.tz is None else array)
+        return int64(array.field(0)), int64(array.field(1))
+    nanos = int64(array.cast(pa.timestamp("ns")) if array.type.tz is None else array)
     return np.floor_divide(nanos, _NANOS), np.mod(nanos, _NANOS)
 
 
-def _from_clock(seconds: Int64Array, nanos: Int64Array, valid: BoolArray) -> pa.StructArray:
+def from_clock(seconds: Int64Array, nanos: Int64Array, valid: BoolArray) -> pa.StructArray:
     parts = [pa.array(seconds.astype(np.int64)), pa.array(nanos.astype(np.int32))]
     return pa.StructArray.from_arrays(parts, fields=list(WIDE), mask=pa.array(~valid))
 
 
 def _to_timestamp(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
-    valid = _valid(array)
-    if source.kind in _TIMESTAMPS:
+    valid = validity(array)
+    if source.kind in TIMESTAMPS:
         if pa.types.is_struct(array.type):
             return array
         zone = "UTC" if target is TypeKind.TIMESTAMP_LOCAL else None
         return array.cast(pa.int64()).cast(pa.timestamp("ns", tz=zone))
     if source.kind is TypeKind.DATE:
-        days = _int64(array.cast(pa.int32()))
-        return _from_clock(days * SECONDS_PER_DAY, np.zeros_like(days), valid)
-    if source.kind in _TEXTS:
+        days = int64(array.cast(pa.int32()))
+        return from_clock(days * SECONDS_PER_DAY, np.zeros_like(days), valid)
+    if source.kind in TEXTS:
         zoned = target is TypeKind.TIMESTAMP_LOCAL
-        return _by_value(array, lambda text: _parse_clock(text, zoned), WIDE)
+        return by_value(array, lambda text: _parse_clock(text, zoned), WIDE)
     if source.kind is TypeKind.DECIMAL:
-        return _by_value(array, _decimal_clock, WIDE)
+        return by_value(array, _decimal_clock, WIDE)
     if source.kind in _FLOATS:
         return _float_clock(_float64(array), valid)
     with np.errstate(over="ignore"):
-        millis = _int64(array) * 1000
-    return _from_clock(np.floor_divide(millis, 1000), np.zeros_like(millis), valid)
+        millis = int64(array) * 1000
+    return from_clock(np.floor_divide(millis, 1000), np.zeros_like(millis), valid)
 
 
 def _float_clock(values: npt.NDArray[np.float64], valid: BoolArray) -> pa.StructArray:
@@ -360,7 +360,7 @@ def _float_clock(values: npt.NDArray[np.float64], valid: BoolArray) -> pa.Struct
     whole = np.floor(np.where(fits & ~np.isnan(millis), millis, 0) + 0.5).astype(np.int64)
     with np.errstate(invalid="ignore"):
         fits &= (whole >= 0) == (millis >= 0)
-    return _from_clock(np.floor_divide(whole, 1000), np.mod(whole, 1000) * 1_000_000, valid & fits)
+    return from_clock(np.floor_divide(whole, 1000), np.mod(whole, 1000) * 1_000_000, valid & fits)
 
 
 def _decimal_clock(value: Decimal) -> dict[str, int] | None:
@@ -372,13 +372,13 @@ def _decimal_clock(value: Decimal) -> dict[str, int] | None:
 
 
 def _to_date(array: pa.Array, source: Primitive) -> pa.Array:
-    if source.kind in _TEXTS:
-        return _by_value(array, _parse_day, pa.int32()).cast(pa.date32())
-    seconds, nanos = _clock(array)
+    if source.kind in TEXTS:
+        return by_value(array, _parse_day, pa.int32()).cast(pa.date32())
+    seconds, nanos = clock(array)
     # ORC cuts the milliseconds towards zero here, so the last instant before a midnight of old belongs to the
     # next day.
     cut = seconds + ((seconds < 0) & (nanos >= 1_000_000))
-    return pa.array(np.floor_divide(cut, SECONDS_PER_DAY).astype(np.int32), mask=~_valid(array)).cast(pa.date32())
+    return pa.array(np.floor_divide(cut, SECONDS_PER_DAY).astype(np.int32), mask=~validity(array)).cast(pa.date32())
 
 
 def _parse_day(text: bytes, *, strict: bool = True) -> int | None:

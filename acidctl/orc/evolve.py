@@ -11,6 +11,7 @@ from functools import partial
 import pyarrow as pa
 
 from acidctl.hivetypes import (
+    Dialect,
     Fit,
     FitAction,
     HiveType,
@@ -23,6 +24,7 @@ from acidctl.hivetypes import (
     plan_fit,
 )
 from acidctl.orc.convert import convert
+from acidctl.orc.convert3 import convert_hive3
 from acidctl.orc.nesting import flat, rebuild
 
 _ARROW = {
@@ -64,9 +66,9 @@ def null_array(kind: HiveType, rows: int) -> pa.Array:
     return pa.nulls(rows, arrow_type(kind))
 
 
-def fit(array: pa.Array, source: HiveType, target: HiveType) -> pa.Array:
+def fit(array: pa.Array, source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.HIVE4) -> pa.Array:
     """The values of `array`, which are of type `source`, as `target`; DamagedDataError where Hive refuses."""
-    return fit_array(array, plan_fit(source, target))
+    return fit_array(array, plan_fit(source, target, dialect=dialect))
 
 
 def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
@@ -76,7 +78,8 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
     if plan.action is FitAction.CONVERT:
         assert isinstance(plan.source, Primitive)
         assert isinstance(plan.target, Primitive)
-        return convert(array, plan.source, plan.target)
+        legacy = convert_hive3 if plan.dialect is Dialect.HIVE3 else None
+        return (legacy or convert)(array, plan.source, plan.target)
     if isinstance(plan.target, StructType):
         return _struct(array, plan)
     return rebuild(array, [partial(fit_array, plan=child[1]) for child in plan.children if child])

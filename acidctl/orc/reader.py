@@ -8,7 +8,6 @@ whose labels Hive prints (`calendar`).
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ import pyarrow.dataset as ds
 
 from acidctl.errors import AcidctlError, MissingDependencyError
 from acidctl.events import EVENT_FIELDS, RowId
-from acidctl.hivetypes import Field, StructType
+from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
-from acidctl.orc.finish import finisher, is_hybrid
+from acidctl.orc.finish import finisher
 from acidctl.orc.gate import gated_tail, top_level_name
 from acidctl.orc.nesting import Finisher
 from acidctl.orc.sidefile import SplicedFile
@@ -40,7 +39,6 @@ from acidctl.orc.tail import (
 )
 
 DEFAULT_BATCH_SIZE = 65536
-_NO_NAME = re.compile(r"_col[0-9]+\Z")
 _EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
 
 
@@ -99,16 +97,14 @@ class OrcFile:
         return row
 
     @property
-    def by_name(self) -> bool:
-        """Whether the Hive that wrote this file finds columns by name.
+    def dialect(self) -> Dialect:
+        """The Hive that wrote the file, as far as its reading of older files differs.
 
-        Hive 4.0.1 goes by position, 3.1.3 by name (fixtures `renamed_column`); a table is read by one Hive, so files
-        of the newest decide for all. Names like `_col0` of Hive 2 are no names (HIVE-4243).
+        A table is read by one Hive: it is HIVE4 as soon as one live file is.
         """
         tail = self.tail
-        named = not all(_NO_NAME.match(name) for name in self.columns.names)
-        hive3 = tail.writer is Writer.ORC_JAVA and tail.calendar is Calendar.UNKNOWN and not is_hybrid(tail)
-        return named and hive3
+        marked = tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN
+        return Dialect.HIVE4 if marked else Dialect.HIVE3
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""
