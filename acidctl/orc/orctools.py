@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ import pyarrow.compute as pc
 
 from acidctl import javatext, leaves
 from acidctl.leaves import Damage, Int64Array
+from acidctl.orc.calendar import hybrid_to_proleptic
+from acidctl.orc.finish import is_hybrid
+from acidctl.orc.tail import Calendar, Tail
 from acidctl.schema import HiveType
 from acidctl.values import Style, json_strings, lines
 
@@ -31,15 +35,34 @@ _SECONDS_PER_DAY = 86_400
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
+def row_style(tail: Tail) -> Style:
+    """How orc-tools writes the values of a file.
+
+    It takes the days of every file that is not marked proleptic for days of the hybrid calendar, also where Hive and
+    the writer mean the proleptic one; what our reader has moved by itself is not moved again.
+    """
+    unmarked = tail.calendar is not Calendar.PROLEPTIC_GREGORIAN
+    days = unmarked and not is_hybrid(tail)
+    return Style(
+        floats=_floats,
+        decimals=_decimals,
+        dates=partial(_dates, days),
+        timestamps=partial(_timestamps, days, unmarked),
+        strings=_strings,
+        tagged_unions=False,
+    )
+
+
 def data_lines(
     columns: Sequence[pa.Array],
     names: Sequence[str],
     types: Sequence[HiveType],
+    style: Style,
     *,
     damage: Damage | None = None,
 ) -> pa.Buffer:
     """The rows of a batch, whatever the file's top-level columns are; there is at least one."""
-    return lines(columns, names, types, ORC_TOOLS_STYLE, damage or Damage())
+    return lines(columns, names, types, style, damage or Damage())
 
 
 def _floats(array: pa.Array) -> pa.Array:
@@ -51,26 +74,34 @@ def _decimals(array: pa.Array) -> pa.Array:
     return text if array.type.scale == 0 else pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
 
 
-def _dates(array: pa.Array) -> pa.Array:
+def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
     days = array.cast(pa.int32())
     ends = pc.min_max(days)
     if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
         numbers = pc.fill_null(days, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        days = pc.if_else(pc.is_valid(days), pa.array(_over_gap(numbers)), pa.scalar(None, pa.int64()))
+        days = pc.if_else(pc.is_valid(days), pa.array(_labels(numbers, hybrid)), pa.scalar(None, pa.int64()))
     return leaves.day_text(days, _date_year, first=_FIRST_DAY)
 
 
-def _timestamps(array: pa.Array, local: bool) -> pa.Array:
+def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> pa.Array:
     seconds, nanos = leaves.seconds_and_nanos(array)
     if len(seconds) and seconds.min() < (_GAP_LAST + 1) * _SECONDS_PER_DAY:
         days = seconds // _SECONDS_PER_DAY
-        seconds = seconds + (_over_gap(days) - days) * _SECONDS_PER_DAY
+        moved = _labels(days, hybrid_instants if local else hybrid)
+        seconds = seconds + (moved - days) * _SECONDS_PER_DAY
         text = leaves.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
     else:
         text = leaves.full_timestamps(array)
     text = pc.ascii_rtrim(text, "0")
-    bare = pc.ends_with(text, ".")
-    return pc.if_else(bare, pc.binary_join_element_wise(text, "0", ""), text) if pc.any(bare).as_py() else text
+    whole = pc.ends_with(text, ".")
+    if not pc.any(whole).as_py():
+        return text
+    return pc.if_else(whole, pc.binary_join_element_wise(text, "0", ""), text)
+
+
+def _labels(days: Int64Array, hybrid: bool) -> Int64Array:
+    """The proleptic days of the labels that Java prints for these days."""
+    return hybrid_to_proleptic(days) if hybrid else _over_gap(days)
 
 
 def _over_gap(days: Int64Array) -> Int64Array:
@@ -97,13 +128,3 @@ def _strings(text: pa.Array, damage: Damage) -> pa.Array:
 
 def _decode(value: bytes) -> str:
     return _SURROGATE.sub(b"\xff", value).decode("utf-8", "replace")
-
-
-ORC_TOOLS_STYLE = Style(
-    floats=_floats,
-    decimals=_decimals,
-    dates=_dates,
-    timestamps=_timestamps,
-    strings=_strings,
-    tagged_unions=False,
-)

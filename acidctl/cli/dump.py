@@ -1,0 +1,235 @@
+"""`acidctl dump`: what is in an ORC file, the ACID layer decoded; its rows as `orc-tools data` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acidctl.cli.options import command as make_command
+from acidctl.cli.options import option
+from acidctl.cli.output import Format, Output, plural
+from acidctl.config import Config
+from acidctl.datafiles import DataFile, SideFileFacts, data_files
+from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acidctl.leaves import Damage
+    from acidctl.orc.reader import OrcFile
+
+    Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
+
+# Small enough that a batch and its text stay near the processor, large enough that calls do not count.
+_BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of the files is asked for; `row_index` names columns, None for none."""
+
+    data: bool
+    events: bool
+    lines: int | None
+    pretty: bool
+    row_index: str | None
+    timezone: bool
+    no_header: bool
+
+    @property
+    def rows(self) -> bool:
+        """Whether rows are wanted instead of a report."""
+        return self.data or self.events
+
+
+@make_command(
+    "dump",
+    exits=(
+        ExitCode.DONE,
+        ExitCode.FAILED,
+        ExitCode.USAGE,
+        ExitCode.NO_SUCH_TABLE,
+        ExitCode.NOT_ACID,
+        ExitCode.DAMAGED,
+        ExitCode.STORAGE,
+        ExitCode.INTERRUPTED,
+    ),
+    examples=(
+        "acidctl dump /warehouse/orders/delta_0000001_0000001_0000/bucket_00000",
+        "acidctl dump -d -n 10 /warehouse/orders/base_0000005",
+        "acidctl dump --events /warehouse/orders/delete_delta_0000002_0000002_0000",
+    ),
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@option("-d", "--data", is_flag=True, help="Print the rows, as `orc-tools data` does; -o for our own JSON or CSV.")
+@option("--events", is_flag=True, help="Print the rows as ACID events: operation by name, bucket decoded.")
+@option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="At most N rows of each file.")
+@option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
+@option("-p", "--pretty", is_flag=True, help="Indent JSON.")
+@option("-r", "--rowindex", "row_index", metavar="COLS", help="Show row indexes of these column ids; `*` for all.")
+@option("-t", "--timezone", is_flag=True, help="Show the writer's time zone of each stripe.")
+@option("--no-header", is_flag=True, help="CSV without its first line.")
+def command(out: Output, config: Config, *, paths: tuple[str, ...], as_json: bool, **asked: Any) -> ExitCode:
+    """Show what is in ORC files: schema, stripes, statistics, and what their ACID events say.
+
+    PATH is a file, or a directory whose data files are shown in order. A file that streaming ingest has not
+    closed is read up to the length that its side file gives.
+    """
+    view = View(**asked)
+    if as_json and out.form is Format.TEXT:
+        out = Output(out.terminal, Format.JSON, quiet=out.quiet, verbose=out.verbose)
+        click.get_current_context().obj.set_output(out)
+    _check(view)
+    files = [file for path in paths for file in data_files(path, config.storage_options(path))]
+    if not files:
+        out.note(f"no data files below {' '.join(paths)}")
+    if view.rows:
+        return _write_rows(out, files, view)
+    from acidctl.cli.dumpreport import write_reports
+
+    return write_reports(out, files, view.row_index, time_zone=view.timezone, pretty=view.pretty)
+
+
+def _check(view: View) -> None:
+    if view.data and view.events:
+        raise UsageError("--data and --events are two forms of the same rows; give one of them")
+    if view.lines is not None and not view.rows:
+        raise UsageError("--lines is about rows", hint="Add --data or --events.")
+    if view.rows and (view.row_index is not None or view.timezone):
+        raise UsageError("--rowindex and --timezone belong to the report, not to rows")
+
+
+def each_file(out: Output, files: Iterable[DataFile], show: Callable[[DataFile], None], *, several: bool) -> ExitCode:
+    """Show one file after the other; of several, one that fails is reported and does not stop the others."""
+    code = ExitCode.DONE
+    for file in files:
+        try:
+            show(file)
+        except AcidctlError as error:
+            if not several:
+                raise
+            out.flush()
+            out.error(error)
+            code = code or error.exit_code
+    return code
+
+
+def uncommitted(out: Output, file: DataFile, side: SideFileFacts | None) -> bool:
+    """Say so when the side file shows that nothing of the file was ever committed."""
+    if side is None or side.logical_length:
+        return False
+    out.note(f"{file.name}: its side file gives length 0, so nothing of it was ever committed")
+    return True
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
+    from acidctl.leaves import Damage
+
+    damage = Damage()
+    like_orc_tools = view.data and out.form is Format.TEXT
+    writer = _ArrayWriter(out) if out.form is Format.JSON else None
+    headers: list[bytes] = []
+
+    def show(file: DataFile) -> None:
+        side = file.side_file()
+        if uncommitted(out, file, side):
+            return
+        with file.open(side) as orc:
+            if view.events and not orc.is_acid:
+                raise NotAcidTableError(
+                    f"{file.name} holds plain rows, no ACID events",
+                    path=file.name,
+                    hint="It is an original file or one of an insert-only table; -d prints its rows.",
+                )
+            header, render = _renderer(orc, view, out.form, damage)
+            # Files of one schema share a header; another schema is another table in the same stream.
+            if header is not None and not view.no_header and headers[-1:] != [header]:
+                out.data(header)
+                headers.append(header)
+            for chunk in _chunks(orc, render, view.lines):
+                writer.data(chunk) if writer else out.data(chunk)
+        if like_orc_tools:
+            from acidctl.orc.orctools import SEPARATOR
+
+            out.data(SEPARATOR)
+
+    try:
+        code = each_file(out, files, show, several=len(files) > 1)
+    finally:
+        if writer:
+            writer.close()
+    if damage.count:
+        out.warn(f"{plural(damage.count, 'string')} not valid UTF-8, shown with replacement characters (U+FFFD)")
+    return code
+
+
+def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
+    """The CSV header, if the form has one, and what makes text of a batch."""
+    from acidctl.orc import orctools
+    from acidctl.orc.eventview import event_columns, event_schema
+    from acidctl.values import csv_header, csv_lines, json_lines
+
+    schema = event_schema(orc) if view.events else orc.schema
+    names, types = schema.names, tuple(field.type for field in schema.fields)
+    columns = event_columns if view.events else pa_columns
+    if not names:
+        return None, lambda batch: b"{}\n" * len(batch)
+    if form is Format.CSV:
+        return csv_header(names), lambda batch: csv_lines(columns(batch), types, damage=damage)
+    if view.data and form is Format.TEXT:
+        style = orctools.row_style(orc.tail)
+        return None, lambda batch: orctools.data_lines(columns(batch), names, types, style, damage=damage)
+    return None, lambda batch: json_lines(columns(batch), names, types, damage=damage)
+
+
+def pa_columns(batch: pa.RecordBatch) -> list[pa.Array]:
+    """The columns as they are in the file."""
+    return list(batch.columns)
+
+
+def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[pa.Buffer | bytes]:
+    from acidctl.pipeline import ordered_map
+
+    rows = min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS
+    return ordered_map(render, _limited(orc, rows, limit))
+
+
+def _limited(orc: OrcFile, batch_rows: int, limit: int | None) -> Iterator[pa.RecordBatch]:
+    if limit is None:
+        yield from orc.scan(batch_size=batch_rows)
+        return
+    left = limit
+    if not left:
+        return
+    for batch in orc.scan(batch_size=batch_rows):
+        yield batch.slice(0, left)
+        left -= len(batch)
+        if left <= 0:
+            return
+
+
+class _ArrayWriter:
+    """JSON lines as one JSON array, a row a line; well-formed to the end even when reading fails on the way."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._started = False
+
+    def data(self, chunk: pa.Buffer | bytes) -> None:
+        """Add whole lines."""
+        text = bytes(chunk)
+        if not text:
+            return
+        self._out.data(b",\n" if self._started else b"[\n")
+        self._started = True
+        self._out.data(text[:-1].replace(b"\n", b",\n"))
+
+    def close(self) -> None:
+        """End the array."""
+        self._out.data(b"\n]\n" if self._started else b"[]\n")
