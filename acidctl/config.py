@@ -88,9 +88,7 @@ def _parse(text: bytes, path: str) -> Config:
     storage = _section(content, "storage", path)
     for prefix in storage:
         if not isinstance(storage[prefix], dict):
-            raise UsageError(
-                f'[storage] in {path} wants sections such as [storage."s3://bucket/"]', path=path
-            )
+            raise UsageError(f'[storage] in {path} wants sections such as [storage."s3://bucket/"]', path=path)
     return Config(options, storage, _section(content, "spark", path))
 
 

@@ -147,6 +147,7 @@ class Table:
             [PartitionState(part.location, part.state) for part in readings.parts if not part.location.stray],
             readings.lists,
             readings.schema,
+            readings.notes,
         )
 
     def _details(self, readings: Readings, *, rows: bool) -> Details:

@@ -143,9 +143,7 @@ def _decoded_number(value: int) -> Decoded:
     return Decoded(fields, str(signed), f"{fields['hex']}  {bits(value)}", meaning)
 
 
-def _encoded(
-    out: Output, bucket: int, statement: int, max_statement: int | None, codec_version: int
-) -> Decoded:
+def _encoded(out: Output, bucket: int, statement: int, max_statement: int | None, codec_version: int) -> Decoded:
     number = encode(bucket, statement, version=codec_version, max_statement_id=max_statement)
     answer = _decoded_number(number)
     if answer.fields["bucket_id"] != bucket:
@@ -190,9 +188,7 @@ def _say_directory(directory: BaseDir | DeltaDir) -> str:
         if directory.statement_id is not None:
             parts.append(f"statement {directory.statement_id}")
     if directory.visibility_txn_id is not None:
-        parts.append(
-            f"written by a compaction, visible once transaction {directory.visibility_txn_id} commits"
-        )
+        parts.append(f"written by a compaction, visible once transaction {directory.visibility_txn_id} commits")
     return ", ".join(parts)
 
 
@@ -234,8 +230,6 @@ def _write(out: Output, answers: list[Decoded], no_header: bool) -> None:
         out.csv(_CSV_FIELDS, rows, with_header=not no_header)
     elif answers:
         columns = (Column("VALUE"), Column("AS"), Column("MEANING", below=True))
-        table = [
-            [Cell(shown(item.value)), Cell(item.form, Paint.DIM), Cell(item.meaning)] for item in answers
-        ]
+        table = [[Cell(shown(item.value)), Cell(item.form, Paint.DIM), Cell(item.meaning)] for item in answers]
         for line in render_table(out, columns, table):
             out.line(line)

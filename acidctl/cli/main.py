@@ -32,9 +32,7 @@ COMMANDS = {
     "ls": CommandEntry("acidctl.cli.ls", "List every directory with its state, and say why."),
     "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
     "dump": CommandEntry("acidctl.cli.dump", "Show what is in an ORC file, the ACID layer decoded."),
-    "decode-bucket": CommandEntry(
-        "acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."
-    ),
+    "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
 }
 
 # What a shell reports for a program that SIGPIPE ended.

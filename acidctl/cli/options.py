@@ -38,7 +38,7 @@ EXIT_MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOptions:
-    """Which table, which part of it, and whose snapshot; texts are read from files already."""
+    """Which table ("" if none), which part of it, whose snapshot; texts are read from files already."""
 
     table: str
     storage_options: Mapping[str, Any]
@@ -50,6 +50,11 @@ class SnapshotOptions:
     profile: str = "strict"
     schema: str | None = None
     table_type: str = "auto"
+
+    def view(self) -> dict[str, Any]:
+        """The keyword arguments by which the library takes lists, rules and schema."""
+        known = {"profile": self.profile, "schema": self.schema, "table_type": self.table_type}
+        return {**self.lists(), **known}
 
     def lists(self) -> dict[str, Any]:
         """The keyword arguments by which the library takes a reader's lists."""
@@ -98,19 +103,17 @@ def command(
         wrapped: Callable[..., ExitCode] = callback
         for add in reversed(_common(formats)):
             wrapped = add(wrapped)
-        return click.command(name, epilog=_epilog(exits, examples), context_settings=dict(settings or {}))(
-            wrapped
-        )
+        return click.command(name, epilog=_epilog(exits, examples), context_settings=dict(settings or {}))(wrapped)
 
     return decorate
 
 
-def table_options(function: Function) -> Function:
+def table_options(function: Function, *, required: bool = True) -> Function:
     """TABLE and what selects a part and a snapshot of it; the command takes them as one `options` value."""
     inner = function
 
     def gathered(out: Output, config: Config, **given: Any) -> ExitCode:
-        location = given.pop("location")
+        location = given.pop("location") or ""
         schema = given.pop("schema")
         options = SnapshotOptions(
             table=location,
@@ -130,7 +133,7 @@ def table_options(function: Function) -> Function:
     gathered.__doc__ = function.__doc__
     gathered.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     wrapped: Any = gathered
-    for add in reversed(_TABLE):
+    for add in reversed((click.argument("location", metavar="TABLE", required=required), *_TABLE)):
         wrapped = add(wrapped)
     return wrapped  # type: ignore[no-any-return]
 
@@ -189,7 +192,6 @@ def _common(formats: Sequence[Format]) -> list[Callable[[Any], Any]]:
 
 
 _TABLE: list[Callable[[Any], Any]] = [
-    click.argument("location", metavar="TABLE"),
     option(
         "--partition",
         metavar="KEY=VALUE[/...]",
@@ -249,15 +251,10 @@ def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
     defaults = {key: item for key, item in config.options.items() if not isinstance(item, dict)}
     defaults.update(own if isinstance(own, dict) else {})
     by_option = {
-        opt.lstrip("-"): param.name
-        for param in ctx.command.params
-        for opt in param.opts
-        if opt.startswith("--")
+        opt.lstrip("-"): param.name for param in ctx.command.params for opt in param.opts if opt.startswith("--")
     }
     ctx.default_map = {
-        name: item
-        for key, item in defaults.items()
-        if (name := by_option.get(key.replace("_", "-"))) is not None
+        name: item for key, item in defaults.items() if (name := by_option.get(key.replace("_", "-"))) is not None
     }
 
 

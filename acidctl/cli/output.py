@@ -130,9 +130,7 @@ class Output:
         for value in values:
             self.data(encode(dump_json(value) + "\n"))
 
-    def csv(
-        self, header: Sequence[str], rows: Iterable[Sequence[object]], *, with_header: bool = True
-    ) -> None:
+    def csv(self, header: Sequence[str], rows: Iterable[Sequence[object]], *, with_header: bool = True) -> None:
         """Write rows as CSV: NULL bare, an empty string as `""`, lists and objects as JSON text."""
         if with_header:
             self.data(encode(",".join(map(csv_cell, header)) + "\n"))
@@ -237,6 +235,14 @@ def human_age(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+def say_assumed(out: Output, assumed: Sequence[str]) -> None:
+    """Tell which lists were not given and so count as "everything committed"."""
+    if assumed:
+        what = {"write_ids": "every write id", "txns": "every transaction"}
+        taken = " and ".join(what[name] for name in assumed)
+        out.note(f"{taken} is taken as committed, because --validtxns does not tell otherwise")
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 file`, `2 files`, `1,234 files`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
@@ -256,13 +262,16 @@ def display_width(text: str) -> int:
 class Column:
     """A column of a text table.
 
-    On a terminal that is too narrow the column with the highest `drop` leaves first, 0 never does.
-    `below` moves the column under its row when it does not fit; there it is wrapped at blanks.
+    On a terminal that is too narrow, `spare` columns leave when that keeps the sentence beside its row; the
+    `below` column is wrapped, or moved below its row when little room is left; then the column with the
+    highest `drop` leaves first. Columns without `drop` never leave, and cells other than sentences are never
+    cut.
     """
 
     title: str
     right: bool = False
     drop: int = 0
+    spare: bool = False
     below: bool = False
 
 
@@ -274,48 +283,77 @@ class Cell:
     paint: Paint | None = None
 
 
-def render_table(out: Output, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """The lines of a table that fits the terminal, or of unlimited width when there is none."""
+def render_table(
+    out: Output,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    before: Mapping[int, str] | None = None,
+    after: Mapping[int, Sequence[str]] | None = None,
+) -> list[str]:
+    """The lines of a table that fits the terminal, or of unlimited width when there is none.
+
+    A sentence column has to be the last one. `before` and `after` are ready lines that stand above and below
+    the row with that index.
+    """
     widths = [
         max([display_width(column.title), *(display_width(row[index].text) for row in rows)])
         for index, column in enumerate(columns)
     ]
-    kept = list(range(len(columns)))
-    below = [index for index, column in enumerate(columns) if column.below]
+    kept, below = _layout(columns, widths, out.width)
+    lines = [out.paint(_row_line(out, columns, widths, kept, [Cell(column.title) for column in columns]), Paint.DIM)]
+    for number, row in enumerate(rows):
+        if before and number in before:
+            lines.append(before[number])
+        last = columns[-1]
+        if last.below and not below:
+            indent = sum(widths[index] + 2 for index in kept[:-1])
+            first, *more = wrap(row[-1].text, widths[-1]) or [""]
+            lines.append(_row_line(out, columns, widths, kept, [*row[:-1], Cell(first, row[-1].paint)]))
+            lines += [" " * indent + text for text in more]
+        else:
+            lines.append(_row_line(out, columns, widths, kept, row))
+            lines += wrap(row[-1].text, out.width, indent="    ") if below else []
+        if after:
+            lines.extend(after.get(number, ()))
+    return lines
+
+
+# A sentence in less room than this is easier to read below its row.
+_SENTENCE_ROOM = 56
+
+
+def _layout(columns: Sequence[Column], widths: list[int], limit: int | None) -> tuple[list[int], bool]:
+    """Which columns are shown, and whether the sentence goes below; narrows the sentence's width in `widths`."""
+    everything = list(range(len(columns)))
+    if limit is None:
+        return everything, False
 
     def total(chosen: Sequence[int]) -> int:
         return sum(widths[index] for index in chosen) + 2 * (len(chosen) - 1)
 
-    limit = out.width
-    if limit is None or total(kept) <= limit:
-        below = []
-    else:
-        kept = [index for index in kept if index not in below]
-        while total(kept) > limit and any(columns[index].drop for index in kept):
-            kept.remove(max(kept, key=lambda index: columns[index].drop))
-    lines = [
-        out.paint(
-            _row_line(out, columns, widths, kept, [Cell(column.title) for column in columns]), Paint.DIM
-        )
-    ]
-    for row in rows:
-        lines.append(_row_line(out, columns, widths, kept, row))
-        for index in below:
-            lines.extend(wrap(row[index].text, limit, indent="    "))
-    return lines
+    terse = [index for index in everything if not columns[index].spare]
+    for chosen in (everything, terse) if columns[-1].below else (everything,):
+        room = widths[-1] + limit - total(chosen)
+        if room >= widths[-1] or (columns[-1].below and room >= _SENTENCE_ROOM):
+            widths[-1] = min(widths[-1], room)
+            return chosen, False
+    kept = [index for index in everything if not columns[index].below]
+    while total(kept) > limit and any(columns[index].drop for index in kept):
+        kept.remove(max(kept, key=lambda index: columns[index].drop))
+    return kept, columns[-1].below
 
 
-def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
-    """Break a sentence at blanks; a word longer than the line, such as a name, stays whole."""
+def wrap(text: str | Sequence[str], width: int | None, *, indent: str = "") -> list[str]:
+    """Break a sentence at blanks, or a sequence of pieces between them; a longer word or piece stays whole."""
+    words = text.split(" ") if isinstance(text, str) else text
     if not text:
         return []
-    if width is None:
-        return [indent + text]
     lines: list[str] = []
     line = ""
-    for word in text.split(" "):
+    for word in words:
         longer = f"{line} {word}" if line else word
-        if line and display_width(indent + longer) > width:
+        if line and width is not None and display_width(indent + longer) > width:
             lines.append(indent + line)
             longer = word
         line = longer

@@ -95,9 +95,7 @@ class FsspecStorage:
         self._refuse_writing(source)
 
     def _refuse_writing(self, path: str) -> NoReturn:
-        raise StorageError(
-            f"{self.display(path)}: acidctl reads {self._scheme}: but does not write to it", path=path
-        )
+        raise StorageError(f"{self.display(path)}: acidctl reads {self._scheme}: but does not write to it", path=path)
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
@@ -140,9 +138,7 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[FsspecSt
 
 def _stat_of(info: Mapping[str, Any]) -> PathStat:
     """fsspec fixes `type` and `size`; the time has a name and a type of each implementation's own."""
-    modified = next(
-        (info[key] for key in ("mtime", "LastModified", "last_modified", "created") if info.get(key)), None
-    )
+    modified = next((info[key] for key in ("mtime", "LastModified", "last_modified", "created") if info.get(key)), None)
     if isinstance(modified, datetime):
         modified = modified.timestamp()
     return PathStat(

@@ -172,10 +172,7 @@ def _parent(path: str) -> str:
 
 def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
     on_disk = [part.partition("=")[2] for part in partition.split("/")] if partition else []
-    return [
-        (key.lower(), value, text)
-        for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)
-    ]
+    return [(key.lower(), value, text) for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)]
 
 
 def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[str, bytes]:

@@ -46,9 +46,7 @@ class MemoryStorage:
         if root not in self._directories:
             raise NoSuchTableError(f"{root} does not exist", path=root)
         start = len(root) + 1 if root else 0
-        below = sorted(
-            path[start:] for path in self._directories if path and path.startswith(root + "/" * bool(root))
-        )
+        below = sorted(path[start:] for path in self._directories if path and path.startswith(root + "/" * bool(root)))
         refused: list[str] = []
         kept: list[str] = []
         for path in below:

@@ -57,9 +57,7 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
         seconds = time.mktime(time.strptime(modified, "%Y-%m-%d %H:%M"))
         lines.append(_Line(_ADDRESS.sub("", path, count=1), kind == "d", int(size), seconds))
     if not lines:
-        raise UsageError(
-            "the listing given with --names is empty", hint="An empty table has no names to give."
-        )
+        raise UsageError("the listing given with --names is empty", hint="An empty table has no names to give.")
     base = _ADDRESS.sub("", root.rstrip("/"), count=1) if root is not None else _common_root(lines)
     files: dict[str, FileInfo] = {}
     directories: set[str] = set()

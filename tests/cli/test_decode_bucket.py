@@ -88,9 +88,9 @@ def test_names_that_are_not_understood_are_refused(name: str) -> None:
 
 def test_encoding_goes_the_other_way() -> None:
     """The number of a bucket and a statement, and what does not fit."""
-    assert acidctl(
-        "decode-bucket", "--encode", "--bucket", "1", "--statement", "1", "-o", "jsonl"
-    ).json_lines() == [NUMBER]
+    assert acidctl("decode-bucket", "--encode", "--bucket", "1", "--statement", "1", "-o", "jsonl").json_lines() == [
+        NUMBER
+    ]
     assert acidctl("decode-bucket", "--encode", "--bucket", "4096").code == 1
     assert acidctl("decode-bucket", "--encode", "--bucket", "-1").code == 1
     version0 = acidctl("decode-bucket", "--encode", "--bucket", "7", "--codec-version", "0", "-o", "csv")
@@ -99,9 +99,7 @@ def test_encoding_goes_the_other_way() -> None:
 
 def test_a_large_bucket_id_is_said_to_be_lossy() -> None:
     """Above 4095 the decoded numbers are others, and Hive names files after those."""
-    result = acidctl(
-        "decode-bucket", "--encode", "--bucket", "5000", "--statement", "12", "--max-statement", "100"
-    )
+    result = acidctl("decode-bucket", "--encode", "--bucket", "5000", "--statement", "12", "--max-statement", "100")
     assert result.code == 0
     assert "bucket 904, statement 140" in result.stdout
     assert "does not decode back" in result.stderr

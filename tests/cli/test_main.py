@@ -22,9 +22,7 @@ from tests.cli.runner import acidctl
 COMMAND = [sys.executable, "-m", "acidctl"]
 
 
-def _run(
-    *args: str, stdin: bytes = b"", env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _run(*args: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [*COMMAND, *args], input=stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}
     )
@@ -77,9 +75,7 @@ def test_an_unexpected_failure_asks_for_a_report(monkeypatch: pytest.MonkeyPatch
     assert acidctl("decode-bucket", "1", "-o", "json").error()["code"] == "internal"
 
 
-def test_debug_shows_the_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """By option or by environment."""
     _raising(monkeypatch, ZeroDivisionError("x"))
     acidctl("decode-bucket", "1", "--debug")
@@ -188,9 +184,7 @@ def test_options_come_from_the_configuration(tmp_path: Path) -> None:
     assert acidctl("decode-bucket", "3", "-o", "csv", "--config", str(config)).csv()[0][0] == "value"
 
 
-def test_the_configuration_is_found_in_the_users_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_is_found_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """XDG_CONFIG_HOME/acidctl/config.toml."""
     (tmp_path / "acidctl").mkdir()
     (tmp_path / "acidctl/config.toml").write_text('[options]\noutput = "json"\n')

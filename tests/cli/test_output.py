@@ -30,7 +30,7 @@ def _output(width: int | None = None, color: bool = False) -> Output:
 COLUMNS = (
     Column("NAME"),
     Column("SIZE", right=True),
-    Column("STMT", right=True, drop=1),
+    Column("STMT", right=True, drop=1, spare=True),
     Column("WHY", below=True),
 )
 ROWS = [

@@ -67,10 +67,8 @@ class TestLocal(WritingStorage):
         with pytest.raises(StorageError, match="target does not exist"):
             LocalStorage().walk(str(tmp_path))
 
-    def test_refusals_of_the_system_name_the_path(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A closed directory is an error, as a listing with holes would mislead; hidden ones may be closed."""
+    def test_refusals_of_the_system_name_the_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A closed directory is an error, because it would mislead; hidden ones may be closed."""
         _plant(tmp_path, {"delta_1_1/f": b"1", ".staging/f": b"1"})
         scandir = os.scandir
 

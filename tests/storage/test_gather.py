@@ -102,9 +102,7 @@ def test_filters_narrow_the_walk(filters: list[str], expected: list[str]) -> Non
         "ds=__HIVE_DEFAULT_PARTITION__/hr=44/f": b"",
         "stray": b"",
     }
-    found = [
-        location.partition.replace("%3A", ":").replace("%5B", "[") for location in _gather(files, *filters)
-    ]
+    found = [location.partition.replace("%3A", ":").replace("%5B", "[") for location in _gather(files, *filters)]
     assert sorted(found) == sorted(expected)
 
 
