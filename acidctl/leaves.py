@@ -7,6 +7,7 @@ function.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -20,6 +21,10 @@ _BILLION = 1_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, where a year has four digits
 Int64Array = npt.NDArray[np.int64]
 YearText = Callable[[Int64Array], pa.Array]
+
+
+# Java replaces an encoded surrogate as one character, Python as two or three.
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class Damage:
@@ -44,8 +49,8 @@ def bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)[ends[array.offset] : ends[array.offset + len(array)]]
 
 
-def valid_utf8(text: pa.Array, decode: Callable[[bytes], str], damage: Damage) -> pa.Array:
-    """The same strings, those that are not UTF-8 decoded by `decode` and counted."""
+def valid_utf8(text: pa.Array, damage: Damage) -> pa.Array:
+    """The same strings, those that are not UTF-8 with replacement characters, as many as Java makes, and counted."""
     try:
         text.validate(full=True)
         return text
@@ -60,15 +65,11 @@ def valid_utf8(text: pa.Array, decode: Callable[[bytes], str], damage: Damage) -
             value.decode("utf-8")
         except UnicodeDecodeError:
             rows.append(row)
-            repaired.append(decode(value))
+            repaired.append(_ENCODED_SURROGATE.sub(b"\xff", value).decode("utf-8", "replace"))
     damage.add(len(rows))
     place = np.arange(len(text))
     place[rows] = len(text) + np.arange(len(rows))
     return pa.concat_arrays([text, pa.array(repaired, pa.string())]).take(pa.array(place))
-
-
-def plain_decode(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
 
 
 def shortest_floats(array: pa.Array) -> pa.Array:

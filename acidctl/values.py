@@ -26,7 +26,6 @@ from acidctl.leaves import (
     bytes_of,
     dates,
     decimals,
-    plain_decode,
     shortest_floats,
     timestamps,
     valid_utf8,
@@ -303,11 +302,11 @@ def _characters(array: pa.Array, kind: TypeKind) -> pa.Array:
     return pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array
 
 
-def json_strings(text: pa.Array, damage: Damage, decode: Callable[[bytes], str] = plain_decode) -> pa.Array:
+def json_strings(text: pa.Array, damage: Damage) -> pa.Array:
     """What stands between the quotes of a JSON string; bytes that are not UTF-8 are decoded and counted."""
     found = special_bytes(text)
     if found.size and found[-1] >= HIGH:
-        text = valid_utf8(text, decode, damage)
+        text = valid_utf8(text, damage)
     text = escape_ascii(text, found)
     if 0xE2 in found:
         for mark, escape in _LINE_ENDS.items():
@@ -353,7 +352,7 @@ def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array
     if kind in _TEXTS:
         text = _characters(array, kind)
         if (bytes_of(text) >= HIGH).any():
-            text = valid_utf8(text, plain_decode, damage)
+            text = valid_utf8(text, damage)
         return _csv_quoted(text)
     if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
         text = shortest_floats(array)

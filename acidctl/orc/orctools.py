@@ -8,7 +8,6 @@ Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -31,8 +30,6 @@ _FIRST_DAY = -719_162  # 0001-01-01; java.sql counts the years before it backwar
 # The days that Java's hybrid calendar does not have, 1582-10-05 to 14: a lenient calendar moves them on.
 _GAP_FIRST, _GAP_LAST, _GAP_DAYS = -141_437, -141_428, 10
 _SECONDS_PER_DAY = 86_400
-# Java replaces an encoded surrogate as one character, Python as two or three.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def row_style(tail: Tail) -> Style:
@@ -123,8 +120,4 @@ def _four(number: Int64Array) -> pa.Array:
 
 
 def _strings(text: pa.Array, damage: Damage) -> pa.Array:
-    return json_strings(text, damage, _decode)
-
-
-def _decode(value: bytes) -> str:
-    return _SURROGATE.sub(b"\xff", value).decode("utf-8", "replace")
+    return json_strings(text, damage)
