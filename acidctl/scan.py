@@ -7,6 +7,7 @@ Files are opened when their turn comes. Which files are live is `state`'s decisi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation, RowId, coalesce, keys_of
-from acidctl.hivetypes import Fit, StructType, plan_fit
+from acidctl.hivetypes import Dialect, Fit, StructType, plan_fit
 from acidctl.merge import DeletedRows, EventStream, MergeReader
 from acidctl.orc.evolve import fit_array, null_array
 from acidctl.orc.exact import wide_columns
@@ -24,14 +25,16 @@ from acidctl.writeids import ValidWriteIds
 
 BATCH_ROWS = 65536
 _INT32_MIN = -(2**31)
+_PLACEHOLDER = re.compile(r"_col\d+\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The reader's columns, and which of them to deliver (positions in `columns`, in output order)."""
+    """The reader's columns, which of them to deliver (positions in `columns`, in output order), whose rules fit files."""
 
     columns: StructType
     wanted: tuple[int, ...]
+    dialect: Dialect = Dialect.HIVE4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class FileFacts:
     lowest: RowId | None
     highest: RowId | None
     may_update: bool
+    dialect: Dialect = Dialect.HIVE4
 
     @staticmethod
     def of(orc: OrcFile | None) -> FileFacts:
@@ -72,7 +76,12 @@ class FileFacts:
             may_update = bool(operations - {Operation.INSERT})
         bounds = orc.key_range() if orc.is_acid else None
         lowest, highest = bounds if bounds else (None, None)
-        return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update)
+        return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update, orc.dialect)
+
+
+def has_placeholders(columns: StructType) -> bool:
+    """Whether the columns are called `_col0`, `_col1`..., as ACID files before Hive 3.1 call them."""
+    return bool(columns.fields) and all(_PLACEHOLDER.match(name) for name in columns.names)
 
 
 @dataclass(slots=True, eq=False)
@@ -173,9 +182,7 @@ def _fits(columns: StructType, projection: Projection | None) -> tuple[tuple[int
     """Per wanted column, where it stands in the file and how it is fitted; None when no columns are asked for."""
     if projection is None:
         return None
-    children = plan_fit(columns, projection.columns).children
-    if not children:
-        children = tuple((i, plan_fit(f.type, f.type)) for i, f in enumerate(columns.fields))
+    children = plan_fit(columns, projection.columns, dialect=projection.dialect).children
     return tuple(children[i] for i in projection.wanted)
 
 

@@ -7,7 +7,6 @@ digests read data.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-#DIGEST
+from acidctl.digest import Digest
 from acidctl.errors import UsageError
 from acidctl.export import (
     Timestamps,
@@ -24,10 +23,17 @@ from acidctl.export import (
     public_schema,
     row_id_array,
 )
-from acidctl.hivetypes import Field, HiveType, Primitive, StructType, TypeKind, plan_fit
+from acidctl.hivetypes import Dialect, Field, HiveType, Primitive, StructType, TypeKind, plan_fit
 from acidctl.names import parse_partition
 from acidctl.orc.evolve import fit_array
-from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, RowBatch
+from acidctl.scan import (
+    BATCH_ROWS,
+    DataSource,
+    LocationReader,
+    Projection,
+    RowBatch,
+    has_placeholders,
+)
 from acidctl.schema import TableSchema
 from acidctl.sources import empty_files, live_sources
 from acidctl.state import AcidState
@@ -44,7 +50,6 @@ ROW_ID_STRUCT = StructType(
     )
 )
 _STRING = Primitive(TypeKind.STRING)
-_PLACEHOLDER = re.compile(r"_col\d+\Z")
 _KEPT_PARTITIONS = 64
 
 
@@ -102,8 +107,10 @@ class Snapshot:
         partitions: Sequence[PartitionState],
         lists: ReaderLists,
         schema: TableSchema | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.location = location
+        self.notes = tuple(notes)
         self.partitions = tuple(partitions)
         self.lists = lists
         self._storage = storage
@@ -119,13 +126,20 @@ class Snapshot:
         """
         if self._given is not None:
             return _without(self._given.columns, self.partition_names)
-        best: tuple[int, int] = (-1, -1)
-        chosen = StructType(())
-        for partition in self.partitions:
-            found = _newest_columns(self._inserts(partition))
-            if found is not None and (len(found[0].fields), found[1]) > best:
-                best, chosen = (len(found[0].fields), found[1]), found[0]
-        return chosen
+        widest = max(self._newest_files, key=lambda n: (len(n.columns.fields), n.write_id), default=None)
+        return StructType(()) if widest is None else widest.columns
+
+    @cached_property
+    def _newest_files(self) -> tuple[_Newest, ...]:
+        """Of each partition that has files, what its newest one tells."""
+        found = (_newest(self._inserts(partition)) for partition in self.partitions)
+        return tuple(newest for newest in found if newest is not None)
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        """Whose rules fit older files: Hive 4's as soon as it wrote the newest file of a partition."""
+        written = {newest.dialect for newest in self._newest_files}
+        return Dialect.HIVE3 if written == {Dialect.HIVE3} else Dialect.HIVE4
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
@@ -190,11 +204,10 @@ class Snapshot:
         data = tuple(position for position in wanted if position < len(self.columns.fields))
         names = tuple(fields[position].name for position in wanted)
         types = tuple(fields[position].type for position in wanted)
+        projection = Projection(self.columns, data, self._dialect)
         for partition in self.partitions:
             values = self._partition_values(partition)
-            for batch in self._reader(partition).batches(
-                Projection(self.columns, data), batch_rows=batch_rows
-            ):
+            for batch in self._reader(partition).batches(projection, batch_rows=batch_rows):
                 arrays = dict(zip(data, batch.columns, strict=True))
                 delivered = tuple(
                     arrays[position]
@@ -246,6 +259,11 @@ class Snapshot:
                     return Timestamps.MICROSECONDS
         return Timestamps.NANOSECONDS
 
+    def column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
+        """Names of the columns that `rows(columns)` delivers, ROW__ID in front when asked for."""
+        names = tuple(self.fields[position].name for position in self._positions(columns))
+        return (ROW_ID, *names) if row_id else names
+
     def _positions(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         fields = self.fields
         if columns is None:
@@ -292,31 +310,31 @@ def _without(columns: StructType, names: Sequence[str]) -> StructType:
     return StructType(tuple(field for field in columns.fields if field.name.lower() not in partition))
 
 
-def _newest_columns(sources: Sequence[DataSource]) -> tuple[StructType, int] | None:
-    """Columns of the newest file that has rows, and its write id; an empty file answers when there is no other.
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest file with rows of a partition; an empty file answers when there is no other."""
 
-    Hive before 3.1 called the columns of ACID files `_col0`, `_col1`...; an older file of as many columns then lends its
-    names.
-    """
+    columns: StructType
+    write_id: int
+    dialect: Dialect
+
+
+def _newest(sources: Sequence[DataSource]) -> _Newest | None:
+    """Where the newest file has placeholder names, an older file of as many columns lends its names."""
     newest_first = sorted(sources, key=lambda source: source.max_write_id, reverse=True)
-    chosen: DataSource | None = None
-    for source in newest_first:
-        if chosen is None or (source.facts.rows and not chosen.facts.rows):
-            chosen = source
-        if chosen.facts.rows:
-            break
+    chosen = next((source for source in newest_first if source.facts.rows), None)
+    if chosen is None and newest_first:
+        chosen = newest_first[0]
     if chosen is None:
         return None
     columns = chosen.facts.columns
-    if columns.fields and all(_PLACEHOLDER.match(name) for name in columns.names):
-        for source in newest_first:
-            other = source.facts.columns
-            named = not any(_PLACEHOLDER.match(name) for name in other.names)
-            if named and len(other.fields) == len(columns.fields):
-                pairs = zip(other.names, columns.fields, strict=True)
-                columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
-                break
-    return columns, chosen.max_write_id
+    if has_placeholders(columns):
+        others = (source.facts.columns for source in newest_first)
+        named = (o for o in others if len(o.fields) == len(columns.fields) and not has_placeholders(o))
+        names = next((other.names for other in named), columns.names)
+        pairs = zip(names, columns.fields, strict=True)
+        columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
+    return _Newest(columns, chosen.max_write_id, chosen.facts.dialect)
 
 
 def _row_ids(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:

@@ -13,9 +13,10 @@ import click
 
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
-from acidctl.cli.output import Cell, Column, Format, Output, Paint, plural, render_table, shown
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, plural, render_table, say_assumed, shown
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.state import EntryKind, EntryState
 from acidctl.table import open_table
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def command(
         schema=options.schema,
         table_type=options.table_type,
     )
+    say_assumed(out, snapshot.lists.assumed)
     for text in snapshot.notes:
         out.note(text)
     for text in snapshot.warnings:
@@ -166,12 +168,13 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
             out.line(out.paint(shown(partition.partition), Paint.BOLD))
         read = [
             [Cell("  read", Paint.GOOD), Cell(shown(e.name)), Cell(e.reason)]
-            for e in partition.state.live_entries
+            for e in partition.state.entries
+            if e.state is EntryState.LIVE
         ]
         left = [
             [Cell(f"  {e.state.value}", Paint.DIM), Cell(shown(e.name)), Cell(e.reason)]
             for e in partition.state.excluded
-            if e.kind.value != "marker"
+            if e.kind is not EntryKind.MARKER
         ]
         if not read and not left:
             out.line("  nothing here: an empty directory is an empty table")
@@ -293,21 +296,16 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     _write_plan(out, snapshot)
     total = snapshot.count()
     out.line()
-    limit = _TEXT_ROWS if view.limit is None else view.limit
-    lines = _rows_as_cells(snapshot, view, limit)
-    if not lines:
-        out.line(plural(total, "row"))
-        return
-    more = f", the first {len(lines)}" if total > len(lines) else ""
-    out.line(plural(total, "row") + more)
-    names = snapshot.column_names(view.columns, row_id=view.row_id)
-    numeric = snapshot.numeric_columns(view.columns, row_id=view.row_id)
-    columns = [
-        Column(shown(name), right=right, drop=position if position else 0)
-        for position, (name, right) in enumerate(zip(names, numeric, strict=True))
-    ]
-    for line in render_table(out, columns, lines):
-        out.line(line)
+    rows = _rows_as_cells(snapshot, view, _TEXT_ROWS if view.limit is None else view.limit)
+    more = f", the first {len(rows)}:" if total > len(rows) > 0 else ""
+    out.line(out.paint(plural(total, "row") + more, Paint.BOLD))
+    if rows:
+        names = snapshot.column_names(view.columns, row_id=view.row_id)
+        numeric = [all(_looks_numeric(row[i].text) for row in rows) for i in range(len(names))]
+        # Columns leave from the right when the terminal is too narrow; the first always stays.
+        columns = [Column(shown(name), right=numeric[i], drop=i) for i, name in enumerate(names)]
+        for line in render_table(out, columns, rows):
+            out.line(line)
 
 
 def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:
@@ -319,6 +317,10 @@ def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell
         texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
         cells += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), rows.count)]
     return cells
+
+
+def _looks_numeric(text: str) -> bool:
+    return text == "NULL" or text.lstrip("-")[:1].isdigit() and text.replace(".", "", 1).lstrip("-").isdigit()
 
 
 def _cell(text: str) -> Cell:
