@@ -58,10 +58,9 @@ def _relabel(days: Int64Array) -> Int64Array:
     since = days - _JULIAN_EPOCH
     year = np.floor_divide(4 * since + 3, 1461)
     day_of_year = since - np.floor_divide(1461 * year, 4)
-    gregorian = (
-        365 * year + np.floor_divide(year, 4) - np.floor_divide(year, 100) + np.floor_divide(year, 400)
-    )
-    return gregorian + day_of_year + _GREGORIAN_EPOCH
+    leap_days = np.floor_divide(year, 4) - np.floor_divide(year, 100) + np.floor_divide(year, 400)
+    result: Int64Array = 365 * year + leap_days + day_of_year + _GREGORIAN_EPOCH
+    return result
 
 
 def is_utc(zone: str | None) -> bool:

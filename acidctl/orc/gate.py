@@ -10,21 +10,27 @@ its raw seconds (see `exact`).
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from acidctl.orc.tail import OrcKind, OrcType, Stripe, Tail
 
 _MAX_CHUNK = (1 << 23) - 1
 
 
-def gated_tail(tail: Tail, wide: Collection[int]) -> tuple[int, bytes]:
-    """Where the stripes of the file end, and the tail to put there; `wide` columns become bigint."""
+def gated_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tuple[int, bytes]:
+    """Where the stripes of the file end, and the tail to put there; `wide` columns become bigint.
+
+    With `flatten` the fields of the last column, a struct that is never NULL, stand beside it at the top.
+    Column ids are given in preorder, so an empty struct in its old place keeps every id as the stripes know
+    it.
+    """
     content_end = max((stripe.end for stripe in tail.stripes), default=0)
     footer = b"".join(
         (
             _number(1, 3),
             _number(2, content_end),
             *(_block(3, _stripe(stripe)) for stripe in tail.stripes),
-            *(_block(4, _type(entry, i, i in wide)) for i, entry in enumerate(tail.types)),
+            *(_block(4, _type(entry, i in wide)) for i, entry in enumerate(_offered_types(tail, flatten))),
             _number(6, tail.rows),
             # Without a stride the reader ignores row indexes, which a plain scan never needs.
             _number(8, 0),
@@ -48,9 +54,20 @@ def gated_tail(tail: Tail, wide: Collection[int]) -> tuple[int, bytes]:
     return content_end, stored + postscript + bytes([len(postscript)])
 
 
-def top_level_name(index: int) -> str:
-    """The name under which the gate offers the top-level column at `index`."""
-    return f"c{index}"
+def offered_name(column: int) -> str:
+    """The name under which the gate offers the top-level column with this id."""
+    return f"c{column}"
+
+
+def _offered_types(tail: Tail, flatten: bool) -> list[OrcType]:
+    types = list(tail.types)
+    tops = types[0].subtypes
+    if flatten:
+        row = types[tops[-1]]
+        types[tops[-1]] = replace(row, subtypes=(), names=())
+        tops += row.subtypes
+    types[0] = replace(types[0], subtypes=tops, names=tuple(offered_name(column) for column in tops))
+    return types
 
 
 def _uncompressed_chunks(data: bytes, block_size: int) -> bytes:
@@ -71,13 +88,10 @@ def _stripe(stripe: Stripe) -> bytes:
     )
 
 
-def _type(entry: OrcType, column: int, wide: bool) -> bytes:
+def _type(entry: OrcType, wide: bool) -> bytes:
     parts = [_number(1, OrcKind.LONG if wide else entry.kind)]
     parts += [_number(2, child) for child in entry.subtypes]
-    if column == 0:
-        parts += [_block(3, top_level_name(i).encode()) for i in range(len(entry.names))]
-    else:
-        parts += [_block(3, name.encode()) for name in entry.names]
+    parts += [_block(3, name.encode()) for name in entry.names]
     for number, value in ((4, entry.max_length), (5, entry.precision), (6, entry.scale)):
         if value is not None:
             parts.append(_number(number, value))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -21,9 +20,8 @@ from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
-from acidctl.orc.finish import finisher
-from acidctl.orc.gate import gated_tail, top_level_name
-from acidctl.orc.nesting import Finisher
+from acidctl.orc.gate import gated_tail
+from acidctl.orc.projection import Projection, can_flatten, columns_below, project
 from acidctl.orc.sidefile import SplicedFile
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
@@ -56,18 +54,6 @@ def open_orc(file: ReadableFile, *, name: str, length: int | None = None) -> Orc
     if tail.postscript.compression is Compression.LZO:
         raise damaged(name, "is compressed with LZO, which is not supported")
     return OrcFile(file, tail)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """One scan: the bytes Arrow reads, and what is done with each column it delivers."""
-
-    file: SplicedFile
-    indexes: tuple[int, ...]
-    names: tuple[str, ...]
-    finishers: tuple[Finisher | None, ...]
-    wide: tuple[WideColumn, ...]
-    footers: tuple[StripeFooter, ...]
 
 
 class OrcFile:
@@ -139,30 +125,38 @@ class OrcFile:
         columns: Sequence[str] | None = None,
         *,
         batch_size: int = DEFAULT_BATCH_SIZE,
+        fields: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Stream record batches of at most `batch_size` rows; `columns` are top-level names, in the order wanted.
 
-        A timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values
-        may not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
+        `fields` are positions in `OrcFile.columns`: of an ACID file the struct `row` then has just these, in
+        this order; of another file the batches have just these columns. Batches never span stripes. A
+        timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values may
+        not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
         """
         indexes = self._indexes(columns)
+        if fields is not None and not self.is_acid:
+            indexes = tuple(fields)
         if not self.tail.rows:
             return
         if not indexes:
             yield from self._empty_batches(batch_size)
             return
-        plan = self._plan(indexes)
-        rows = 0
+        footers = self.stripe_footers()
+        projection, wide = self._project(indexes, fields, footers)
+        end, suffix = gated_tail(self.tail, wide, flatten=projection.flat)
+        view = SplicedFile(self._file, end, suffix, self.name, self._lock)
+        stripes = _StripeClock(self.tail, footers, tuple(wide.values()))
         try:
-            for batch in _arrow_batches(plan, batch_size):
-                yield from self._finished(plan, batch, rows)
-                rows += len(batch)
+            for batch in _arrow_batches(view, projection.offered(), batch_size):
+                stripes.advance(len(batch))
+                yield projection.assemble(batch)
         except AcidctlError:
             raise
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-            raise self._explain(plan, error) from error
-        if rows != self.tail.rows:
-            raise damaged(self.name, f"delivered {rows} rows, its footer says {self.tail.rows}")
+            raise self._explain(view, error) from error
+        if stripes.rows != self.tail.rows:
+            raise damaged(self.name, f"delivered {stripes.rows} rows, its footer says {self.tail.rows}")
 
     def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         if columns is None:
@@ -178,46 +172,31 @@ class OrcFile:
         while left:
             count = min(left, batch_size)
             left -= count
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * count, type=pa.struct([])))
+            rows = pa.Array.from_buffers(pa.struct([]), count, [None])
+            yield pa.RecordBatch.from_struct_array(rows)
 
-    def _plan(self, indexes: tuple[int, ...]) -> _Plan:
-        footers = self.stripe_footers()
+    def _project(
+        self, indexes: tuple[int, ...], fields: Sequence[int] | None, footers: tuple[StripeFooter, ...]
+    ) -> tuple[Projection, dict[int, WideColumn]]:
         roots = self.tail.types[0].subtypes
-        needed = {i for index in set(indexes) for i in _subtree(self.tail, roots[index])}
+        row = self.columns if self.is_acid else None
+        flatten = fields is not None and row is not None and can_flatten(roots[-1], footers)
+        # A scan of no column at all would have no rows.
+        flatten = flatten and (bool(fields) or len(indexes) > 1)
+
+        def make(wide: dict[int, WideColumn]) -> Projection:
+            return project(self.tail, self.schema.names, indexes, wide, row=row, fields=fields, flatten=flatten)
+
+        needed = {i for part in make({}).parts for i in columns_below(self.tail, part.column)}
         wide = {
             column: WideColumn(self._file, self._lock, self.tail, column)
             for column in sorted(wide_columns(self.tail, footers) & needed)
         }
-        end, suffix = gated_tail(self.tail, wide)
-        return _Plan(
-            file=SplicedFile(self._file, end, suffix, self.name, self._lock),
-            indexes=indexes,
-            names=tuple(self.schema.names[i] for i in indexes),
-            finishers=tuple(finisher(self.tail, roots[i], wide) for i in indexes),
-            wide=tuple(wide.values()),
-            footers=footers,
-        )
+        return make(wide), wide
 
-    def _finished(self, plan: _Plan, batch: pa.RecordBatch, at: int) -> Iterator[pa.RecordBatch]:
-        """Name and finish the columns; split where a stripe begins, since nanoseconds and zones are per stripe."""
-        if not plan.wide:
-            yield _finish(plan, batch)
-            return
-        done = 0
-        for i, stripe in enumerate(self.tail.stripes):
-            start = sum(s.rows for s in self.tail.stripes[:i])
-            low, high = max(start, at + done), min(start + stripe.rows, at + len(batch))
-            if low >= high:
-                continue
-            if low == start:
-                for column in plan.wide:
-                    column.start(plan.footers[i])
-            yield _finish(plan, batch.slice(low - at, high - low))
-            done = high - at
-
-    def _explain(self, plan: _Plan, error: BaseException) -> AcidctlError:
-        if plan.file.failure is not None:
-            return plan.file.failure
+    def _explain(self, view: SplicedFile, error: BaseException) -> AcidctlError:
+        if view.failure is not None:
+            return view.failure
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         if "zone" in text.lower() and "exist" in text.lower():
             return MissingDependencyError(
@@ -228,10 +207,33 @@ class OrcFile:
         return damaged(self.name, f"cannot be decoded: {text}")
 
 
-def _arrow_batches(plan: _Plan, batch_size: int) -> Iterator[pa.RecordBatch]:
-    fragment = ds.OrcFileFormat().make_fragment(pa.PythonFile(plan.file, mode="r"))
+class _StripeClock:
+    """Follows the rows of a scan through the stripes and starts the wide columns at each."""
+
+    def __init__(self, tail: Tail, footers: tuple[StripeFooter, ...], wide: tuple[WideColumn, ...]) -> None:
+        self._name = tail.name
+        self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])
+        self._left = 0
+        self._wide = wide
+        self.rows = 0
+
+    def advance(self, rows: int) -> None:
+        """Take the next `rows` rows, which all lie in one stripe."""
+        if not self._left:
+            self._left, footer = next(self._ahead, (0, None))
+            for column in self._wide if footer else ():
+                assert footer is not None
+                column.start(footer)
+        if rows > self._left:
+            raise damaged(self._name, "delivers more rows than its stripes hold")
+        self._left -= rows
+        self.rows += rows
+
+
+def _arrow_batches(view: SplicedFile, names: list[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+    fragment = ds.OrcFileFormat().make_fragment(pa.PythonFile(view, mode="r"))
     scanner = fragment.scanner(
-        columns=list(dict.fromkeys(top_level_name(i) for i in plan.indexes)),
+        columns=names,
         batch_size=batch_size,
         use_threads=False,
         batch_readahead=0,
@@ -240,20 +242,6 @@ def _arrow_batches(plan: _Plan, batch_size: int) -> Iterator[pa.RecordBatch]:
     for batch in scanner.to_batches():
         if len(batch):
             yield batch
-
-
-def _finish(plan: _Plan, batch: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = []
-    for index, finish in zip(plan.indexes, plan.finishers, strict=True):
-        array = batch.column(top_level_name(index))
-        arrays.append(array if finish is None else finish(array))
-    return pa.RecordBatch.from_arrays(arrays, names=list(plan.names))
-
-
-def _subtree(tail: Tail, column: int) -> Iterator[int]:
-    yield column
-    for child in tail.types[column].subtypes:
-        yield from _subtree(tail, child)
 
 
 def _is_acid(tail: Tail) -> bool:
