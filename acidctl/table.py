@@ -128,7 +128,7 @@ class Table:
 
         `view` are the arguments of `read`. `rows` opens the tail of every data file; `long` lists the files.
         """
-        readings = read(self.locations(partitions), **view)
+        readings = self._read(partitions, view)
         details = self._details(readings, rows=rows) if rows or long else None
         return report(self.location, readings, long=long, details=details)
 
@@ -136,7 +136,7 @@ class Table:
         """What a reader sees; `view` are the arguments of `read`. Raises `NotEnoughHistoryError`."""
         from acidctl.snapshot import PartitionState, Snapshot
 
-        readings = read(self.locations(partitions), **view)
+        readings = self._read(partitions, view)
         for part in readings.parts:
             error = part.state.not_enough_history
             if error is not None:
@@ -149,6 +149,12 @@ class Table:
             readings.schema,
             readings.notes,
         )
+
+    def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
+        readings = read(self.locations(partitions), **view)
+        if view.get("table") is None:
+            _require_own_list(readings, self._root, self.location)
+        return readings
 
     def _details(self, readings: Readings, *, rows: bool) -> Details:
         """What the tails and side files of all data files tell."""
@@ -308,6 +314,33 @@ def require_table(locations: Sequence[Location], shown: str, storage: Storage | 
                     hint="Give the directory that holds base_* and delta_*, or partitions with them.",
                 )
             return
+
+
+def _require_own_list(readings: Readings, root: str, shown: str) -> None:
+    """Refuse write ids of another table, where the path or the DDL tells which table this is.
+
+    Ids of one table mean nothing in another, and the answer would look right. Hive's own folders are called
+    `<database>.db/<table>`; other paths tell nothing.
+    """
+    given = readings.lists.write_ids.table if readings.lists.write_ids is not None else None
+    if given is None:
+        return
+    parts = [part for part in root.split("/") if not is_partition_folder(part)]
+    expected = readings.schema.table if readings.schema is not None else None
+    if expected is None and len(parts) > 1 and parts[-2].endswith(".db"):
+        expected = f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
+    if expected is not None and not _same_table(given, expected):
+        raise UsageError(
+            f"the write-id list is of table {given}, but {shown} is {expected}",
+            path=shown,
+            hint=f"Give the list of {expected}; if it is the right one all the same, add --table {given}.",
+        )
+
+
+def _same_table(first: str, second: str) -> bool:
+    """Whether two names can mean one table: catalog and database count only where both have them."""
+    pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
+    return all(one == other for one, other in pairs)
 
 
 def _stray(state: AcidState) -> AcidState:

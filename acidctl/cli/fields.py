@@ -1,0 +1,202 @@
+"""What the JSON objects of each command hold: the source of the page for those who write scripts.
+
+The tests hold real answers against it, so a field can be neither forgotten here nor dropped there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One kind of object; a field is (name, type, meaning)."""
+
+    title: str
+    where: str
+    fields: tuple[tuple[str, str, str], ...]
+
+
+_TYPE = ("type", "string", "what the object is; with a new meaning it would get a new type")
+_VERSION = ("schema_version", "number", "1; fields are only ever added")
+_LOCATION = ("location", "string", "the table as it was named, without secrets")
+_ASSUMED = ("assumed", "list", "lists that were not given and count as everything committed: `write_ids`, `txns`")
+
+_IDS = (
+    ("min_write_id", "number or null", "first write id in the name; null for a base, which begins at the beginning"),
+    ("max_write_id", "number or null", "last write id in the name, inclusive"),
+    ("statement_id", "number or null", "statement of a multi-statement write"),
+    ("visibility_txn_id", "number or null", "transaction of the compaction that wrote the directory"),
+)
+_JUDGED = (
+    ("state", "string", "live, obsolete, aborted, open, above_watermark, not_visible, unusable, hidden, unrecognised"),
+    ("reason", "string", "why, in a sentence"),
+    ("reason_code", "string", "the same, stable"),
+    ("because_of", "list", "names of the entries that cause it"),
+)
+
+LS_SUMMARY = Described(
+    "Summary",
+    "`summary` of `ls` and of each of its partitions",
+    (
+        ("partitions", "number", "locations: partitions, or 1"),
+        ("base", "string or null", "the live base, where there is one location and it has one"),
+        ("bases", "number", "locations that have a live base"),
+        ("deltas", "number", "live deltas"),
+        ("delete_deltas", "number", "live delete deltas"),
+        ("original_files", "number", "original files that are read"),
+        ("entries", "number", "all entries"),
+        ("states", "object", "how many entries are in each state that occurs"),
+        ("files_live", "number", "files of live entries, markers included"),
+        ("bytes_live", "number or null", "their size; null when the listing told none"),
+        ("reclaimable", "number", "obsolete and aborted entries"),
+        ("files_reclaimable", "number", "their files"),
+        ("bytes_reclaimable", "number or null", "their size"),
+    ),
+)
+LS_ENTRY = Described(
+    "Entry",
+    "`entries` of `ls -o json`; a line of `ls -o jsonl` (`ls_entry`); a row of `ls -o csv`",
+    (
+        ("partition", "string", "on-disk text such as `ds=2026-01-01/hr=7`; empty for a table without partitions"),
+        ("name", "string", "directory name; `(original files)` for all original files of a location"),
+        ("kind", "string", "base, delta, delete_delta, original, marker, unrecognised"),
+        *_IDS,
+        *_JUDGED,
+        ("files", "number", "files below the entry, markers included"),
+        ("bytes", "number or null", "their size; null when the listing told none"),
+        ("rows", "number or null", "stored rows or delete events, with `--rows`"),
+        ("modified", "string or null", "time of the newest file, ISO 8601 in UTC"),
+        ("file_list", "list of files", "with `--long`"),
+    ),
+)
+LS_FILE = Described(
+    "File",
+    "`file_list` of an entry",
+    (
+        ("path", "string", "relative to the partition"),
+        ("kind", "string", "bucket, original, side_file, marker, other"),
+        ("bytes", "number or null", "size"),
+        ("modified", "string or null", "ISO 8601 in UTC"),
+        ("bucket_id", "number or null", "bucket in the name"),
+        ("attempt_id", "number or null", "task attempt in the name"),
+        ("copy_number", "number or null", "number behind `_copy_`"),
+        ("logical_length", "number or null", "how far the file is readable, when a side file says so"),
+        ("rows", "number or null", "rows in its footer, with `--rows`"),
+    ),
+)
+LS_PARTITION = Described(
+    "Partition",
+    "`partitions` of `ls --by-partition -o json`; a line of `-o jsonl` (`ls_partition`)",
+    (
+        ("partition", "string", "on-disk text"),
+        ("summary", "summary", "figures of this partition"),
+        ("readable", "boolean", "false when this snapshot cannot be read here (not enough history)"),
+    ),
+)
+LS = Described(
+    "`ls -o json`",
+    "type `ls`",
+    (
+        _TYPE,
+        _VERSION,
+        _LOCATION,
+        ("profile", "string", "whose rules decided: `strict` or `hive4`"),
+        ("table_type", "string", "full, insert_only, originals, empty"),
+        _ASSUMED,
+        ("summary", "summary", "figures over all entries, shown or not"),
+        ("entries", "list of entries", "in the order they were written"),
+        ("partitions", "list of partitions", "with `--by-partition`, the worst first"),
+        ("disagreements", "list", "`partition` and `message`: where Hive 4 itself would read something else"),
+        ("gaps", "list", "`partition`, `message`, `hint`: where there is not enough history for this snapshot"),
+        ("notes", "list", "sentences that were also said on stderr"),
+    ),
+)
+DECODE_BUCKET = Described(
+    "`decode-bucket`",
+    "a line of `-o jsonl`; with `-o json` they are the list `values`",
+    (
+        _TYPE,
+        _VERSION,
+        ("value", "number", "of a number: signed, as it stands in the column"),
+        ("hex", "string", "of a number: its 32 bits"),
+        ("version", "number", "of a number: codec version, 0 or 1"),
+        ("bucket_id", "number", "of a number or a file name"),
+        ("statement_id", "number or null", "of a number or a delta"),
+        ("name", "string", "of a name"),
+        ("kind", "string", "of a name: base, delta, delete_delta, bucket, original, side_file, marker, hidden"),
+        *(item for item in _IDS if item[0] != "statement_id"),
+        ("attempt_id", "number or null", "of a file name"),
+        ("copy_number", "number or null", "of an original file"),
+        ("data_file", "string", "of a side file: the file it belongs to"),
+        ("reason", "string", "of a hidden name: what it is"),
+    ),
+)
+SNAPSHOT_FILES = Described(
+    "`snapshot --files -o json`",
+    "type `snapshot`",
+    (
+        _TYPE,
+        _VERSION,
+        _LOCATION,
+        _ASSUMED,
+        ("partitions", "list", "one object a location, below"),
+    ),
+)
+SNAPSHOT_PARTITION = Described(
+    "Partition of a plan",
+    "`partitions` of `snapshot --files`; a line of `-o jsonl`",
+    (
+        ("partition", "string", "on-disk text; empty for a table without partitions"),
+        ("base", "string or null", "the base that is read"),
+        ("deltas", "list", "insert deltas that are read, in order"),
+        ("delete_deltas", "list", "delete deltas that apply"),
+        ("originals", "list", "original files that are read"),
+        ("excluded", "list", "`name`, `state`, `reason_code`, `reason`, `because_of` of everything else"),
+    ),
+)
+SNAPSHOT_COUNT = Described(
+    "`snapshot --count`, `--digest`",
+    "type `snapshot`",
+    (
+        _TYPE,
+        _VERSION,
+        _LOCATION,
+        _ASSUMED,
+        ("rows", "number", "visible rows"),
+        ("digest", "string", "`v1:` and 32 hexadecimal digits, with `--digest`"),
+        ("partitions", "list", "`partition` and `rows`, with `--by-partition`"),
+    ),
+)
+SNAPSHOT_ROW = Described(
+    "A row",
+    "a line of `snapshot -o jsonl`, an element of `-o json`, a row of `-o csv`",
+    (
+        ("ROW__ID", "object or null", "with `--row-id`: `writeid`, `bucketid`, `rowid`; null in insert-only tables"),
+        ("(columns)", "any", "the table's columns, then its partition columns; see Values"),
+    ),
+)
+ERROR = Described(
+    "An error",
+    "`error` of the object on stderr, with any machine form",
+    (
+        ("code", "string", "stable word"),
+        ("message", "string", "one sentence"),
+        ("path", "string or null", "what it is about"),
+        ("hint", "string or null", "what to do now"),
+    ),
+)
+
+ALL = (
+    LS,
+    LS_SUMMARY,
+    LS_ENTRY,
+    LS_FILE,
+    LS_PARTITION,
+    SNAPSHOT_FILES,
+    SNAPSHOT_PARTITION,
+    SNAPSHOT_COUNT,
+    SNAPSHOT_ROW,
+    DECODE_BUCKET,
+    ERROR,
+)
