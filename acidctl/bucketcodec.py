@@ -57,9 +57,7 @@ class BucketProperty:
 def decode(value: int) -> BucketProperty:
     """Decode a bucket property given as signed 32-bit integer, or as the same 32 bits unsigned."""
     if not -(1 << 31) <= value < 1 << 32:
-        raise BucketCodecError(
-            f"{value} does not fit 32 bits, so it is no bucket property", CodecFault.BAD_VALUE
-        )
+        raise BucketCodecError(f"{value} does not fit 32 bits, so it is no bucket property", CodecFault.BAD_VALUE)
     bits_ = value & 0xFFFFFFFF
     version = bits_ >> _VERSION_SHIFT
     if version == 0:
@@ -114,12 +112,7 @@ def encode(
     if overflow and statement > largest:
         # The overflow would share bits with the statement id.
         _require(False, "statement id", statement, largest, CodecFault.BAD_STATEMENT_ID)
-    return (
-        1 << _VERSION_SHIFT
-        | (bucket_id & _FIELD) << _BUCKET_SHIFT
-        | overflow << _FIELD_BITS - spare
-        | statement
-    )
+    return 1 << _VERSION_SHIFT | (bucket_id & _FIELD) << _BUCKET_SHIFT | overflow << _FIELD_BITS - spare | statement
 
 
 def bits(value: int) -> str:

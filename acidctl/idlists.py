@@ -132,18 +132,14 @@ class IdList:
         if self.exceptions and self.exceptions[0] > max_id:
             return RangeAnswer.ALL
         invalid = max(0, max_id - self.high_watermark) + _count(self.exceptions, min_id, max_id)
-        return _answer(
-            invalid, max_id - min_id + 1, none_of_them=RangeAnswer.ALL, all_of_them=RangeAnswer.NONE
-        )
+        return _answer(invalid, max_id - min_id + 1, none_of_them=RangeAnswer.ALL, all_of_them=RangeAnswer.NONE)
 
     def is_range_aborted(self, min_id: int, max_id: int) -> RangeAnswer:
         """Hive's isWriteIdRangeAborted."""
         if self.high_watermark < min_id:
             return RangeAnswer.NONE
         aborted = _count(self.aborted, min_id, max_id)
-        return _answer(
-            aborted, max_id - min_id + 1, none_of_them=RangeAnswer.NONE, all_of_them=RangeAnswer.ALL
-        )
+        return _answer(aborted, max_id - min_id + 1, none_of_them=RangeAnswer.NONE, all_of_them=RangeAnswer.ALL)
 
     def open_in(self, min_id: int, max_id: int) -> tuple[int, ...]:
         """Open ids of the range, ascending."""
@@ -194,9 +190,7 @@ def parse_ids(text: str, what: str, which: str) -> tuple[int, ...]:
         first, last = parse_number(match[1], what, which), parse_number(match[2], what, which)
         if last < first or last - first >= _MAX_EXPANDED - len(ids):
             problem = "ends before it begins" if last < first else "holds more ids than any real list"
-            raise ListFormatError(
-                f"the range '{part}' in {which} of the {what} {problem}", ListFault.BAD_LIST
-            )
+            raise ListFormatError(f"the range '{part}' in {which} of the {what} {problem}", ListFault.BAD_LIST)
         ids.extend(range(first, last + 1))
     return tuple(ids)
 
@@ -235,8 +229,9 @@ def describe_ids(ids: Iterable[int], *, limit: int = 5) -> str:
 
 
 def shorten(text: str) -> str:
-    """At most 60 characters of a text, for a message."""
-    return text if len(text) <= 60 else text[:57] + "..."
+    """At most 60 characters of a text on one line, for a message."""
+    cut = text if len(text) <= 60 else text[:57] + "..."
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def _count(ids: tuple[int, ...], min_id: int, max_id: int) -> int:

@@ -341,9 +341,7 @@ def _parse_delta(name: str, prefix: str, kind: DeltaKind) -> DeltaDir | Unrecogn
         if statement is None or not -_MAX_INT - 1 <= statement <= _MAX_INT:
             return Unrecognised(name, f"{_quoted(statement_text)} is not a statement id; {shape}")
     # Hive keeps "none" as -1, so a literal negative statement id means none.
-    return DeltaDir(
-        name, kind, low, high, None if statement is None or statement < 0 else statement, visibility
-    )
+    return DeltaDir(name, kind, low, high, None if statement is None or statement < 0 else statement, visibility)
 
 
 def _split_visibility(name: str, prefix: str) -> tuple[str, int | None, str | None]:
@@ -372,4 +370,4 @@ def _int32(text: str | None) -> int | None:
 
 
 def _quoted(text: str) -> str:
-    return f"'{text}'" if text else "an empty text"
+    return repr(text if len(text) <= 40 else text[:37] + "...") if text else "an empty text"

@@ -122,8 +122,16 @@ def _judge_base(base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draf
         return (None if compacted is None and overwrite is None else say.bad_marker(base)), True
     if base.marker is MarkerContent.UNREAD and parsed.visibility_txn_id is None:
         draft.notes.append(say.unread_marker_note(base, base.guessed_compacted))
-    if acid_v1 or base.is_compacted:
+    if base.is_compacted:
         return say.judge_compacted(parsed, ids), True
+    if acid_v1:
+        verdict = say.judge_compacted(parsed, ids)
+        if (verdict is None) != ids.is_valid(parsed.write_id):
+            draft.notes.append(
+                f"{base.name} is taken for a compaction by Hive 1 or 2, which know no overwrites; nothing here "
+                "was marked by a later Hive."
+            )
+        return verdict, True
     return say.judge_overwrite(parsed, ids), False
 
 

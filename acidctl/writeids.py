@@ -87,9 +87,7 @@ class ValidWriteIds(IdList):
     @classmethod
     def from_txns(cls, txns: ValidTxns) -> ValidWriteIds:
         """The same ids read as write ids: on an ACID v1 table (Hive 1 and 2) the two are one."""
-        return cls(
-            high_watermark=txns.high_watermark, min_open=txns.min_open, open=txns.open, aborted=txns.aborted
-        )
+        return cls(high_watermark=txns.high_watermark, min_open=txns.min_open, open=txns.open, aborted=txns.aborted)
 
     @classmethod
     def parse(cls, text: str, *, view: ListView = ListView.READER) -> ValidWriteIds:
@@ -183,11 +181,7 @@ class ValidTxns(IdList):
         watermark = parse_number(fields[0], what, "the high watermark (field 1)")
         min_open = _none_if_max(parse_number(fields[1], what, "the lowest open id (field 2)"))
         if list_format is TxnListFormat.HIVE2:
-            ids = [
-                parse_number(f, what, f"the id in field {i}")
-                for i, f in enumerate(fields[2:], 3)
-                if f or i > 3
-            ]
+            ids = [parse_number(f, what, f"the id in field {i}") for i, f in enumerate(fields[2:], 3) if f or i > 3]
             aborted = tuple(i for i in ids if min_open is None or i < min_open)
             open_ids = tuple(set(ids) - set(aborted))
             return cls(high_watermark=watermark, min_open=min_open, open=open_ids, aborted=aborted)
@@ -322,9 +316,7 @@ def _list_format(name: str | None) -> TxnListFormat | None:
 
 def _recognise_one(text: str, table: str | None, form: TxnListFormat | None) -> ValidWriteIds | ValidTxns:
     if not text:
-        raise UsageError(
-            "the list of valid ids is empty, and an empty list does not mean everything", hint=_FORMS
-        )
+        raise UsageError("the list of valid ids is empty, and an empty list does not mean everything", hint=_FORMS)
     try:
         if "$" in text:
             return _choose_table(ValidTxnWriteIds.parse(text), table)
@@ -343,7 +335,7 @@ def _recognise_one(text: str, table: str | None, form: TxnListFormat | None) -> 
         raise ListFormatError(error.message, error.fault, hint=error.hint or _FORMS) from None
     if table is not None and found.table is not None and not _same_table(found.table, table):
         raise UsageError(
-            f"the write-id list is of table {found.table}, not of {table}",
+            f"the write-id list is of table {shorten(found.table)}, not of {shorten(table)}",
             hint="Give the list of this table.",
         )
     return found
@@ -363,12 +355,12 @@ def _parse_txns(text: str, form: TxnListFormat | None) -> ValidTxns:
 
 
 def _choose_table(lists: ValidTxnWriteIds, table: str | None) -> ValidWriteIds:
-    known = ", ".join(sorted(lists.tables)) or "none"
+    known = shorten(", ".join(sorted(lists.tables)) or "none")
     if table is not None:
         for name, found in lists.tables.items():
             if _same_table(name, table):
                 return found
-        raise UsageError(f"the list holds no write ids of table {table}; its tables: {known}")
+        raise UsageError(f"the list holds no write ids of table {shorten(table)}; its tables: {known}")
     if len(lists.tables) != 1:
         raise UsageError(
             f"the list holds write ids of {len(lists.tables)} tables ({known}), so the table must be named",
@@ -391,14 +383,11 @@ def _contradictions(what: str, ids: IdList | None) -> list[str]:
     if ids.open and (ids.min_open is None or ids.min_open > ids.open[0]):
         said = "none" if ids.min_open is None else str(ids.min_open)
         notes.append(
-            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; "
-            f"{ids.open[0]} is used."
+            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; {ids.open[0]} is used."
         )
     beyond = [id_ for id_ in ids.exceptions if id_ > ids.high_watermark]
     if beyond:
-        notes.append(
-            f"The {what} excepts {describe_ids(beyond)}, above its own high watermark {ids.high_watermark}."
-        )
+        notes.append(f"The {what} excepts {describe_ids(beyond)}, above its own high watermark {ids.high_watermark}.")
     if ids.high_watermark in ids.aborted:
         notes.append(
             f"The high watermark {ids.high_watermark} of the {what} is itself aborted: Hive 4 hands out such "

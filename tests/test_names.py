@@ -115,9 +115,7 @@ def test_blanks_and_underscores_are_no_digits() -> None:
         assert isinstance(parse_directory(name), Unrecognised), name
 
 
-@pytest.mark.parametrize(
-    "name", ["Delta_5_5", "deltas_5_5", "basex", "HIVE_UNION_SUBDIR_1", "my_base_1", "a=1"]
-)
+@pytest.mark.parametrize("name", ["Delta_5_5", "deltas_5_5", "basex", "HIVE_UNION_SUBDIR_1", "my_base_1", "a=1"])
 def test_other_directories(name: str) -> None:
     """Only the three prefixes make a directory ACID."""
     assert parse_directory(name) == OtherDir(name)
@@ -173,9 +171,7 @@ def test_base_round_trip(write_id: int, txn: int | None) -> None:
 
 
 @given(st.sampled_from(DeltaKind), natural, natural, optional_statement, optional_txn)
-def test_delta_round_trip(
-    kind: DeltaKind, low: int, high: int, statement: int | None, txn: int | None
-) -> None:
+def test_delta_round_trip(kind: DeltaKind, low: int, high: int, statement: int | None, txn: int | None) -> None:
     """What is formatted as a delta is read back."""
     name = format_delta(kind, low, high, statement, txn)
     assert parse_directory(name) == DeltaDir(name, kind, low, high, statement, txn)

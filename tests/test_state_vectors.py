@@ -52,20 +52,14 @@ def test_no_entry_is_lost(case: dict[str, Any]) -> None:
     for profile in Profile:
         listing = vector_listing(case)
         state = _resolve(case, profile=profile, raise_on_history=False)
-        assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(
-            f.path for f in listing.files
-        )
+        assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(f.path for f in listing.files)
         names = [entry.name for entry in state.entries]
         assert len(names) == len(set(names))
         assert all(entry.reason and entry.reason_code for entry in state.entries)
-        assert all(
-            cause in names for entry in state.entries for cause in entry.because_of if "/" not in entry.name
-        )
+        assert all(cause in names for entry in state.entries for cause in entry.because_of if "/" not in entry.name)
 
 
-def _resolve(
-    case: dict[str, Any], *, profile: Profile = Profile.HIVE4, raise_on_history: bool = True
-) -> AcidState:
+def _resolve(case: dict[str, Any], *, profile: Profile = Profile.HIVE4, raise_on_history: bool = True) -> AcidState:
     txns = case["valid_txns"]
     return resolve(
         vector_listing(case),

@@ -82,9 +82,7 @@ min_opens = st.none() | st.integers(1, 70)
 @given(watermarks, min_opens, id_sets, id_sets)
 def test_write_ids_round_trip(hwm: int, min_open: int | None, open_: set[int], aborted: set[int]) -> None:
     """A write-id list prints to a text that reads back the same."""
-    ids = ValidWriteIds(
-        high_watermark=hwm, min_open=min_open, open=tuple(open_), aborted=tuple(aborted), table="db.t"
-    )
+    ids = ValidWriteIds(high_watermark=hwm, min_open=min_open, open=tuple(open_), aborted=tuple(aborted), table="db.t")
     assert ValidWriteIds.parse(ids.format()) == ids
 
 
@@ -98,14 +96,10 @@ def test_txns_round_trip(
 
 
 @given(st.integers(0, 40), id_sets, id_sets, st.integers(1, 45), st.integers(0, 10))
-def test_range_answers_are_counts(
-    hwm: int, open_: set[int], aborted: set[int], low: int, length: int
-) -> None:
+def test_range_answers_are_counts(hwm: int, open_: set[int], aborted: set[int], low: int, length: int) -> None:
     """For a list that does not contradict itself, a range answer is the count of its ids."""
     consistent = {i for i in open_ | aborted if i <= hwm}
-    ids = ValidWriteIds(
-        high_watermark=hwm, open=tuple(open_ & consistent), aborted=tuple(aborted & consistent)
-    )
+    ids = ValidWriteIds(high_watermark=hwm, open=tuple(open_ & consistent), aborted=tuple(aborted & consistent))
     span = range(low, low + length + 1)
     valid = [ids.is_valid(i) for i in span]
     gone = [i in ids.aborted for i in span]
@@ -136,10 +130,7 @@ def test_compactor_stops_below_the_lowest_open_id() -> None:
 
 def test_cleaner_view() -> None:
     """The cleaner does not see a range that reaches above its watermark."""
-    assert (
-        ValidWriteIds.parse("db.t:10:9223372036854775807::").cleaner().is_range_valid(9, 11)
-        is RangeAnswer.NONE
-    )
+    assert ValidWriteIds.parse("db.t:10:9223372036854775807::").cleaner().is_range_valid(9, 11) is RangeAnswer.NONE
 
 
 def test_hive2_exceptions_below_the_lowest_open_id_are_aborted() -> None:
