@@ -76,6 +76,7 @@ class Recorder:
     refusal: str | None = None
     fault: str | None = None
     fault_rows: list[str] = field(default_factory=list)
+    fault_texts: list[tuple[str, str]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     compactor_settings: dict[str, str] = field(default_factory=dict)
     batch: Any = None
@@ -98,7 +99,7 @@ class Recorder:
             self._tidy()
 
     def _carry_out(self, action: Action) -> None:
-        if action.word not in ("table", "row", "step", "fault", "refused"):
+        if action.word not in ("table", "row", "step", "fault", "instead", "refused"):
             self.done.append(action.text if action.word == "sql" else f"-- {action.word}: {action.text}")
         getattr(self, "_do_" + action.word.replace("-", "_"))(action.text)
 
@@ -185,12 +186,18 @@ class Recorder:
         json.loads(text)
         self.fault_rows.append(text)
 
+    def _do_instead(self, text: str) -> None:
+        wrong, _, right = text.partition(" => ")
+        self.fault_texts.append((wrong, right))
+
     def _do_step(self, text: str) -> None:
         folder, note = self.scenario.steps()[self.steps]
         self.steps += 1
         target = self.target / folder
+        # Hive describes no table inside a transaction, so another session does.
+        describer = self.hive.session(f"{self.scenario.name}-reader")
+        facts = describe(describer, self.table, self.hive.warehouse)
         session = self.hive.session(f"{self.scenario.name}-{self.reader}")
-        facts = describe(session, self.table, self.hive.warehouse)
         name = f"default.{self.table}"
         query = "select ROW__ID, * from " if facts.kind != "non_acid" else "select * from "
         lines: list[str] = []
@@ -203,8 +210,8 @@ class Recorder:
             self.report(f"    {folder}: {error}")
             answer = Answer((), (), session.valid_txns())
         txns = answer.valid_txns or session.valid_txns()
-        if self.fault is not None and self.fault_rows:
-            lines = self.fault_rows
+        if self.fault is not None:
+            lines = self.fault_rows or [self._corrected(line) for line in lines]
         target.mkdir(parents=True)
         empty = _copy_table(facts.location, target / "table")
         (target / "rows.jsonl").write_text("".join(line + "\n" for line in lines))
@@ -227,7 +234,12 @@ class Recorder:
         }
         (target / "step.json").write_text(json.dumps(step, indent=1, ensure_ascii=False) + "\n")
         self.report(f"    {folder}: {len(lines)} rows, {step['valid_write_ids']}")
-        self.done, self.fault, self.fault_rows = [], None, []
+        self.done, self.fault, self.fault_rows, self.fault_texts = [], None, [], []
+
+    def _corrected(self, line: str) -> str:
+        for wrong, right in self.fault_texts:
+            line = line.replace(wrong, right)
+        return line
 
     def _scrubbed(self, text: str) -> str:
         return text.replace(str(self.hive.folder), "")

@@ -16,7 +16,7 @@ HEADERS = ("title", "shows", "first-txn")
 # Directives that are carried out in their place, among the statements.
 ACTIONS = (
     *("table", "session", "set", "compactor-set", "compact", "clean", "ingest", "python"),
-    *("reader", "refused", "fault", "row", "step"),
+    *("reader", "refused", "fault", "row", "instead", "step"),
 )
 
 _DIRECTIVE = re.compile(r"--\s?([a-z-]+):\s?(.*)", re.DOTALL)
