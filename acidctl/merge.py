@@ -45,16 +45,16 @@ class DeletedRows:
     """
 
     def __init__(self, keys: EventKeys) -> None:
-        self.write_ids: Int64Array = np.unique(keys.write_id)
-        self.buckets: Int64Array = np.unique(keys.bucket)
+        self.write_ids: Int64Array = _distinct(keys.write_id)
+        self.buckets: Int64Array = _distinct(keys.bucket)
         self._low = int(keys.row_id.min()) if len(keys) else 0
         self._span = int(keys.row_id.max()) - self._low + 1 if len(keys) else 1
         pairs = self._pair_numbers(keys)
-        self._pairs: Int64Array = np.unique(pairs)
+        self._pairs: Int64Array = _distinct(pairs)
         rank = np.searchsorted(self._pairs, pairs).astype(np.int64)
         self._packed = len(self._pairs) * self._span <= _INT64_MAX
         if self._packed:
-            self._codes: Int64Array = np.unique(rank * self._span + (keys.row_id - self._low))
+            self._codes: Int64Array = _distinct(rank * self._span + (keys.row_id - self._low))
         else:
             order = np.lexsort((keys.row_id, rank))
             self._codes = keys.row_id[order]
@@ -130,6 +130,17 @@ class DeletedRows:
                 rows = self._codes[self._starts[rank] : self._starts[rank + 1]]
                 deleted[head : head + length] = np.isin(keys.row_id[head : head + length], rows)
         return deleted
+
+
+def _distinct(values: Int64Array) -> Int64Array:
+    """The distinct values in ascending order; input that is sorted already, as delete files are, is not sorted again."""
+    if len(values) < 2:
+        return values
+    if not (values[1:] >= values[:-1]).all():
+        values = np.sort(values)
+    first = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return values[first]
 
 
 def _run_heads(keys: EventKeys) -> Int64Array:

@@ -339,7 +339,7 @@ def test_strings_that_are_not_utf8_are_replaced_and_counted() -> None:
     raw = pa.array([b"ok", b"a\xffb", None, "é".encode(), b'\xc3"', b"\xed\xa0\x80"], pa.binary())
     damage = Damage()
     texts = json_column(raw.view(pa.string()), parse_type("string"), damage=damage).to_pylist()
-    assert texts == ['"ok"', '"a\ufffdb"', "null", '"é"', '"\ufffd\\""', '"\ufffd\ufffd\ufffd"']
+    assert texts == ['"ok"', '"a\ufffdb"', "null", '"é"', '"\ufffd\\""', '"\ufffd"']
     assert damage.count == 3
     assert csv_lines([raw.view(pa.string())], [parse_type("string")]).to_pybytes().count(b"\n") == 6
 
