@@ -77,22 +77,26 @@ def resolve(
     profile: Profile = Profile.STRICT,
     mode: ListingMode = ListingMode.SNAPSHOT,
     ignore_empty_files: bool = True,
-    table_type: TableType | None = None,
+    table_type: TableType | TableGuess | None = None,
     raise_on_history: bool = True,
 ) -> AcidState:
     """Decide what a reader with these lists reads of a location.
 
     `txns` None takes every `_v` directory as committed in profile strict; Hive 4 refuses to read without one.
-    `table_type` None is guessed from this location alone. `mode` concerns profile hive4 only. Raises
+    `table_type` None is guessed from this location alone; a whole `TableGuess`, made from all locations, also says
+    whether the table is ACID v1. `mode` concerns profile hive4 only. Raises
     `NotEnoughHistoryError` where a reader would, and in profile hive4 `HiveFailureError` or
     `MissingTxnListError` where Hive fails; with `raise_on_history` False the state comes back with
     `history_gap` set and notes instead.
     """
     stock = take_stock(listing)
-    guess = guess_from_stocks([(listing, stock)])
-    kind = table_type if table_type is not None else guess.type
+    if isinstance(table_type, TableGuess):
+        kind, acid_v1 = table_type.type, table_type.acid_v1
+    else:
+        guess = guess_from_stocks([(listing, stock)])
+        kind, acid_v1 = table_type or guess.type, guess.acid_v1
     if profile is Profile.STRICT:
-        state = _resolve_strict(listing, stock, write_ids, txns, kind, guess.acid_v1, ignore_empty_files)
+        state = _resolve_strict(listing, stock, write_ids, txns, kind, acid_v1, ignore_empty_files)
     else:
         answer = select_hive4(
             listing,
@@ -102,7 +106,7 @@ def resolve(
             ignore_empty_files=ignore_empty_files,
             tolerant=not raise_on_history,
         )
-        state = _from_hive(listing, stock, answer, kind)
+        state = _from_hive(listing, stock, answer, kind, acid_v1)
     if state.history_gap is not None and raise_on_history:
         raise state.history_gap.to_error(listing.root or None)
     return state
@@ -114,7 +118,7 @@ def disagreements(
     txns: ValidTxns | None,
     *,
     mode: ListingMode = ListingMode.SNAPSHOT,
-    table_type: TableType | None = None,
+    table_type: TableType | TableGuess | None = None,
     ours: AcidState | None = None,
 ) -> tuple[str, ...]:
     """Sentences on where Hive 4 and profile strict part on this very location; empty where they agree.
@@ -183,7 +187,7 @@ def _resolve_strict(
     )
 
 
-def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableType) -> AcidState:
+def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableType, acid_v1: bool) -> AcidState:
     insert_only = kind is TableType.INSERT_ONLY
     entries = _hive_entries(stock, answer)
     by_name = {entry.name: entry for entry in entries}
@@ -211,6 +215,7 @@ def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableTy
         originals=() if insert_only else tuple(answer.originals),
         entries=tuple(sorted(entries, key=_entry_order)),
         table_type=kind,
+        acid_v1=acid_v1,
         aborted_write_ids=tuple(sorted(answer.aborted_write_ids)),
         uncompacted_aborts=answer.uncompacted_aborts,
         obsolete_paths=tuple(sorted(answer.obsolete, key=path_order_key)),
