@@ -298,6 +298,7 @@ def recognise(
 
 
 _ONE_OF_EACH = "Give at most one write-id list and one transaction list."
+_PERHAPS_HIVE2 = " Lists of Hive 2 are read rightly with --list-format hive2 only."
 _FORMS = (
     "Give write ids (db.table:20:15:15,17:3,4,5), the write ids of a query (17$db.table:...) "
     "or transactions (11:4:4-8,10:2,9)."
@@ -382,8 +383,10 @@ def _contradictions(what: str, ids: IdList | None) -> list[str]:
     notes = []
     if ids.open and (ids.min_open is None or ids.min_open > ids.open[0]):
         said = "none" if ids.min_open is None else str(ids.min_open)
+        hive2 = isinstance(ids, ValidTxns) and len(ids.exceptions) < 3
         notes.append(
-            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; {ids.open[0]} is used."
+            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; "
+            f"{ids.open[0]} is used." + (_PERHAPS_HIVE2 if hive2 else "")
         )
     beyond = [id_ for id_ in ids.exceptions if id_ > ids.high_watermark]
     if beyond:

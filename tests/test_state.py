@@ -17,6 +17,7 @@ from acidctl.state import (
     HiveFailureError,
     Profile,
     StateEntry,
+    TableGuess,
     TableType,
     disagreements,
     guess_table_type,
@@ -39,7 +40,7 @@ def strict(
     write_ids: str | ValidWriteIds = ALL,
     txns: str | None = None,
     *,
-    table_type: TableType | None = None,
+    table_type: TableType | TableGuess | None = None,
     markers: Mapping[str, bytes] | None = None,
 ) -> AcidState:
     """The strict state of a listing, history missing or not."""
@@ -432,6 +433,10 @@ def test_acid_v1_bases_are_compactions() -> None:
     assert strict(paths).acid_v1
     assert live(strict(paths, "t:9:9223372036854775807::5")) == ["base_0000005", "delta_0000006_0000006_0000"]
     assert strict(paths, "t:9:4:4:").not_enough_history is not None
+    # What one partition alone cannot tell, the guess over all of them does.
+    alone = listing_of(["000000_0"])
+    assert not strict(alone).acid_v1
+    assert strict(alone, table_type=guess_table_type([alone, listing_of(paths)])).acid_v1
     marked = listing_of([*hive_files("base_5"), "_orc_acid_version"], markers={"_orc_acid_version": b"\0\0\0\0"})
     assert not strict(marked).acid_v1
     streamed = listing_of(["delta_1_9/bucket_00000", "_orc_acid_version"], markers={"_orc_acid_version": b"\0\0\0\0"})
