@@ -51,6 +51,7 @@ ROW_ID_STRUCT = StructType(
 )
 _STRING = Primitive(TypeKind.STRING)
 _KEPT_PARTITIONS = 64
+_FALSE = frozenset({"false", "no", "off", "0", ""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Rows:
             None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
         )
         return replace(self, columns=tuple(c.slice(0, count) for c in self.columns), count=count, row_ids=cut)
+
+    def with_flat_row_id(self) -> tuple[tuple[HiveType, ...], tuple[pa.Array, ...]]:
+        """Types and columns with the three parts of ROW__ID in front, for forms without nested values."""
+        ids = self.row_ids or tuple(pa.nulls(self.count, pa.int64()) for _ in ROW_ID_STRUCT.fields)
+        return (*(field.type for field in ROW_ID_STRUCT.fields), *self.types), (*ids, *self.columns)
 
     def with_row_id(self) -> tuple[tuple[str, ...], tuple[HiveType, ...], tuple[pa.Array, ...]]:
         """Names, types and columns with ROW__ID in front."""
@@ -264,6 +270,11 @@ class Snapshot:
         names = tuple(self.fields[position].name for position in self._positions(columns))
         return (ROW_ID, *names) if row_id else names
 
+    def flat_column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
+        """The same for forms without nested values: the parts of ROW__ID are columns of their own."""
+        names = self.column_names(columns)
+        return (*(f"{ROW_ID}.{part}" for part in ROW_ID_STRUCT.names), *names) if row_id else names
+
     def _positions(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         fields = self.fields
         if columns is None:
@@ -280,8 +291,13 @@ class Snapshot:
         texts = {key.lower(): value for key, value in parse_partition(partition.partition)}
         values = []
         for column in self.partition_columns:
-            text = pa.array([texts.get(column.name.lower())], type=pa.string())
-            values.append(fit_array(text, plan_fit(_STRING, column.type, where=column.name)))
+            text = texts.get(column.name.lower())
+            if column.type.kind is TypeKind.BOOLEAN:
+                # Hive's PrimitiveObjectInspectorUtils.getBoolean, not ORC's conversion, types a folder's text.
+                values.append(pa.array([None if text is None else text.lower() not in _FALSE], type=pa.bool_()))
+            else:
+                plan = plan_fit(_STRING, column.type, where=column.name)
+                values.append(fit_array(pa.array([text], type=pa.string()), plan))
         return tuple(values)
 
     def _inserts(self, partition: PartitionState) -> tuple[DataSource, ...]:

@@ -245,13 +245,14 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
     damage = Damage()
 
     def render(rows: Rows) -> pa.Buffer:
-        names, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
         if form is Format.CSV:
+            types, columns = rows.with_flat_row_id() if view.row_id else (rows.types, rows.columns)
             return csv_lines(columns, types, damage=damage)
+        names, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
         return json_lines(columns, names, types, damage=damage)
 
     if form is Format.CSV and not view.no_header:
-        yield csv_header(snapshot.column_names(view.columns, row_id=view.row_id))
+        yield csv_header(snapshot.flat_column_names(view.columns, row_id=view.row_id))
     yield from ordered_map(render, _limited(snapshot, view, view.limit))
     if damage.count:
         out.warn(
