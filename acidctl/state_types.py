@@ -130,8 +130,10 @@ class HistoryGap:
         """The gap as the error a reader gets."""
         if self.write_id > self.high_watermark:
             why = f"this reader sees write ids up to {self.high_watermark} only"
-        else:
+        elif self.lowest_open is not None:
             why = f"write id {self.lowest_open} is still open for this reader"
+        else:
+            why = "its damaged _metadata_acid does not tell whether this reader may use it"
         return NotEnoughHistoryError(
             f"Not enough history: {self.base}, the oldest base on disk, already holds all writes up to "
             f"{self.write_id}, but {why}, and no older base is left.",
