@@ -51,7 +51,8 @@ def public_type(hive_type: HiveType, form: Timestamps) -> pa.DataType:
         return pa.struct([(field.name, public_type(field.type, form)) for field in hive_type.fields])
     if isinstance(hive_type, UnionType):
         fields = [pa.field(str(i), public_type(t, form)) for i, t in enumerate(hive_type.alternatives)]
-        return pa.dense_union(fields)
+        # The last child marks a union that is NULL itself, which Arrow's unions cannot be.
+        return pa.dense_union([*fields, pa.field(str(len(fields)), pa.null())])
     return arrow_type(hive_type)
 
 
@@ -103,7 +104,7 @@ def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: s
             public_array(array.field(i), alternative, form, name)
             for i, alternative in enumerate(hive_type.alternatives)
         ]
-        return dense_union(array, children)
+        return dense_union(array, [*children, array.field(len(children))])
     return array
 
 

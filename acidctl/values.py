@@ -266,6 +266,11 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
             pieces = [b'{"tag":%d,"value":' % index, *pieces, b"}"]
         texts.append(text_of(pieces, len(child), nulls=_NULL))
         rows.append(mine)
+    # A code beyond the alternatives marks a union that is NULL itself.
+    missing = np.flatnonzero(tags == len(hive_type.alternatives))
+    if missing.size:
+        texts.append(pa.array(["null"]).take(pa.array(np.zeros(missing.size, dtype=np.int64))))
+        rows.append(missing)
     if not texts:
         return pa.array([], pa.string())
     back = np.argsort(np.concatenate(rows), kind="stable")

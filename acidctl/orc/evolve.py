@@ -6,8 +6,7 @@ or cannot be parsed becomes NULL, never an error.
 
 from __future__ import annotations
 
-from functools import partial
-
+import numpy as np
 import pyarrow as pa
 
 from acidctl.hivetypes import (
@@ -25,7 +24,7 @@ from acidctl.hivetypes import (
 )
 from acidctl.orc.convert import convert
 from acidctl.orc.convert3 import convert_hive3
-from acidctl.orc.nesting import flat, rebuild
+from acidctl.orc.nesting import NULL_UNION, Finisher, flat, rebuild, union
 
 _ARROW = {
     TypeKind.BOOLEAN: pa.bool_(),
@@ -58,11 +57,15 @@ def arrow_type(kind: HiveType) -> pa.DataType:
     if isinstance(kind, StructType):
         return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in kind.fields])
     assert isinstance(kind, UnionType)
-    return pa.dense_union([pa.field(str(i), arrow_type(t)) for i, t in enumerate(kind.alternatives)])
+    fields = [pa.field(str(i), arrow_type(t)) for i, t in enumerate(kind.alternatives)]
+    return pa.sparse_union([*fields, pa.field(NULL_UNION, pa.null())])
 
 
 def null_array(kind: HiveType, rows: int) -> pa.Array:
     """A column of NULLs, for a field that a file does not have."""
+    if isinstance(kind, UnionType):
+        children = [null_array(alternative, rows) for alternative in kind.alternatives]
+        return union(np.full(rows, len(children), dtype=np.int8), children, None)
     return pa.nulls(rows, arrow_type(kind))
 
 
@@ -82,7 +85,15 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
         return (legacy or convert)(array, plan.source, plan.target)
     if isinstance(plan.target, StructType):
         return _struct(array, plan)
-    return rebuild(array, [partial(fit_array, plan=child[1]) for child in plan.children if child])
+    if isinstance(plan.target, UnionType):
+        array = flat(array)
+        children = [fit_array(array.field(child[0]), child[1]) for child in plan.children if child]
+        return union(np.asarray(array.type_codes), children, None)
+    return rebuild(array, [_step(child[1]) for child in plan.children if child])
+
+
+def _step(plan: Fit) -> Finisher:
+    return lambda array, held: fit_array(array, plan)
 
 
 def _struct(array: pa.StructArray, plan: Fit) -> pa.Array:

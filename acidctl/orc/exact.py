@@ -10,25 +10,19 @@ stream. Both halves are columns, and the result is a struct<seconds: int64, nano
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from acidctl.orc.calendar import ORC_EPOCH, is_utc, wall_clock, zone_epoch
-from acidctl.orc.codec import CodecError, expand
-from acidctl.orc.rle import UInt64Array, decode_v1, decode_v2
 from acidctl.orc.stats import TimestampStatistics
-from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
-from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
-from acidctl.orc.wire import WireError
+from acidctl.orc.streams import SecondaryStream
+from acidctl.orc.stripe import StripeFooter
+from acidctl.orc.tail import OrcKind, Tail, damaged
 
 #: The Arrow form of a wide timestamp.
 WIDE = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
 
-_MAX_STREAM = 1 << 30
 _DAY_MS = 86_400_000
 # What int64 nanoseconds hold, less two days for time zones and for the statistics' own rounding.
 _NARROW_MS = (1 << 63) // 1_000_000 - 2 * _DAY_MS
@@ -70,41 +64,23 @@ def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:
 class WideColumn:
     """The second half of one wide column: its nanoseconds, stripe by stripe, and the making of its values."""
 
-    def __init__(self, file: ReadableFile, lock: threading.Lock, tail: Tail, column: int) -> None:
-        self._file = file
-        self._lock = lock
-        self._tail = tail
-        self._column = column
-        self._instant = tail.types[column].kind is OrcKind.TIMESTAMP_INSTANT
-        self._runs: Iterator[UInt64Array] = iter(())
-        self._rest: UInt64Array = np.empty(0, dtype=np.uint64)
+    def __init__(self, nanos: SecondaryStream) -> None:
+        self._stream = nanos
+        self._tail = nanos.tail
+        self._instant = nanos.tail.types[nanos.column].kind is OrcKind.TIMESTAMP_INSTANT
         self._zone: str | None = None
         self._epoch = ORC_EPOCH
 
     def start(self, footer: StripeFooter) -> None:
         """Begin a stripe."""
-        encoding = footer.encodings[self._column].kind
-        stream = footer.stream(StreamKind.SECONDARY, self._column)
-        data = b""
-        if stream is not None and stream.length:
-            with self._lock:
-                raw = read_range(self._file, stream.offset, stream.length, self._tail.name)
-            post = self._tail.postscript
-            try:
-                data = expand(raw, post.compression, post.block_size, _MAX_STREAM)
-            except CodecError as error:
-                raise damaged(self._tail.name, f"has a damaged timestamp column: {error}") from error
-        self._runs = decode_v2(data) if encoding is EncodingKind.DIRECT_V2 else decode_v1(data)
-        self._rest = np.empty(0, dtype=np.uint64)
+        self._stream.start(footer)
         self._zone = None if self._instant or is_utc(footer.time_zone) else footer.time_zone
         self._epoch = ORC_EPOCH
         if self._zone is not None:
             try:
                 self._epoch = zone_epoch(self._zone)
             except ValueError as error:
-                raise damaged(
-                    self._tail.name, f"was written in a time zone that does not exist: {error}"
-                ) from error
+                raise damaged(self._tail.name, f"was written in a time zone that is none: {error}") from error
 
     def values(self, raw: pa.Array) -> pa.StructArray:
         """The wide values of raw seconds; NULL stays NULL."""
@@ -123,27 +99,11 @@ class WideColumn:
         )
 
     def _nanos(self, count: int) -> npt.NDArray[np.int64]:
-        parts = [self._rest]
-        have = len(self._rest)
-        try:
-            while have < count:
-                run = next(self._runs)
-                parts.append(run)
-                have += len(run)
-        except StopIteration:
-            raise damaged(
-                self._tail.name, "has a timestamp column with fewer fractions than seconds"
-            ) from None
-        except WireError as error:
-            raise damaged(self._tail.name, f"has a damaged timestamp column: {error}") from error
-        coded = np.concatenate(parts)
-        self._rest = coded[count:]
-        coded = coded[:count]
+        coded = self._stream.take(count)
         # The low three bits count the trailing zeros that were cut, less one; 0 means none.
-        zeros = coded & np.uint64(7)
-        nanos = (coded >> np.uint64(3)) * np.where(zeros == 0, 1, 10 ** (zeros.astype(np.int64) + 1)).astype(
-            np.uint64
-        )
+        zeros = (coded & np.uint64(7)).astype(np.int64)
+        scale = np.where(zeros == 0, 1, 10 ** (zeros + 1)).astype(np.uint64)
+        nanos = (coded >> np.uint64(3)) * scale
         if count and int(nanos.max()) > 999_999_999:
             raise damaged(self._tail.name, "has a timestamp column with impossible fractions")
         return nanos.astype(np.int64)

@@ -1,4 +1,5 @@
-"""From the arrays of the C++ reader to the arrays of the contract: wide timestamps, calendars, char padding.
+"""From the arrays of the C++ reader to the arrays of the contract: wide timestamps, NULL unions,
+calendars, char padding.
 
 `finisher` looks at a column's types once and returns None where the reader's array is right as it stands, so
 that the common case costs nothing; else a function that rebuilds just the parts that differ, at any depth.
@@ -7,6 +8,7 @@ that the common case costs nothing; else a function that rebuilds just the parts
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +16,10 @@ import pyarrow.compute as pc
 
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.exact import WIDE, WideColumn
-from acidctl.orc.nesting import Finisher, rebuild
+from acidctl.orc.nesting import BoolArray, Finisher, rebuild
 from acidctl.orc.stats import DateStatistics
+from acidctl.orc.streams import PresentStream
+from acidctl.orc.stripe import StripeFooter
 from acidctl.orc.tail import Calendar, OrcKind, Tail, Writer
 
 _SWITCH_DAY = -141_427
@@ -34,21 +38,48 @@ def is_hybrid(tail: Tail) -> bool:
     return tail.writer is Writer.ORC_JAVA and tail.postscript.writer_version < _ORC_135
 
 
-def finisher(tail: Tail, column: int, wide: Mapping[int, WideColumn]) -> Finisher | None:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is read beside the C++ reader, by column id: wide timestamps, and which unions are NULL."""
+
+    wide: Mapping[int, WideColumn]
+    unions: Mapping[int, PresentStream]
+
+    def start(self, footer: StripeFooter) -> None:
+        """Begin a stripe."""
+        for timestamps in self.wide.values():
+            timestamps.start(footer)
+        for presence in self.unions.values():
+            presence.start(footer)
+
+
+def finisher(tail: Tail, column: int, beside: Beside) -> Finisher | None:
     """What is to be done with arrays of the column at this id, or None for nothing."""
     entry = tail.types[column]
-    if column in wide:
-        return _wide(wide[column], is_hybrid(tail) and entry.kind is OrcKind.TIMESTAMP)
+    if column in beside.wide:
+        return _wide(beside.wide[column], is_hybrid(tail) and entry.kind is OrcKind.TIMESTAMP)
     if entry.kind is OrcKind.DATE:
         return _hybrid_dates if is_hybrid(tail) and _may_be_old(tail, column) else None
     if entry.kind is OrcKind.CHAR:
         return _trim
     if entry.kind is OrcKind.DECIMAL and not entry.precision:
-        return lambda array: array.cast(pa.decimal128(38, 10), safe=False)
-    inner = [finisher(tail, child, wide) for child in entry.subtypes]
+        return lambda array, held: array.cast(pa.decimal128(38, 10), safe=False)
+    inner = [finisher(tail, child, beside) for child in entry.subtypes]
+    if entry.kind is OrcKind.UNION:
+        return _union(beside.unions[column], inner)
     if all(child is None for child in inner):
         return None
-    return lambda array: rebuild(array, inner)
+    return lambda array, held: rebuild(array, inner, held)
+
+
+def _union(presence: PresentStream, inner: list[Finisher | None]) -> Finisher:
+    def finish(array: pa.Array, held: BoolArray | None) -> pa.Array:
+        present = np.ones(len(array), dtype=np.bool_) if held is None else held.copy()
+        if presence.exists:
+            present[present] = presence.take(int(present.sum()))
+        return rebuild(array, inner, present)
+
+    return finish
 
 
 def _may_be_old(tail: Tail, column: int) -> bool:
@@ -59,7 +90,7 @@ def _may_be_old(tail: Tail, column: int) -> bool:
 
 
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:
-    def finish(array: pa.Array) -> pa.Array:
+    def finish(array: pa.Array, held: BoolArray | None) -> pa.Array:
         result = column.values(array)
         if not hybrid:
             return result
@@ -71,7 +102,7 @@ def _wide(column: WideColumn, hybrid: bool) -> Finisher:
     return finish
 
 
-def _hybrid_dates(array: pa.Array) -> pa.Array:
+def _hybrid_dates(array: pa.Array, held: BoolArray | None) -> pa.Array:
     days = np.asarray(array.cast(pa.int32()).fill_null(0)).astype(np.int64)
     moved = hybrid_to_proleptic(days)
     if moved is days:
@@ -79,5 +110,5 @@ def _hybrid_dates(array: pa.Array) -> pa.Array:
     return pa.array(moved.astype(np.int32), mask=np.asarray(array.is_null())).cast(pa.date32())
 
 
-def _trim(array: pa.Array) -> pa.Array:
+def _trim(array: pa.Array, held: BoolArray | None) -> pa.Array:
     return pc.ascii_rtrim(array, characters=" ")

@@ -1,12 +1,23 @@
-"""Nested Arrow arrays taken apart and put together with other children."""
+"""Nested Arrow arrays taken apart and put together with other children.
+
+Unions travel as Arrow unions with one child more than Hive's type has alternatives: a child of type null,
+whose code marks a union that is NULL itself. Arrow unions have no validity of their own, and a NULL union is
+not a union of NULL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-Finisher = Callable[[pa.Array], pa.Array]
+BoolArray = npt.NDArray[np.bool_]
+#: Takes an array and the slots for which the file holds a value or a NULL (None: all); returns as many values.
+Finisher = Callable[[pa.Array, BoolArray | None], pa.Array]
+
+NULL_UNION = "null"
 
 
 def flat(array: pa.Array) -> pa.Array:
@@ -14,36 +25,48 @@ def flat(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array]) if array.offset else array
 
 
-def rebuild(array: pa.Array, inner: Sequence[Finisher | None]) -> pa.Array:
+def rebuild(array: pa.Array, inner: Sequence[Finisher | None], held: BoolArray | None = None) -> pa.Array:
     """The same nesting with the children finished; validity and offsets stay as they are."""
     array = flat(array)
     kind = array.type
     if pa.types.is_struct(kind):
-        children = [_apply(inner[i], array.field(i)) for i in range(kind.num_fields)]
-        fields = [kind.field(i).with_type(child.type) for i, child in enumerate(children)]
-        new: pa.DataType = pa.struct(fields)
-        return pa.Array.from_buffers(
-            new, len(array), array.buffers()[:1], array.null_count, children=children
-        )
+        valid = np.asarray(array.is_valid()) if array.null_count else None
+        children = [_apply(inner[i], array.field(i), valid) for i in range(kind.num_fields)]
+        new = pa.struct([kind.field(i).with_type(child.type) for i, child in enumerate(children)])
+        return _with_children(array, new, 1, children)
     if pa.types.is_list(kind):
-        child = _apply(inner[0], array.values)
-        new = pa.list_(kind.value_field.with_type(child.type))
-        return pa.Array.from_buffers(new, len(array), array.buffers()[:2], array.null_count, children=[child])
+        child = _apply(inner[0], array.values, None)
+        return _with_children(array, pa.list_(kind.value_field.with_type(child.type)), 2, [child])
     if pa.types.is_map(kind):
-        keys, items = _apply(inner[0], array.keys), _apply(inner[1], array.items)
+        keys, items = _apply(inner[0], array.keys, None), _apply(inner[1], array.items, None)
         new = pa.map_(kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type))
         entries = pa.StructArray.from_arrays([keys, items], fields=[new.key_field, new.item_field])
-        return pa.Array.from_buffers(
-            new, len(array), array.buffers()[:2], array.null_count, children=[entries]
-        )
-    if pa.types.is_union(kind):
-        children = [_apply(inner[i], array.field(i)) for i in range(kind.num_fields)]
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        if kind.mode == "sparse":
-            return pa.UnionArray.from_sparse(array.type_codes, children, names, kind.type_codes)
-        return pa.UnionArray.from_dense(array.type_codes, array.offsets, children, names, kind.type_codes)
-    raise TypeError(f"no nesting known for {kind}")
+        return _with_children(array, new, 2, [entries])
+    assert pa.types.is_union(kind)
+    children = [_alternative(array, i, inner[i], held) for i in range(len(inner))]
+    return union(np.asarray(array.type_codes), children, held)
 
 
-def _apply(finish: Finisher | None, array: pa.Array) -> pa.Array:
-    return array if finish is None else finish(array)
+def union(codes: npt.NDArray[np.int8], children: Sequence[pa.Array], present: BoolArray | None) -> pa.Array:
+    """A sparse union of full-length children; where `present` is False the union itself is NULL."""
+    last = len(children)
+    names = [*map(str, range(last)), NULL_UNION]
+    marked = codes if present is None else np.where(present, codes, last).astype(np.int8)
+    return pa.UnionArray.from_sparse(pa.array(marked), [*children, pa.nulls(len(codes))], names)
+
+
+def _alternative(array: pa.Array, index: int, finish: Finisher | None, held: BoolArray | None) -> pa.Array:
+    child = array.field(index)
+    if finish is None:
+        return child
+    mine = np.asarray(array.type_codes) == array.type.type_codes[index]
+    return finish(child, mine if held is None else mine & held)
+
+
+def _with_children(array: pa.Array, kind: pa.DataType, buffers: int, children: list[pa.Array]) -> pa.Array:
+    kept = array.buffers()[:buffers]
+    return pa.Array.from_buffers(kind, len(array), kept, array.null_count, children=children)
+
+
+def _apply(finish: Finisher | None, array: pa.Array, held: BoolArray | None) -> pa.Array:
+    return array if finish is None else finish(array, held)

@@ -8,14 +8,13 @@ there `row` is read whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from acidctl.hivetypes import StructType
-from acidctl.orc.exact import WideColumn
-from acidctl.orc.finish import finisher
+from acidctl.orc.finish import Beside, finisher
 from acidctl.orc.gate import offered_name
 from acidctl.orc.nesting import Finisher, flat
 from acidctl.orc.stripe import StreamKind, StripeFooter
@@ -61,7 +60,7 @@ class Projection:
         arrays = []
         for part in self.parts:
             array = batch.column(part.offered)
-            arrays.append(array if part.finish is None else part.finish(array))
+            arrays.append(array if part.finish is None else part.finish(array, None))
         outputs = [_output(output, arrays, len(batch)) for output in self.outputs]
         return pa.RecordBatch.from_arrays(outputs, names=[output.name for output in self.outputs])
 
@@ -78,11 +77,21 @@ def can_flatten(row: int, footers: Sequence[StripeFooter]) -> bool:
     return all(footer.stream(StreamKind.PRESENT, row) is None for footer in footers)
 
 
+def selected(tail: Tail, indexes: Sequence[int], fields: Sequence[int] | None, *, flatten: bool) -> tuple[int, ...]:
+    """The ids of the columns that Arrow has to read for a projection."""
+    roots = tail.types[0].subtypes
+    row = len(roots) - 1 if flatten and fields is not None else None
+    tops = [roots[index] for index in indexes if index != row]
+    if row in indexes and fields is not None:
+        tops += [tail.types[roots[-1]].subtypes[i] for i in fields]
+    return tuple(tops)
+
+
 def project(
     tail: Tail,
     names: Sequence[str],
     indexes: Sequence[int],
-    wide: Mapping[int, WideColumn],
+    beside: Beside,
     *,
     row: StructType | None,
     fields: Sequence[int] | None,
@@ -94,7 +103,7 @@ def project(
     outputs: list[Output] = []
 
     def add(column: int) -> int:
-        parts.append(Part(column, finisher(tail, column, wide)))
+        parts.append(Part(column, finisher(tail, column, beside)))
         return len(parts) - 1
 
     for index in indexes:

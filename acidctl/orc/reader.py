@@ -20,10 +20,12 @@ from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
+from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
-from acidctl.orc.projection import Projection, can_flatten, columns_below, project
+from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.sidefile import SplicedFile
 from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.streams import PresentStream, SecondaryStream
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
 from acidctl.orc.tail import (
     Calendar,
@@ -143,10 +145,10 @@ class OrcFile:
             yield from self._empty_batches(batch_size)
             return
         footers = self.stripe_footers()
-        projection, wide = self._project(indexes, fields, footers)
-        end, suffix = gated_tail(self.tail, wide, flatten=projection.flat)
+        projection, beside = self._project(indexes, fields, footers)
+        end, suffix = gated_tail(self.tail, beside.wide, flatten=projection.flat)
         view = SplicedFile(self._file, end, suffix, self.name, self._lock)
-        stripes = _StripeClock(self.tail, footers, tuple(wide.values()))
+        stripes = _StripeClock(self.tail, footers, beside)
         try:
             for batch in _arrow_batches(view, projection.offered(), batch_size):
                 stripes.advance(len(batch))
@@ -177,22 +179,22 @@ class OrcFile:
 
     def _project(
         self, indexes: tuple[int, ...], fields: Sequence[int] | None, footers: tuple[StripeFooter, ...]
-    ) -> tuple[Projection, dict[int, WideColumn]]:
+    ) -> tuple[Projection, Beside]:
         roots = self.tail.types[0].subtypes
         row = self.columns if self.is_acid else None
         flatten = fields is not None and row is not None and can_flatten(roots[-1], footers)
         # A scan of no column at all would have no rows.
         flatten = flatten and (bool(fields) or len(indexes) > 1)
-
-        def make(wide: dict[int, WideColumn]) -> Projection:
-            return project(self.tail, self.schema.names, indexes, wide, row=row, fields=fields, flatten=flatten)
-
-        needed = {i for part in make({}).parts for i in columns_below(self.tail, part.column)}
-        wide = {
-            column: WideColumn(self._file, self._lock, self.tail, column)
-            for column in sorted(wide_columns(self.tail, footers) & needed)
-        }
-        return make(wide), wide
+        parts = selected(self.tail, indexes, fields if row else None, flatten=flatten)
+        needed = sorted({column for part in parts for column in columns_below(self.tail, part)})
+        wide = wide_columns(self.tail, footers)
+        source = (self._file, self._lock, self.tail)
+        beside = Beside(
+            wide={i: WideColumn(SecondaryStream(*source, i)) for i in needed if i in wide},
+            unions={i: PresentStream(*source, i) for i in needed if self.tail.types[i].kind is OrcKind.UNION},
+        )
+        names = self.schema.names
+        return project(self.tail, names, indexes, beside, row=row, fields=fields, flatten=flatten), beside
 
     def _explain(self, view: SplicedFile, error: BaseException) -> AcidctlError:
         if view.failure is not None:
@@ -208,22 +210,21 @@ class OrcFile:
 
 
 class _StripeClock:
-    """Follows the rows of a scan through the stripes and starts the wide columns at each."""
+    """Follows the rows of a scan through the stripes and starts what is read beside at each."""
 
-    def __init__(self, tail: Tail, footers: tuple[StripeFooter, ...], wide: tuple[WideColumn, ...]) -> None:
+    def __init__(self, tail: Tail, footers: tuple[StripeFooter, ...], beside: Beside) -> None:
         self._name = tail.name
         self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])
         self._left = 0
-        self._wide = wide
+        self._beside = beside
         self.rows = 0
 
     def advance(self, rows: int) -> None:
         """Take the next `rows` rows, which all lie in one stripe."""
         if not self._left:
             self._left, footer = next(self._ahead, (0, None))
-            for column in self._wide if footer else ():
-                assert footer is not None
-                column.start(footer)
+            if footer is not None:
+                self._beside.start(footer)
         if rows > self._left:
             raise damaged(self._name, "delivers more rows than its stripes hold")
         self._left -= rows

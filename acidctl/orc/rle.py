@@ -132,3 +132,19 @@ def _unpack(data: bytes, at: int, width: int, count: int) -> tuple[UInt64Array, 
 def _need(data: bytes, end: int) -> None:
     if end > len(data):
         raise WireError("a run is cut short")
+
+
+def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
+    """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
+    at = 0
+    while at < len(data):
+        header = data[at]
+        if header < 128:
+            _need(data, at + 2)
+            packed = np.full(header + 3, data[at + 1], dtype=np.uint8)
+            at += 2
+        else:
+            _need(data, at + 1 + 256 - header)
+            packed = np.frombuffer(data, np.uint8, 256 - header, at + 1)
+            at += 1 + 256 - header
+        yield np.unpackbits(packed).astype(np.bool_)
