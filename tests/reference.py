@@ -1,6 +1,6 @@
 """The generated parts of the documents: `make docs` writes them, `make lint` and the tests check them.
 
-Generated are the blocks between `<!-- begin: NAME -->` and `<!-- end: NAME -->` in README.md, and acidctl/FIELDS.md whole.
+Generated are the blocks between `<!-- begin: NAME -->` and `<!-- end: NAME -->` in README.md, and FIELDS.md whole.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from acidctl import __version__
-from acidctl.cli.output import Format, Output, Terminal, system_terminal
+from acidctl.cli.output import Format, Output, Terminal, system_terminal, terminal_width
 from acidctl.errors import AcidctlError, ExitCode, InternalError, UsageError
 
 
@@ -35,6 +35,7 @@ COMMANDS = {
     "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
 }
 
+_MAX_HELP_WIDTH = 100
 # What a shell reports for a program that SIGPIPE ended.
 _PIPE_CLOSED = 141
 
@@ -83,7 +84,6 @@ class AcidctlGroup(click.Group):
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "ACIDCTL",
-        "max_content_width": 100,
     },
     epilog="\b\nExamples:\n  acidctl ls /warehouse/orders\n  acidctl snapshot /warehouse/orders --count",
 )
@@ -132,7 +132,8 @@ class _Interrupted(AcidctlError):
 
 def _invoke(session: Session, args: Sequence[str]) -> int:
     try:
-        with cli.make_context("acidctl", list(args), obj=session) as ctx:
+        width = min(terminal_width(), _MAX_HELP_WIDTH)
+        with cli.make_context("acidctl", list(args), obj=session, terminal_width=width) as ctx:
             return int(cli.invoke(ctx) or ExitCode.DONE)
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -67,7 +66,7 @@ def system_terminal(environment: Mapping[str, str] | None = None) -> Terminal:
     return Terminal(
         stdout=_binary(sys.stdout),
         stderr=_binary(sys.stderr),
-        width=_width() if out_tty else None,
+        width=terminal_width() if out_tty else None,
         stderr_is_terminal=err_tty,
         color=_color(env, out_tty),
         error_color=_color(env, err_tty),
@@ -252,6 +251,8 @@ def display_width(text: str) -> int:
     """Terminal columns that a text takes: wide East Asian characters take two, combining marks none."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
@@ -378,6 +379,8 @@ def _row_line(
 def _shown_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
+    import unicodedata
+
     if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
         code = ord(character)
@@ -423,7 +426,12 @@ def _color(env: Mapping[str, str], terminal: bool) -> bool:
     return bool(env.get("FORCE_COLOR")) or (terminal and env.get("TERM") != "dumb")
 
 
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size((80, 24)).columns
+def terminal_width() -> int:
+    """COLUMNS, or the columns of the terminal behind stdout, or 80 (as shutil answers, which is slow to import)."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
