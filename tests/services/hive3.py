@@ -58,7 +58,13 @@ HIVE2 = HiveVersion(
     java_options=("-Xmx1500m",),
     java_home=jdk8.java8_home,
     prepare=_metastore,
-    settings={**OLD_SETTINGS, "datanucleus.connectionPoolingType": "BONECP"},
+    settings={
+        **OLD_SETTINGS,
+        "datanucleus.connectionPoolingType": "BONECP",
+        "fs.file.impl": "acidctl.HdfsLikeFileSystem",
+        # It leaves a staging folder in the table after every update; their names would differ in every run.
+        "hive.exec.stagingdir": "{folder}/hive-staging/stage",
+    },
 )
 
 VERSIONS = {"3.1.3": HIVE3, "2.3.10": HIVE2}
