@@ -95,6 +95,8 @@ def resolve(
     else:
         guess = guess_from_stocks([(listing, stock)])
         kind, acid_v1 = table_type or guess.type, guess.acid_v1
+    # Hive 1 and 2 have no write-id lists: one that names its table was made by a later Hive.
+    acid_v1 = acid_v1 and write_ids.table is None and kind is not TableType.INSERT_ONLY
     if profile is Profile.STRICT:
         state = _resolve_strict(listing, stock, write_ids, txns, kind, acid_v1, ignore_empty_files)
     else:
@@ -154,7 +156,7 @@ def _resolve_strict(
         ids,
         ValidTxns.everything() if txns is None else txns,
         insert_only=insert_only,
-        acid_v1=acid_v1 and not insert_only,
+        acid_v1=acid_v1,
     )
     candidates = (*stock.bases, *stock.deltas)
     entries = [candidate.entry(selection.verdicts[candidate.name]) for candidate in candidates]
@@ -284,28 +286,61 @@ def _entry_order(entry: StateEntry) -> tuple[int, int, int, int, bytes]:
 
 def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
     found = []
-    reasons = {entry.name: entry for entry in ours.entries}
-    theirs = {entry.name: entry for entry in hive.entries}
-    if ours.history_gap is not None:
-        found.append(f"Hive 4 misses no history here and reads without {ours.history_gap.base}: rows are missing.")
+    if ours.history_gap is not None and hive.base is None:
+        gap = ours.history_gap
+        found.append(f"Hive 4 reports no missing history here and reads without {gap.base}: rows may be missing.")
+    our_entries = {entry.name: entry for entry in ours.entries}
+    hive_entries = {entry.name: entry for entry in hive.entries}
     our_names = {e.name for e in (ours.base, *ours.deltas) if e is not None}
     hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
     for name in sorted(hive_names - our_names, key=path_order_key):
-        entry = reasons.get(name)
-        why = f", which profile strict leaves out: {entry.reason}" if entry else ", which profile strict leaves out"
-        found.append(f"Hive 4 would read {name}{why}.")
+        entry = our_entries.get(name)
+        # What follows from a base is told with that base.
+        if not _is_covered(entry, ours.base):
+            why = "" if entry is None else f": {entry.reason}"
+            covers = _covers(hive, ours, our_names) if name == _name(hive.base) else ""
+            found.append(f"Hive 4 would read {name}, which profile strict leaves out{why}{covers}.")
     for name in sorted(our_names - hive_names, key=path_order_key):
-        entry = theirs.get(name)
-        found.append(f"Hive 4 would not read {name}{': ' + entry.reason if entry else ''}.")
+        entry = hive_entries.get(name)
+        if not _is_covered(entry, hive.base):
+            why = "" if entry is None else f": {entry.reason}"
+            covers = ""
+            if name == _name(ours.base):
+                covers = _covers(ours, hive, hive_names).replace("it would pass over", "it would read")
+            found.append(f"Hive 4 would not read {name}{why}{covers}.")
     return found
 
 
 def _compare_originals(ours: AcidState, hive: AcidState) -> list[str]:
+    if _name(ours.base) != _name(hive.base):
+        return []
     our_paths, hive_paths = {f.path for f in ours.originals}, {f.path for f in hive.originals}
     found = []
     for paths, verb in ((hive_paths - our_paths, "would read"), (our_paths - hive_paths, "would not read")):
         if paths:
             first = min(paths, key=path_order_key)
-            more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
+            more = f" and {_count(len(paths) - 1, 'more file', 'more files')}" if len(paths) > 1 else ""
             found.append(f"Hive 4 {verb} {first}{more} as original data.")
     return found
+
+
+def _name(entry: StateEntry | None) -> str | None:
+    return None if entry is None else entry.name
+
+
+def _is_covered(entry: StateEntry | None, base: StateEntry | None) -> bool:
+    return entry is not None and base is not None and base.name in entry.because_of
+
+
+def _covers(state: AcidState, other: AcidState, names: set[str]) -> str:
+    """How much of what the other state reads this one's base covers."""
+    read = names | ({ORIGINALS_NAME} if other.originals else set())
+    count = sum(_is_covered(entry, state.base) and entry.name in read for entry in state.entries)
+    if not count:
+        return ""
+    return f"; it would pass over {_count(count, 'entry', 'entries')} that this base covers"
+
+
+def _count(count: int, one: str, many: str) -> str:
+    """`1 entry`, `3 entries`."""
+    return f"{count} {one if count == 1 else many}"

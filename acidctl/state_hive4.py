@@ -14,6 +14,7 @@ from acidctl import state_reasons as say
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import (
     ACID_PREFIXES,
+    BASE_PREFIX,
     METADATA_MARKER,
     VERSION_MARKER,
     BaseDir,
@@ -125,7 +126,7 @@ class _Run:
         if not isinstance(parsed, BaseDir | DeltaDir):
             self._fail(
                 HiveFailureError(
-                    f"Hive 4 fails here with NumberFormatException on the name {directory.path}",
+                    f"Hive 4 fails here with {_exception(directory.path)} on the name {directory.path}",
                     HiveFault.BAD_DIR_NAME,
                     path=self._listing.root or None,
                 )
@@ -343,6 +344,14 @@ def _files_below(listing: Listing, directories: tuple[str, ...]) -> list[FileInf
 def _shown(path: str) -> bool:
     """Whether no part of the path is hidden to Hive."""
     return not any(is_hidden_to_hive(part) for part in path.split("/") if part)
+
+
+def _exception(path: str) -> str:
+    """The Java exception that a bad name ends in: with a part missing, a substring fails before any number."""
+    name = path.rpartition("/")[2].partition("_v")[0]
+    prefix = next((p for p in ACID_PREFIXES if name.startswith(p)), None)
+    missing = prefix is None or (prefix != BASE_PREFIX and "_" not in name[len(prefix) :])
+    return "StringIndexOutOfBoundsException" if missing else "NumberFormatException"
 
 
 def _id(base: Candidate) -> int:

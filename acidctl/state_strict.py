@@ -34,6 +34,7 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
     """Decide about every base and delta of a stock."""
     draft = _Draft()
     base, gap = _choose_base(stock.bases, ids, txns, acid_v1, draft)
+    draft.notes += _replaced_notes(stock.bases, draft)
     admitted = _admit(stock.deltas, ids, txns, insert_only, draft)
     admitted = _drop_earlier_compactions(admitted, draft)
     floor = base.parsed.write_id if base is not None and isinstance(base.parsed, BaseDir) else 0
@@ -106,6 +107,17 @@ def _choose_base(
     if not any(file.name in MARKERS or file.name[:1] not in ("_", ".") for file in best.files):
         draft.notes.append(f"{best.name} holds no file that readers see; it is read as an empty base.")
     return best, None
+
+
+def _replaced_notes(bases: Sequence[Candidate], draft: _Draft) -> list[str]:
+    """What a later overwrite replaced is a cleaner's to remove; a snapshot from before may miss rows."""
+    later = [base.name for base in bases if draft.verdicts[base.name].state is EntryState.ABOVE_WATERMARK]
+    if not later:
+        return []
+    return [
+        f"{say.join_names(later)} overwrote later what this snapshot reads; parts of it may have been cleaned "
+        "already, which no listing can tell."
+    ]
 
 
 def _judge_base(base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draft) -> tuple[Verdict | None, bool]:

@@ -252,12 +252,13 @@ class ReaderLists:
         return ValidTxns.everything() if self.txns is None else self.txns
 
     def for_acid_v1(self) -> ReaderLists:
-        """The same lists on an ACID v1 table, where write id and transaction id are one and one list serves
-        as both.
+        """The same lists on an ACID v1 table, where write id and transaction id are one.
+
+        There one list serves as both, unless it names a table and so is from Hive 3 or later.
         """
         if self.write_ids is None and self.txns is not None:
             return replace(self, write_ids=ValidWriteIds.from_txns(self.txns))
-        if self.txns is None and self.write_ids is not None:
+        if self.txns is None and self.write_ids is not None and self.write_ids.table is None:
             # No v1 directory carries a `_v` suffix, so no transaction is left to be judged.
             return replace(self, txns=ValidTxns.everything())
         return self

@@ -168,8 +168,10 @@ def test_an_uncommitted_overwrite_is_not_read() -> None:
     assert live(state) == ["delta_0000007_0000007_0000"]
     assert entry(state, "base_0000010").reason == "write id 10 is still open for this reader"
     said = disagreements(listing, ids, None)
-    assert any("would read base_0000010" in line and "still open" in line for line in said)
-    assert any("would not read delta_0000007_0000007_0000" in line for line in said)
+    assert said == (
+        "Hive 4 would read base_0000010, which profile strict leaves out: write id 10 is still open for this reader; "
+        "it would pass over 1 entry that this base covers.",
+    )
 
 
 def test_missing_history_masked_by_an_aborted_overwrite_is_an_error() -> None:
@@ -181,7 +183,7 @@ def test_missing_history_masked_by_an_aborted_overwrite_is_an_error() -> None:
     state = strict(paths, ids)
     assert state.not_enough_history is not None
     assert entry(state, "base_0000010_v0000020").state is EntryState.UNUSABLE
-    assert any("misses no history" in line for line in disagreements(listing_of(paths), ids, None))
+    assert any("reports no missing history" in line for line in disagreements(listing_of(paths), ids, None))
 
 
 def test_a_snapshot_before_the_base_is_missing_history() -> None:
@@ -189,6 +191,13 @@ def test_a_snapshot_before_the_base_is_missing_history() -> None:
     with pytest.raises(NotEnoughHistoryError, match=r"base_10_v20.*up to 10.*up to 8 only") as caught:
         resolve(listing_of(["base_10_v20/bucket_0"]), ValidWriteIds.as_of(8), None)
     assert caught.value.path == "/t"
+
+
+def test_a_snapshot_before_an_overwrite_may_miss_rows() -> None:
+    """As of a write id before an overwrite, what it replaced may have been cleaned, and that is said."""
+    state = strict(hive_files("base_0000005", "delta_0000002_0000002_0000"), ValidWriteIds.as_of(3))
+    assert live(state) == ["delta_0000002_0000002_0000"]
+    assert any("base_0000005 overwrote later" in note for note in state.notes)
 
 
 def test_an_unusable_newer_compaction_is_noted() -> None:
@@ -242,6 +251,8 @@ def test_odd_names_are_unrecognised_and_never_raised() -> None:
     assert disagreements(listing_of(paths), ALL, None) == (
         "Hive 4 fails here with NumberFormatException on the name base_x.",
     )
+    shorter = listing_of(["delta_5/bucket_0"])
+    assert "StringIndexOutOfBoundsException" in disagreements(shorter, ALL, None)[0]
     with pytest.raises(HiveFailureError, match="base_x"):
         resolve(listing_of(paths), ALL, ValidTxns.everything(), profile=Profile.HIVE4)
     tolerant = resolve(listing_of(paths), ALL, ValidTxns.everything(), profile=Profile.HIVE4, raise_on_history=False)
@@ -332,6 +343,9 @@ def test_a_damaged_marker_decides_nothing(content: bytes) -> None:
     assert entry(state, "base_10").state is EntryState.UNRECOGNISED
     assert state.not_enough_history is not None
     assert state.notes
+    aborted = strict(paths, "t:12:9223372036854775807::10", markers=markers).not_enough_history
+    assert aborted is not None
+    assert "damaged _metadata_acid" in aborted.message
 
 
 def test_the_first_compaction_of_a_converted_table() -> None:
@@ -431,8 +445,10 @@ def test_acid_v1_bases_are_compactions() -> None:
     """In a table of Hive 2 every base is a compaction: an aborted id does not matter, an open one does."""
     paths = ["base_0000005/bucket_00000", "delta_0000006_0000006_0000/bucket_00000"]
     assert strict(paths).acid_v1
-    assert live(strict(paths, "t:9:9223372036854775807::5")) == ["base_0000005", "delta_0000006_0000006_0000"]
-    assert strict(paths, "t:9:4:4:").not_enough_history is not None
+    assert live(strict(paths, "null:9:9223372036854775807::5")) == ["base_0000005", "delta_0000006_0000006_0000"]
+    assert strict(paths, "null:9:4:4:").not_enough_history is not None
+    # A list that names its table is from Hive 3 or later, and then the base is an overwrite.
+    assert live(strict(paths, "t:9:4:4:")) == ["base_0000005", "delta_0000006_0000006_0000"]
     # What one partition alone cannot tell, the guess over all of them does.
     alone = listing_of(["000000_0"])
     assert not strict(alone).acid_v1
