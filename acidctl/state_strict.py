@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from acidctl import state_reasons as say
 from acidctl.names import METADATA_MARKER, VERSION_MARKER, BaseDir, DeltaDir, DeltaKind
@@ -33,7 +33,8 @@ class _Draft:
 def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool) -> Selection:
     """Decide about every base and delta of a stock."""
     draft = _Draft()
-    base, gap = _choose_base(stock.bases, ids, txns, acid_v1, draft)
+    bases = _as_hive2(stock.bases, ids, draft) if acid_v1 else stock.bases
+    base, gap = _choose_base(bases, ids, txns, draft)
     draft.notes += _replaced_notes(stock.bases, draft)
     admitted = _admit(stock.deltas, ids, txns, insert_only, draft)
     admitted = _drop_earlier_compactions(admitted, draft)
@@ -70,8 +71,24 @@ def verdict_of(choice: Choice, base: Candidate | None, ids: ValidWriteIds, *, in
     return say.nothing_to_cover(delta) if base is None else say.covered_by_base("", base)
 
 
+def _as_hive2(bases: Sequence[Candidate], ids: ValidWriteIds, draft: _Draft) -> list[Candidate]:
+    """Bases of Hive 1 or 2 as what they are: compactions, although nothing marks them so."""
+    found = []
+    for base in bases:
+        if base.is_compacted or not isinstance(base.parsed, BaseDir):
+            found.append(base)
+            continue
+        found.append(replace(base, marker=MarkerContent.COMPACTED))
+        if (say.judge_compacted(base.parsed, ids) is None) != ids.is_valid(base.parsed.write_id):
+            draft.notes.append(
+                f"{base.name} is taken for a compaction by Hive 1 or 2, which know no overwrites; nothing here "
+                "was marked by a later Hive."
+            )
+    return found
+
+
 def _choose_base(
-    bases: Sequence[Candidate], ids: ValidWriteIds, txns: ValidTxns, acid_v1: bool, draft: _Draft
+    bases: Sequence[Candidate], ids: ValidWriteIds, txns: ValidTxns, draft: _Draft
 ) -> tuple[Candidate | None, HistoryGap | None]:
     usable: list[tuple[Candidate, bool]] = []
     passed_over: list[Candidate] = []
@@ -80,7 +97,7 @@ def _choose_base(
         if unseen is not None:
             draft.verdicts[base.name] = unseen
             continue
-        verdict, compacted = _judge_base(base, ids, acid_v1, draft)
+        verdict, compacted = _judge_base(base, ids, draft)
         if verdict is None:
             usable.append((base, compacted))
             continue
@@ -120,7 +137,7 @@ def _replaced_notes(bases: Sequence[Candidate], draft: _Draft) -> list[str]:
     ]
 
 
-def _judge_base(base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draft) -> tuple[Verdict | None, bool]:
+def _judge_base(base: Candidate, ids: ValidWriteIds, draft: _Draft) -> tuple[Verdict | None, bool]:
     """The verdict on a visible base (None if usable), and whether it counts as compacted."""
     parsed = base.parsed
     assert isinstance(parsed, BaseDir)
@@ -136,14 +153,6 @@ def _judge_base(base: Candidate, ids: ValidWriteIds, acid_v1: bool, draft: _Draf
         draft.notes.append(say.unread_marker_note(base, base.guessed_compacted))
     if base.is_compacted:
         return say.judge_compacted(parsed, ids), True
-    if acid_v1:
-        verdict = say.judge_compacted(parsed, ids)
-        if (verdict is None) != ids.is_valid(parsed.write_id):
-            draft.notes.append(
-                f"{base.name} is taken for a compaction by Hive 1 or 2, which know no overwrites; nothing here "
-                "was marked by a later Hive."
-            )
-        return verdict, True
     return say.judge_overwrite(parsed, ids), False
 
 
