@@ -90,6 +90,7 @@ class DataSource:
 
     Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`, the
     file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
+    `apart` says that no event of another file concerns its rows, although their ids may look alike.
     """
 
     name: str
@@ -100,6 +101,7 @@ class DataSource:
     max_write_id: int = 0
     raw_write_id: int = 0
     raw_bucket: int | None = None
+    apart: bool = False
     before: DataSource | None = None
     _facts: FileFacts | None = field(default=None, repr=False)
     _offset: int | None = field(default=None, repr=False)
@@ -234,12 +236,13 @@ class LocationReader:
         """How many rows are visible; from tails alone where no delete, update or hidden write can change the number."""
         total = 0
         for group in self._buckets():
-            with_ids = [source for source in group if self._row_ids and source.has_row_ids]
-            total += sum(source.facts.rows for source in group if source not in with_ids)
-            if self._every_row_counts(with_ids):
-                total += sum(source.facts.rows for source in with_ids)
-            elif with_ids:
-                total += sum(len(batch) for batch in self._merged(with_ids, None, BATCH_ROWS))
+            merged, plain = self._parted(group)
+            total += sum(source.facts.rows for source in plain)
+            for sources in merged:
+                if self._every_row_counts(sources):
+                    total += sum(source.facts.rows for source in sources)
+                else:
+                    total += sum(len(batch) for batch in self._merged(sources, None, BATCH_ROWS))
         return total
 
     def _buckets(self) -> Iterator[list[DataSource]]:
@@ -251,16 +254,22 @@ class LocationReader:
         for bucket_id in sorted(groups, key=lambda b: (b is None, b or 0)):
             yield groups[bucket_id]
 
-    def _read(
-        self, group: Sequence[DataSource], projection: Projection, batch_rows: int
-    ) -> Iterator[RowBatch]:
+    def _parted(self, group: Sequence[DataSource]) -> tuple[list[list[DataSource]], list[DataSource]]:
+        """What has to be merged, in groups, and the files whose rows have no ids."""
         with_ids = [source for source in group if self._row_ids and source.has_row_ids]
-        for batch in coalesce(self._merged(with_ids, projection, batch_rows), batch_rows):
-            yield RowBatch(batch.columns, len(batch), batch.keys)
-        for source in group:
-            if source not in with_ids:
-                for batch in source.events(projection, batch_rows):
-                    yield RowBatch(batch.columns, len(batch))
+        together = [source for source in with_ids if not source.apart]
+        apart = [[source] for source in with_ids if source.apart]
+        plain = [source for source in group if not (self._row_ids and source.has_row_ids)]
+        return [*([together] if together else []), *apart], plain
+
+    def _read(self, group: Sequence[DataSource], projection: Projection, batch_rows: int) -> Iterator[RowBatch]:
+        merged, plain = self._parted(group)
+        for sources in merged:
+            for batch in coalesce(self._merged(sources, projection, batch_rows), batch_rows):
+                yield RowBatch(batch.columns, len(batch), batch.keys)
+        for source in plain:
+            for batch in source.events(projection, batch_rows):
+                yield RowBatch(batch.columns, len(batch))
 
     def _merged(
         self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int

@@ -338,16 +338,18 @@ class _Newest:
 def _newest(sources: Sequence[DataSource]) -> _Newest | None:
     """Where the newest file has placeholder names, an older file of as many columns lends its names."""
     newest_first = sorted(sources, key=lambda source: source.max_write_id, reverse=True)
-    chosen = next((source for source in newest_first if source.facts.rows), None)
-    if chosen is None and newest_first:
-        chosen = newest_first[0]
+    # A file of Hive 2 that holds nothing but deletes has no columns at all.
+    telling = (source for source in newest_first if source.facts.rows and source.facts.columns.fields)
+    chosen = next(telling, newest_first[0] if newest_first else None)
     if chosen is None:
         return None
     columns = chosen.facts.columns
     if has_placeholders(columns):
         others = (source.facts.columns for source in newest_first)
         named = (o for o in others if len(o.fields) == len(columns.fields) and not has_placeholders(o))
-        names = next((other.names for other in named), columns.names)
+        # An UPDATE of Hive 2 counts from `_col1`; the names mean nothing, so they may as well be regular.
+        regular = tuple(f"_col{i}" for i in range(len(columns.fields)))
+        names = next((other.names for other in named), regular)
         pairs = zip(names, columns.fields, strict=True)
         columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
     return _Newest(columns, chosen.max_write_id, chosen.facts.dialect)

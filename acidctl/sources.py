@@ -8,7 +8,7 @@ from functools import partial
 
 from acidctl.bucketcodec import BucketCodecError, encode
 from acidctl.listing import FileInfo
-from acidctl.names import MIN_LONG
+from acidctl.names import MIN_LONG, OriginalFile
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.sidefile import read_logical_length
 from acidctl.scan import DataSource
@@ -66,6 +66,8 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -
         before: DataSource | None = None
         for info in group.files:
             file = files[info.path]
+            # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
+            strange = state.acid_v1 and isinstance(file.parsed, OriginalFile) and file.parsed.copy_number is not None
             source = DataSource(
                 name=storage.display(join(root, info.path)),
                 open=partial(_opened, storage, root, file),
@@ -74,7 +76,8 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
                 statement_id=group.statement_id,
                 raw_write_id=group.write_id,
-                raw_bucket=bucket,
+                raw_bucket=-1 if strange else bucket,
+                apart=strange,
                 before=before,
             )
             # Hive 2 counts the rows of each file from 0.

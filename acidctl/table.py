@@ -44,7 +44,7 @@ from acidctl.state_stock import has_hidden_part
 from acidctl.storage.gather import Location, gather, is_partition_folder
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve as resolve_url
-from acidctl.writeids import ReaderLists, recognise
+from acidctl.writeids import ReaderLists, TxnListFormat, recognise
 
 if TYPE_CHECKING:
     from acidctl.schema import TableSchema
@@ -216,7 +216,9 @@ def read(
     known = _parse_schema(schema)
     guess = guess_table_type(location.listing for location in locations if not location.stray)
     kind = _chosen_type(table_type, known) or guess.type
-    if guess.acid_v1 and kind is not TableType.INSERT_ONLY:
+    # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
+    acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
+    if acid_v1:
         lists = lists.for_acid_v1()
     rules = Profile(profile)
     parts = []
@@ -226,7 +228,7 @@ def read(
             lists.effective_write_ids,
             lists.effective_txns,
             profile=rules,
-            table_type=kind,
+            table_type=replace(guess, type=kind, acid_v1=acid_v1),
             raise_on_history=False,
         )
         parts.append(Reading(location, _stray(state) if location.stray else state))

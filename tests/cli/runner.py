@@ -26,7 +26,7 @@ class Result:
 
     def json_lines(self) -> list[Any]:
         """stdout as one JSON document a line."""
-        return [json.loads(line) for line in self.stdout.splitlines()]
+        return [json.loads(line) for line in self.stdout.split("\n") if line]
 
     def csv(self) -> list[list[str]]:
         """stdout as CSV rows."""
