@@ -141,7 +141,7 @@ def _key(delta: DeltaDir) -> tuple[int, int, int | None]:
     return delta.min_write_id, delta.max_write_id, delta.statement_id
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=450, deadline=None)
 @given(listings, readers())
 def test_hive4_agrees_with_the_model(names: set[str], reader: Reader) -> None:
     """Profile hive4 reads what the model reads, in the same order, and misses history where it does."""
@@ -156,7 +156,7 @@ def test_hive4_agrees_with_the_model(names: set[str], reader: Reader) -> None:
         assert (state.base and state.base.name, [delta.name for delta in state.deltas]) == expected
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(listings, readers(), st.booleans())
 def test_strict_reads_only_what_it_may(names: set[str], reader: Reader, originals: bool) -> None:
     """Profile strict: one entry each, a usable base, no hidden data, and causes that do cover."""
@@ -203,7 +203,7 @@ def _check_base(base: object, parsed: list[object], reader: Reader) -> None:
     assert (base.write_id, base.visibility_txn_id or 0) == rank
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(listings, readers())
 def test_the_profiles_part_only_where_it_is_said(names: set[str], reader: Reader) -> None:
     """Where both profiles read different directories, `disagreements` says so, and nothing where they do not."""
