@@ -7,10 +7,25 @@ from collections.abc import Iterator
 import pytest
 
 from .hive import HIVE4, Hive
+from .hive3 import start_hive
 
 
 @pytest.fixture(scope="session")
 def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
     """Real Hive 4.0.1 with an empty warehouse, one for the whole session; tests drop what they make."""
     with Hive(HIVE4, tmp_path_factory.mktemp("hive4") / "run") as hive:
+        yield hive
+
+
+@pytest.fixture(scope="session")
+def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    """Real Hive 3.1.3 on Java 8, likewise."""
+    with start_hive("3.1.3", tmp_path_factory.mktemp("hive3") / "run") as hive:
+        yield hive
+
+
+@pytest.fixture(scope="session")
+def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    """Real Hive 2.3.10 on Java 8, which writes ACID v1, likewise."""
+    with start_hive("2.3.10", tmp_path_factory.mktemp("hive2") / "run") as hive:
         yield hive
