@@ -11,7 +11,7 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,10 @@ class Readings:
     notes: tuple[str, ...]
 
 
+def _unwatched(done: int, total: int | None) -> None:
+    """No progress is shown."""
+
+
 class Table:
     """A table directory, or one partition directory, on some storage."""
 
@@ -122,14 +126,16 @@ class Table:
         partitions: Sequence[str] = (),
         long: bool = False,
         rows: bool = False,
+        progress: Callable[[int, int | None], None] = _unwatched,
         **view: Any,
     ) -> LsReport:
         """Every directory with its state and the reason.
 
-        `view` are the arguments of `read`. `rows` opens the tail of every data file; `long` lists the files.
+        `view` are the arguments of `read`. `rows` opens the tail of every data file, and tells `progress` how many
+        entries are done of how many; `long` lists the files.
         """
         readings = self._read(partitions, view)
-        details = self._details(readings, rows=rows) if rows or long else None
+        details = self._details(readings, rows, progress) if rows or long else None
         return report(self.location, readings, long=long, details=details)
 
     def snapshot(self, *, partitions: Sequence[str] = (), **view: Any) -> Snapshot:
@@ -156,16 +162,16 @@ class Table:
             _require_own_list(readings, self._root, self.location)
         return readings
 
-    def _details(self, readings: Readings, *, rows: bool) -> Details:
+    def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
         """What the tails and side files of all data files tell."""
         details: dict[tuple[str, str], FileDetail] = {}
         insert_only = readings.table_type is TableType.INSERT_ONLY
-        for part in readings.parts:
-            for entry in part.state.entries:
-                if entry.state in (EntryState.HIDDEN, EntryState.UNRECOGNISED):
-                    continue
-                for path, detail in self._entry_details(part, entry, rows, insert_only):
-                    details[part.location.partition, path] = detail
+        skipped = (EntryState.HIDDEN, EntryState.UNRECOGNISED)
+        work = [(part, entry) for part in readings.parts for entry in part.state.entries if entry.state not in skipped]
+        for done, (part, entry) in enumerate(work):
+            progress(done, len(work))
+            for path, detail in self._entry_details(part, entry, rows, insert_only):
+                details[part.location.partition, path] = detail
         return details
 
     def _entry_details(

@@ -61,11 +61,10 @@ BLOCKS: Mapping[str, Callable[[], str]] = {"commands": commands, "exit codes": e
 def readme(text: str) -> str:
     """The README with its generated blocks filled in."""
     for name, make in BLOCKS.items():
-        pattern = re.compile(rf"(<!-- begin: {name} -->\n).*?(<!-- end: {name} -->)", re.DOTALL)
-        if not pattern.search(text):
+        match = re.search(rf"(?<=<!-- begin: {name} -->\n).*?(?=<!-- end: {name} -->)", text, re.DOTALL)
+        if match is None:
             raise ValueError(f"README.md has no block called {name!r}")
-        block = make()
-        text = pattern.sub(lambda match, block=block: f"{match[1]}\n{block}\n{match[2]}", text)
+        text = f"{text[: match.start()]}\n{make()}\n{text[match.end() :]}"
     return text
 
 

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ("pyarrow", "numpy"),
     ),
     (
-        ("scan", "sources", "snapshot", "export", "datafiles"),
+        ("scan", "sources", "snapshot", "export", "datafiles", "filereport"),
         (
             *(
                 "names",

@@ -27,6 +27,7 @@ from acidctl.cli.output import (
     shown,
     wrap,
 )
+from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.lsreport import (
@@ -116,7 +117,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **asked: A
     and open or aborted writes cannot be told from committed ones.
     """
     view = View(**asked)
-    answer = _listed(options, view) if view.names is not None else _stored(options, view)
+    answer = _listed(options, view) if view.names is not None else _stored(out, options, view)
     _remark(out, answer)
     shown_entries = _selected(answer.entries, view)
     if out.form is Format.TEXT:
@@ -128,11 +129,14 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **asked: A
     return ExitCode.FINDINGS if answer.has_findings else ExitCode.DONE
 
 
-def _stored(options: SnapshotOptions, view: View) -> LsReport:
+def _stored(out: Output, options: SnapshotOptions, view: View) -> LsReport:
     if not options.table:
         raise UsageError("TABLE is missing", hint="Give the table's directory, or a listing with --names.")
     table: Table = open_table(options.table, storage_options=options.storage_options)
-    return table.ls(partitions=options.partitions, long=view.long, rows=view.rows, **options.view())
+    with progress(out, "reading the ends of files", "directories") as report_progress:
+        return table.ls(
+            partitions=options.partitions, long=view.long, rows=view.rows, progress=report_progress, **options.view()
+        )
 
 
 def _listed(options: SnapshotOptions, view: View) -> LsReport:

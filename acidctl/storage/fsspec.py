@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, BinaryIO, NoReturn, cast
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 
 from acidctl.errors import AcidctlError, MissingDependencyError, NoSuchTableError, StorageError, UsageError
 from acidctl.listing import FileInfo

@@ -1,0 +1,36 @@
+"""Only has to type-check: the public types, as a user's own strictly checked code sees them."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import acidctl
+from acidctl.lsreport import LsEntry, LsSummary
+from acidctl.snapshot import Snapshot
+
+
+def use(url: str) -> int:
+    """What README.md shows, and a little more."""
+    table = acidctl.open_table(url, storage_options={"anon": True})
+    assert_type(table, acidctl.Table)
+    assert_type(table.location, str)
+    report = table.ls(validtxns="default.t:9:9223372036854775807::", long=True, rows=True, partitions=["ds=1"])
+    assert_type(report, acidctl.LsReport)
+    assert_type(report.summary, LsSummary)
+    assert_type(report.entries, tuple[LsEntry, ...])
+    for entry in report.entries:
+        assert_type(entry.state, str)
+        assert_type(entry.max_write_id, int | None)
+        assert_type(entry.because_of, tuple[str, ...])
+    snapshot = table.snapshot(as_of=20, schema="id int")
+    assert_type(snapshot, Snapshot)
+    assert_type(snapshot.count(), int)
+    for batch in snapshot.to_batches():
+        print(batch.num_rows)
+    try:
+        table.ls()
+    except acidctl.AcidctlError as error:
+        assert_type(error.hint, str | None)
+        assert_type(error.exit_code, acidctl.ExitCode)
+        return int(error.exit_code)
+    return 0
