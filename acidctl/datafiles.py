@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from acidctl.errors import NoSuchTableError
 from acidctl.names import SIDE_FILE_SUFFIX, is_hidden_to_hive
@@ -23,6 +23,14 @@ class SideFileFacts:
     name: str
     length: int
     logical_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """An open file: `orc` gives its rows and tail, `stream` its bytes (not while a scan is running)."""
+
+    orc: OrcFile
+    stream: BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,13 @@ class DataFile:
             return SideFileFacts(name, found.size, read_logical_length(stream, name=name))
 
     @contextmanager
-    def open(self, side: SideFileFacts | None) -> Iterator[OrcFile]:
+    def open(self, side: SideFileFacts | None) -> Iterator[OpenedFile]:
         """The file up to its logical end, closed with the block; errors as `open_orc`."""
         from acidctl.orc.reader import open_orc
 
         with self.storage.open(self.path) as stream:
-            yield open_orc(stream, name=self.name, length=None if side is None else side.logical_length)
+            length = None if side is None else side.logical_length
+            yield OpenedFile(open_orc(stream, name=self.name, length=length), stream)
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:

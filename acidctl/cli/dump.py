@@ -140,7 +140,8 @@ def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
         side = file.side_file()
         if uncommitted(out, file, side):
             return
-        with file.open(side) as orc:
+        with file.open(side) as opened:
+            orc = opened.orc
             if view.events and not orc.is_acid:
                 raise NotAcidTableError(
                     f"{file.name} holds plain rows, no ACID events",
@@ -161,9 +162,12 @@ def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
 
     try:
         code = each_file(out, files, show, several=len(files) > 1)
-    finally:
-        if writer:
+    except BaseException:
+        if writer and writer.started:  # the rows that were read stay a document; without any, stdout stays empty
             writer.close()
+        raise
+    if writer:
+        writer.close()
     if damage.count:
         out.warn(f"{plural(damage.count, 'string')} not valid UTF-8, shown with replacement characters (U+FFFD)")
     return code
@@ -183,7 +187,7 @@ def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[b
     if form is Format.CSV:
         return csv_header(names), lambda batch: csv_lines(columns(batch), types, damage=damage)
     if view.data and form is Format.TEXT:
-        style = orctools.row_style(orc.tail)
+        style, names = orctools.row_style(orc.tail), orc.tail.types[0].names
         return None, lambda batch: orctools.data_lines(columns(batch), names, types, style, damage=damage)
     return None, lambda batch: json_lines(columns(batch), names, types, damage=damage)
 
@@ -219,17 +223,17 @@ class _ArrayWriter:
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self._started = False
+        self.started = False
 
     def data(self, chunk: pa.Buffer | bytes) -> None:
         """Add whole lines."""
         text = bytes(chunk)
         if not text:
             return
-        self._out.data(b",\n" if self._started else b"[\n")
-        self._started = True
+        self._out.data(b",\n" if self.started else b"[\n")
+        self.started = True
         self._out.data(text[:-1].replace(b"\n", b",\n"))
 
     def close(self) -> None:
         """End the array."""
-        self._out.data(b"\n]\n" if self._started else b"[]\n")
+        self._out.data(b"\n]\n" if self.started else b"[]\n")

@@ -136,6 +136,10 @@ class Message:
                 result.append(item)
         return tuple(result)
 
+    def blobs(self, number: int) -> Iterator[bytes]:
+        """The raw bytes of a repeated field of bytes or of fixed width."""
+        yield from self._each_bytes(number)
+
     def _each_bytes(self, number: int) -> Iterator[bytes]:
         for value in self._fields.get(number, ()):
             if not isinstance(value, bytes):

@@ -1,0 +1,417 @@
+"""The report of `acidctl dump`, as text for eyes or as JSON or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acidctl.cli.output import (
+    Cell,
+    Column,
+    Format,
+    Output,
+    Paint,
+    dump_json,
+    encode,
+    human_size,
+    plural,
+    render_table,
+    shown,
+    wrap,
+)
+from acidctl.datafiles import DataFile
+from acidctl.errors import AcidctlError, ExitCode, UsageError
+from acidctl.filereport import failure, report_of
+
+Json = dict[str, Any]
+
+_CSV_FIELDS = (
+    "fileName",
+    "status",
+    "numberOfRows",
+    "fileLength",
+    "compression",
+    "softwareVersion",
+    "schemaString",
+    "acid.is_acid",
+    "acid.version",
+    "acid.events",
+    "acid.write_ids.min",
+    "acid.write_ids.max",
+    "acid.key_index.state",
+    "acid.side_file.logical_length",
+    "acid.damage",
+)
+# Key index states that a reader of the file has to worry about.
+_FINDINGS = ("differs", "unreadable")
+_LABEL_WIDTH = 13
+
+
+def write_reports(
+    out: Output, files: Sequence[DataFile], row_index: str | None, *, time_zone: bool, pretty: bool
+) -> ExitCode:
+    """Report on each file; one that cannot be read does not stop the others."""
+    code = ExitCode.DONE
+    reports: list[Json] = []
+    for number, file in enumerate(files):
+        try:
+            report = report_of(file, row_index=row_index, time_zone=time_zone)
+            code = code or _findings(out, report)
+        except UsageError:
+            raise
+        except AcidctlError as error:
+            if len(files) == 1:
+                raise
+            out.flush()
+            out.error(error)
+            code = error.exit_code if code in (ExitCode.DONE, ExitCode.FINDINGS) else code
+            report = failure(file, error)
+        if out.form is Format.TEXT:
+            if number:
+                out.line()
+                out.line("_" * (out.width or 80))
+                out.line()
+            _Text(out, report).write()
+        elif out.form is Format.JSONL:
+            out.json_lines([report])
+        else:
+            reports.append(report)
+    if out.form is Format.JSON:
+        # One object for one file and an array for several, as orc-tools has it.
+        document: object = reports[0] if len(reports) == 1 else reports
+        indent = 2 if pretty or out.width else None
+        out.data(encode(dump_json(document, indent=indent) + "\n"))
+    elif out.form is Format.CSV:
+        out.csv(_CSV_FIELDS, ([_field(report, name) for name in _CSV_FIELDS] for report in reports))
+    return code
+
+
+def _findings(out: Output, report: Json) -> ExitCode:
+    """Warn of what makes readers of this file miss rows."""
+    acid = report["acid"]
+    if not acid["is_acid"]:
+        return ExitCode.DONE
+    found = ExitCode.DONE
+    if acid["damage"]:
+        out.warn(f"the rows of {report['fileName']} cannot be read to the end: {acid['damage']}")
+        found = ExitCode.FINDINGS
+    if acid["key_index"]["state"] in _FINDINGS:
+        out.warn(f"the key index of {report['fileName']} is wrong: {acid['key_index']['reason']}")
+        found = ExitCode.FINDINGS
+    if acid["ordered"] is False:
+        out.warn(f"the events of {report['fileName']} are not in key order, so Hive would merge them wrongly")
+        found = ExitCode.FINDINGS
+    return found
+
+
+def _field(report: Json, path: str) -> object:
+    value: Any = report
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+class _Text:
+    """Lays out one report for eyes: facts first, then the ACID layer, columns, and each stripe."""
+
+    def __init__(self, out: Output, report: Json) -> None:
+        self._out = out
+        self._report = report
+
+    def write(self) -> None:
+        """Write the whole report."""
+        report = self._report
+        self._title(report["fileName"])
+        if report["status"] != "OK":
+            self._fact("status", f"{report['status']}: {report['error']['message']}", Paint.BAD)
+            return
+        self._head()
+        self._acid()
+        self._columns()
+        for number, stripe in enumerate(report["stripes"]):
+            self._stripe(number, stripe)
+        self._metadata()
+
+    def _head(self) -> None:
+        report = self._report
+        self._fact("rows", f"{report['numberOfRows']:,}")
+        self._fact("size", f"{report['fileLength']:,} bytes{_human(report['fileLength'])}")
+        version = f"ORC {report['fileVersion']}, writer version {report['writerVersion']}"
+        self._fact("format", f"{version}, by {report['softwareVersion']}")
+        compression = report["compression"]
+        if "compressionBufferSize" in report:
+            compression += f", buffers of {report['compressionBufferSize']:,} bytes"
+        self._fact("compression", compression)
+        self._fact("calendar", f"{report['calendar']} by its mark; days are read as {report['acid']['calendar']}")
+        self._fact("raw size", f"{report['rawDataSize']:,} bytes as Hive's planner counts them")
+        self._fact("padding", f"{report['paddingLength']:,} bytes ({report['paddingRatio']:.2f}%)")
+        self._fact("schema", report["schemaString"].replace(",", ", "), keep=report["schemaString"])
+
+    def _acid(self) -> None:
+        acid = self._report["acid"]
+        self._heading("ACID")
+        self._fact("file name", _name_text(acid["file_name"]))
+        side = acid["side_file"]
+        if side is None:
+            self._fact("side file", "none")
+        else:
+            length = f"{side['logical_length']:,} of {self._report['fileLength']:,} bytes are committed"
+            self._fact("side file", f"{side['name']}: {length}, {side['bytes_beyond']:,} beyond")
+        if not acid["is_acid"]:
+            self._fact("events", "none: plain rows, of an original file or an insert-only table")
+            return
+        self._fact("version", acid["version"] or "not given (hive.acid.version is missing)")
+        self._fact("events", _counts_text(acid["events"]) or "none")
+        if acid["stats"] is not None:
+            self._fact("acid stats", _counts_text(acid["stats"], zeros=True))
+        if acid["write_ids"] is not None:
+            text = _range_text(acid["write_ids"])
+            if acid["current_write_ids"] != acid["write_ids"]:
+                text += f", changed by {_range_text(acid['current_write_ids'])}"
+            self._fact("write ids", text)
+        for bucket in acid["buckets"]:
+            self._fact("bucket", _bucket_text(bucket))
+        if acid["ordered"] is not None:
+            paint = None if acid["ordered"] else Paint.BAD
+            self._fact("order", "by key" if acid["ordered"] else "NOT by key", paint)
+        state = acid["key_index"]["state"]
+        self._fact(
+            "key index",
+            f"{state.replace('_', ' ')}: {acid['key_index']['reason']}",
+            Paint.BAD if state in _FINDINGS else None,
+        )
+        if acid["damage"]:
+            self._fact("damage", acid["damage"], Paint.BAD)
+        rows = [
+            [str(s["stripe"]), f"{s['events']:,}", *(_key_text(s[k]) for k in ("first_key", "last_key", "index_key"))]
+            for s in acid["stripes"]
+        ]
+        if rows:
+            self._out.line()
+            self._table(
+                (
+                    Column("  STRIPE", right=True),
+                    Column("EVENTS", right=True),
+                    Column("FIRST KEY"),
+                    Column("LAST KEY"),
+                    Column("KEY INDEX"),
+                ),
+                rows,
+            )
+
+    def _columns(self) -> None:
+        names = _columns_of(self._report["schema"])
+        given = {item["columnId"]: item for item in self._report["fileStatistics"]}
+        self._heading("Columns")
+        self._table(
+            (
+                Column("  ID", right=True),
+                Column("COLUMN"),
+                Column("TYPE"),
+                Column("VALUES", right=True),
+                Column("NULLS"),
+                Column("BYTES", right=True, drop=1),
+                Column("STATISTICS", below=True),
+            ),
+            [
+                [str(i), shown(name) or "(root)", kind, *self._statistics(given.get(i, {}))]
+                for i, (name, kind) in names.items()
+            ],
+        )
+
+    def _stripe(self, number: int, stripe: Json) -> None:
+        info = stripe["stripeInformation"]
+        sizes = f"index {info['indexLength']:,}, data {info['dataLength']:,}, footer {info['footerLength']:,} bytes"
+        zone = f", time zone {shown(stripe['writerTimezone'])}" if "writerTimezone" in stripe else ""
+        rows = plural(info["rowCount"], "row")
+        self._heading(f"Stripe {stripe['stripeNumber']}: {rows} at {info['offset']:,}; {sizes}{zone}")
+        names = _columns_of(self._report["schema"])
+        given: dict[int, Json] = {}
+        if number < len(self._report["stripeStatistics"]):
+            columns = self._report["stripeStatistics"][number]["columnStatistics"]
+            given = {item["columnId"]: item for item in columns}
+        streams: dict[int, list[str]] = {}
+        for stream in stripe["streams"]:
+            text = f"{stream['section']} {stream['startOffset']}+{stream['length']}"
+            streams.setdefault(stream["columnId"], []).append(text)
+        self._table(
+            (
+                Column("  ID", right=True),
+                Column("COLUMN"),
+                Column("ENCODING"),
+                Column("VALUES", right=True),
+                Column("NULLS"),
+                Column("BYTES", right=True, drop=1),
+                Column("STATISTICS", below=True),
+                Column("STREAMS (START+LENGTH)", below=True),
+            ),
+            [
+                [
+                    str(encoding["columnId"]),
+                    shown(names[encoding["columnId"]][0]) or "(root)",
+                    encoding["kind"] + (f"[{encoding['dictionarySize']}]" if "dictionarySize" in encoding else ""),
+                    *self._statistics(given.get(encoding["columnId"], {})),
+                    ", ".join(streams.get(encoding["columnId"], ())),
+                ]
+                for encoding in stripe["encodings"]
+            ],
+        )
+        for index in stripe.get("indexes", ()):
+            self._index(index, names[index["columnId"]][0])
+
+    def _index(self, index: Json, name: str) -> None:
+        title = f"row index of column {index['columnId']} ({shown(name) or 'root'})"
+        self._out.line()
+        if "rowGroupIndexes" not in index:
+            self._out.line(f"  {title}: none")
+        else:
+            self._out.line(f"  {title}")
+            self._table(
+                (
+                    Column("  ENTRY", right=True),
+                    Column("VALUES", right=True),
+                    Column("NULLS"),
+                    Column("BYTES", right=True, drop=1),
+                    Column("STATISTICS", below=True),
+                    Column("POSITIONS", below=True),
+                ),
+                [
+                    [str(e["entryId"]), *self._statistics(e), ", ".join(map(str, e["positions"]))]
+                    for e in index["rowGroupIndexes"]
+                ],
+            )
+        for bloom in index.get("bloomFilterIndexes", ()):
+            self._out.line(f"  bloom filter {bloom['entryId']}: {_bloom_text(bloom)}")
+        if "stripeLevelBloomFilter" in index:
+            self._out.line(f"  bloom filters merged: {_bloom_text(index['stripeLevelBloomFilter'])}")
+
+    def _metadata(self) -> None:
+        metadata = self._report.get("userMetadata")
+        if not metadata:
+            return
+        self._heading("User metadata")
+        for key, value in metadata.items():
+            self._out.line(f"  {shown(key)} = {shown(value)}")
+
+    def _statistics(self, given: Json) -> list[str]:
+        """The cells VALUES, NULLS, BYTES and STATISTICS of one column."""
+        if not given or "count" not in given:
+            return ["", "", "", "none"]
+        known = ("columnId", "entryId", "count", "hasNull", "bytesOnDisk", "type", "positions")
+        quoted = given.get("type") == "STRING"
+        words = [
+            f"{_WORDS.get(key, key)} {self._value(value, quoted=quoted)}"
+            for key, value in given.items()
+            if key not in known and value is not None
+        ]
+        on_disk = given.get("bytesOnDisk")
+        return [
+            f"{given['count']:,}",
+            "yes" if given["hasNull"] else "no",
+            "" if on_disk is None else f"{on_disk:,}",
+            ", ".join(words),
+        ]
+
+    def _value(self, value: object, *, quoted: bool) -> str:
+        """A terminal shows the beginning of long values; a pipe gets all of it."""
+        text = shown(str(value))
+        if self._out.width is not None and len(text) > _TERMINAL_VALUE:
+            text = text[: _TERMINAL_VALUE - 1] + "…"
+        return f'"{text}"' if quoted and isinstance(value, str) else text
+
+    def _title(self, text: str) -> None:
+        self._out.line(self._out.paint(shown(text), Paint.BOLD))
+
+    def _heading(self, text: str) -> None:
+        self._out.line()
+        for number, line in enumerate(wrap(text, self._out.width)):
+            self._out.line(self._out.paint(line if not number else "  " + line, Paint.BOLD))
+
+    def _fact(self, label: str, text: str, paint: Paint | None = None, *, keep: str | None = None) -> None:
+        """A labelled line; `keep` is what a pipe gets instead of the text that was made to be wrapped."""
+        indent = " " * (_LABEL_WIDTH + 2)
+        lines = wrap(shown(text if self._out.width or keep is None else keep), self._out.width, indent=indent)
+        for number, line in enumerate(lines or [indent]):
+            body = self._out.paint(line[len(indent) :], paint)
+            self._out.line((f"  {label:<{_LABEL_WIDTH}}" if not number else indent) + body)
+
+    def _table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        cells = [[Cell(text) for text in row] for row in rows]
+        for line in render_table(self._out, columns, cells):
+            self._out.line(line)
+
+
+_TERMINAL_VALUE = 40
+_WORDS = {
+    "trueCount": "true",
+    "falseCount": "false",
+    "totalLength": "total length",
+    "minChildren": "fewest elements",
+    "maxChildren": "most elements",
+    "totalChildren": "elements",
+    "lowerBound": "at least",
+    "upperBound": "at most",
+}
+
+
+def _human(size: int) -> str:
+    return f" ({human_size(size)})" if size >= 1024 else ""
+
+
+def _columns_of(schema: Json, name: str = "") -> dict[int, tuple[str, str]]:
+    """Name and type word of every column id."""
+    kind = str(schema["columnType"]).lower()
+    if "precision" in schema:
+        kind += f"({schema['precision']},{schema['scale']})"
+    elif "maxLength" in schema:
+        kind += f"({schema['maxLength']})"
+    result = {int(schema["columnId"]): (name, kind)}
+    children = schema.get("children", ())
+    if isinstance(children, dict):
+        pairs = list(children.items())
+    else:
+        parts = {"LIST": ("_elem",), "MAP": ("_key", "_value")}.get(schema["columnType"])
+        pairs = list(zip(parts or map(str, range(len(children))), children, strict=True))
+    for part, child in pairs:
+        result |= _columns_of(child, f"{name}.{part}" if name else part)
+    return result
+
+
+def _name_text(name: Json) -> str:
+    if name["kind"] == "unrecognised":
+        return "says no bucket"
+    text = f"bucket {name['bucket_id']}"
+    if name["kind"] == "original":
+        text = f"original file of bucket {name['bucket_id']}"
+        if name["copy_number"] is not None:
+            text += f", copy {name['copy_number']}"
+    return text + ("" if name["attempt_id"] is None else f", attempt {name['attempt_id']}")
+
+
+def _counts_text(counts: Json, *, zeros: bool = False) -> str:
+    """`3 inserts, 1 delete`."""
+    return ", ".join(plural(count, operation) for operation, count in counts.items() if count or zeros)
+
+
+def _range_text(ends: Json) -> str:
+    return str(ends["min"]) if ends["min"] == ends["max"] else f"{ends['min']} to {ends['max']}"
+
+
+def _bucket_text(bucket: Json) -> str:
+    value, events = bucket["bucket_property"], plural(bucket["events"], "event")
+    if bucket["version"] is None:
+        return f"{value}, which no codec version knows ({events})"
+    statement = "" if bucket["statement_id"] is None else f", statement {bucket['statement_id']}"
+    return f"{value} = bucket {bucket['bucket_id']}{statement} (codec version {bucket['version']}; {events})"
+
+
+def _key_text(key: Json | None) -> str:
+    return "-" if key is None else f"{key['write_id']}, {key['bucket_property']}, {key['row_id']}"
+
+
+def _bloom_text(bloom: Json) -> str:
+    share = f"{bloom['popCount']:,} of {bloom['bitCount']:,} bits set, load factor {bloom['loadFactor']}"
+    return f"{bloom['numHashFunctions']} hash functions, {share}, expected false positives {bloom['expectedFpp']}"
