@@ -118,6 +118,7 @@ class LsReport:
     disagreements: tuple[Disagreement, ...]
     gaps: tuple[Gap, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def has_findings(self) -> bool:

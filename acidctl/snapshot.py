@@ -114,9 +114,11 @@ class Snapshot:
         lists: ReaderLists,
         schema: TableSchema | None = None,
         notes: Sequence[str] = (),
+        warnings: Sequence[str] = (),
     ) -> None:
         self.location = location
         self.notes = tuple(notes)
+        self._warnings = tuple(warnings)
         self.partitions = tuple(partitions)
         self.lists = lists
         self._storage = storage
@@ -171,8 +173,8 @@ class Snapshot:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What an operator has to know about the files that are read."""
-        found = []
+        """What an operator has to know about the lists, the directories and the files that are read."""
+        found = [*self._warnings]
         for partition in self.partitions:
             for info in empty_files(partition.state):
                 path = self._storage.display(join(partition.location.listing.root, info.path))

@@ -79,7 +79,8 @@ class Readings:
     profile: Profile
     table_type: TableType
     schema: TableSchema | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def _unwatched(done: int, total: int | None) -> None:
@@ -154,6 +155,7 @@ class Table:
             readings.lists,
             readings.schema,
             readings.notes,
+            readings.warnings,
         )
 
     def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
@@ -238,19 +240,20 @@ def read(
             raise_on_history=False,
         )
         parts.append(Reading(location, _stray(state) if location.stray else state))
-    notes = list(lists.notes)
+    notes: list[str] = []
+    warnings = list(lists.notes)
     if guess.ambiguous and kind is guess.type and kind in (TableType.FULL, TableType.INSERT_ONLY):
         notes.append(f"Taken as {_KIND_WORDS[kind]}: {guess.why}. --table-type or --schema says otherwise.")
     if kind is TableType.ORIGINALS:
-        notes.append("There is no base and no delta: these ORC files may not be of a transactional table.")
+        warnings.append("There is no base and no delta: these ORC files may not be of a transactional table.")
     if kind is TableType.EMPTY:
         notes.append("The directory is empty: an empty table.")
     for part in parts:
         where = f"{part.location.partition}: " if part.location.partition else ""
-        notes.extend(where + note for note in part.state.notes)
+        warnings.extend(where + note for note in part.state.notes)
         if part.location.stray:
-            notes.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
-    return Readings(tuple(parts), lists, rules, kind, known, tuple(notes))
+            warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
+    return Readings(tuple(parts), lists, rules, kind, known, tuple(notes), tuple(warnings))
 
 
 _KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
@@ -291,6 +294,7 @@ def report(
         disagreements=tuple(found),
         gaps=tuple(gaps),
         notes=readings.notes,
+        warnings=readings.warnings,
     )
 
 

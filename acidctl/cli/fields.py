@@ -109,7 +109,8 @@ LS = Described(
         ("partitions", "list of partitions", "with `--by-partition`, the worst first"),
         ("disagreements", "list", "`partition` and `message`: where Hive 4 itself would read something else"),
         ("gaps", "list", "`partition`, `message`, `hint`: where there is not enough history for this snapshot"),
-        ("notes", "list", "sentences that were also said on stderr"),
+        ("notes", "list", "what was said on stderr as notes"),
+        ("warnings", "list", "what was said on stderr as warnings"),
     ),
 )
 DECODE_BUCKET = Described(

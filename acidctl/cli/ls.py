@@ -171,6 +171,8 @@ def _remark(out: Output, answer: LsReport) -> None:
     say_assumed(out, answer.assumed)
     for note in answer.notes:
         out.note(note)
+    for warning in answer.warnings:
+        out.warn(warning)
     for gap in answer.gaps:
         out.warn(_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else ""))
     for item in answer.disagreements:
