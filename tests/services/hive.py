@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Any
 from xml.sax.saxutils import escape
 
+from py4j.protocol import Py4JError, Py4JJavaError
+
 from . import jvm
 from .jvm import Jvm
 
@@ -176,13 +178,13 @@ class Hive:
 
     def call(self, function: Callable[..., Any], *arguments: Any, what: str) -> Any:
         """Calls into Java; a failure comes as HiveError that names `what` was tried."""
-        from py4j.protocol import Py4JJavaError
-
         try:
             return function(*arguments)
         except Py4JJavaError as error:
             cause = error.java_exception
             raise HiveError(f"{what}: {cause.getMessage()} (see {self._jvm.log})") from None
+        except Py4JError as error:
+            raise HiveError(f"{what}: the JVM does not answer, {error} (see {self._jvm.log})") from None
 
     def session(self, name: str = "main", settings: Mapping[str, str] | None = None) -> Session:
         """The session of that name, made when first asked for (`settings` count then only)."""
@@ -204,9 +206,7 @@ class Hive:
         """Runs a query in the main session and returns its rows as lines of JSON."""
         return self.session().rows(sql)
 
-    def compact(
-        self, table: str, kind: str, partition: str = "", settings: Mapping[str, str] | None = None
-    ) -> str:
+    def compact(self, table: str, kind: str, partition: str = "", settings: Mapping[str, str] | None = None) -> str:
         """Requests a compaction, runs the worker once, returns the state Hive shows for it afterwards.
 
         `partition` is the text of a PARTITION clause (`ds='1', hr=2`). Success is 'ready for cleaning' or
@@ -234,9 +234,7 @@ class Hive:
         time.sleep(1.1)
         self.call(self.java.acidctl.Services.clean, dict(settings or {}), what="clean")
 
-    def ingest(
-        self, table: str, row: str, transactions: int, directory: Path, partition: str | None = None
-    ) -> Any:
+    def ingest(self, table: str, row: str, transactions: int, directory: Path, partition: str | None = None) -> Any:
         """A streaming batch of `transactions` into `db.table`; `directory` is where its deltas belong.
 
         The Java object has insert(bucket, [values]), flush, commit, abort, leaveOpen, closeFiles, abandon and
@@ -304,9 +302,7 @@ def _hive4_metastore(java: Jvm, folder: Path, files: tuple[Path, ...]) -> None:
         if not template.exists():
             script = folder / "schema.sql"
             with tarfile.open(tarball) as archive:
-                name = next(
-                    name for name in archive.getnames() if name.endswith("derby/hive-schema-4.0.0.derby.sql")
-                )
+                name = next(name for name in archive.getnames() if name.endswith("derby/hive-schema-4.0.0.derby.sql"))
                 member = archive.extractfile(name)
                 assert member is not None
                 script.write_bytes(member.read())

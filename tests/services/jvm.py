@@ -202,7 +202,5 @@ def launch(
         enable_auth=True,
         return_proc=True,
     )
-    gateway = JavaGateway(
-        gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
     return Jvm(gateway, process, log)

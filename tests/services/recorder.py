@@ -14,7 +14,8 @@ from typing import Any
 from .hive import Answer, Hive, HiveError, Session
 from .scenario import Action, Scenario
 
-Row = dict[str, Any]
+# Table properties that say when and by whom, which would change with every run.
+_VOLATILE = re.compile(r"'(?:last_modified_by|last_modified_time|transient_lastDdlTime)'='[^']*'(?:,\s*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ def describe(session: Session, table: str, warehouse: Path) -> TableFacts:
     transactional = re.search(r"'transactional'='true'", ddl, re.IGNORECASE)
     insert_only = re.search(r"'transactional_properties'='insert_only'", ddl, re.IGNORECASE)
     data, partition = _columns(session, table)
-    ddl = ddl.replace(str(warehouse), "/warehouse")
+    ddl = _VOLATILE.sub("", ddl.replace(str(warehouse), "/warehouse"))
     return TableFacts(
-        re.sub(r",?\s*'transient_lastDdlTime'='\d+'", "", ddl),
+        re.sub(r",\s*\)$", ")", ddl),
         Path(location[1]),
         "insert_only" if insert_only else "full" if transactional else "non_acid",
         data,
@@ -121,9 +122,7 @@ class Recorder:
         self.compactor_settings[key.strip()] = self._filled(value.strip())
 
     def _filled(self, text: str) -> str:
-        return text.replace("${folder}", str(self.hive.folder)).replace(
-            "${warehouse}", str(self.hive.warehouse)
-        )
+        return text.replace("${folder}", str(self.hive.folder)).replace("${warehouse}", str(self.hive.warehouse))
 
     def _do_sql(self, text: str) -> None:
         created = re.match(r"create table (?:if not exists )?([a-z0-9_.]+)", text, re.IGNORECASE)
@@ -164,9 +163,7 @@ class Recorder:
             location = self.hive.warehouse / self.table
             partition = wish.get("partition")
             folder = location / partition if partition else location
-            self.batch = self.hive.ingest(
-                f"default.{self.table}", wish["row"], wish["transactions"], folder, partition
-            )
+            self.batch = self.hive.ingest(f"default.{self.table}", wish["row"], wish["transactions"], folder, partition)
             return
         for verb, *arguments in json.loads(text):
             self.hive.call(getattr(self.batch, verb), *arguments, what=f"ingest {verb}")
@@ -258,7 +255,7 @@ class Recorder:
                 self.hive.run(f"drop table if exists {table}")
             except HiveError as error:
                 self.report(f"    not dropped: {error}")
-        self.hive.java.acidctl.Services.forgetTransactions()
+        self.hive.call(self.hive.java.acidctl.Services.forgetTransactions, what="forget transactions")
 
 
 def _sorted_lines(answer: Answer, partition_columns: str) -> list[str]:
@@ -275,10 +272,10 @@ def _sorted_lines(answer: Answer, partition_columns: str) -> list[str]:
 
 
 def _copy_table(source: Path, target: Path) -> list[str]:
-    """Copies a table directory without checksums; returns its empty directories, which git would lose."""
+    """Copies a table directory without checksums; returns its empty directories, `.` being the table itself."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.crc"))
     return sorted(
         str(path.relative_to(target))
-        for path in target.rglob("*")
+        for path in (target, *target.rglob("*"))
         if path.is_dir() and not any(path.iterdir())
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 # Directives that describe the file as a whole.
@@ -66,9 +67,7 @@ def parse_scenario(path: Path) -> Scenario:
         if match := _DIRECTIVE.fullmatch(text):
             word, rest = match[1], match[2].strip()
             if statement:
-                raise ScenarioError(
-                    f"{path}:{number}: the statement before has no semicolon at its line's end"
-                )
+                raise ScenarioError(f"{path}:{number}: the statement before has no semicolon at its line's end")
             if word in HEADERS:
                 headers[word] = rest
             elif word in ACTIONS:
@@ -105,4 +104,8 @@ def _joined_lines(path: Path) -> list[tuple[int, str]]:
 
 def scenarios(folder: Path) -> tuple[Scenario, ...]:
     """All scenarios of one engine's folder, in the order of their transaction ids."""
-    return tuple(sorted(map(parse_scenario, sorted(folder.glob("*.sql"))), key=lambda found: found.first_txn))
+    found = sorted(map(parse_scenario, sorted(folder.glob("*.sql"))), key=lambda scenario: scenario.first_txn)
+    for before, after in pairwise(found):
+        if before.first_txn == after.first_txn:
+            raise ScenarioError(f"{after.path}: has the first-txn of {before.name}; give it another")
+    return tuple(found)
