@@ -52,7 +52,8 @@ def _operations(codes: pa.Array) -> pa.Array:
 def _decoded(bucket: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Bucket and statement ids; a file has few different buckets, so each is decoded once."""
     encoded = pc.dictionary_encode(bucket)
-    ids, statements = [], []
+    ids: list[int | None] = []
+    statements: list[int | None] = []
     for value in encoded.dictionary.to_pylist():
         try:
             parts = decode(value)
