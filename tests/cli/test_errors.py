@@ -37,8 +37,14 @@ def _check_failure(args: list[str], code: int, name: str, said: str, form: str) 
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A copy of Hive's demo table."""
+def table() -> Path:
+    """Hive's demo table, only to be read."""
+    return DEMO / "table"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of it, to be moved about."""
     return Path(shutil.copytree(DEMO / "table", tmp_path / "table"))
 
 
@@ -69,7 +75,7 @@ class TestPaths:
         _check_failure([*command, "gopher://x/y"], 2, "usage", "gopher: is not a storage", form)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("command", TABLE_COMMANDS, ids=" ".join)
 class TestTables:
     """The directory, or what is said about it, is the problem."""
@@ -107,15 +113,15 @@ class TestTables:
         args = [*command, str(table), "--validtxns", "@/no/such/file"]
         _check_failure(args, 2, "usage", "@/no/such/file cannot be read", form)
 
-    def test_lists_of_another_table(self, command: list[str], form: str, table: Path, tmp_path: Path) -> None:
+    def test_lists_of_another_table(self, command: list[str], form: str, copy: Path, tmp_path: Path) -> None:
         """By --table, by the DDL, and by Hive's own folder names."""
         lists = ["--validtxns", "sales.lines:9:9223372036854775807::"]
-        _check_failure([*command, str(table), *lists, "--table", "sales.orders"], 2, "usage", "sales.lines", form)
+        _check_failure([*command, str(copy), *lists, "--table", "sales.orders"], 2, "usage", "sales.lines", form)
         ddl = ["--schema", "CREATE TABLE `sales.orders`(`id` int) STORED AS ORC"]
-        _check_failure([*command, str(table), *lists, *ddl], 2, "usage", "sales.lines", form)
+        _check_failure([*command, str(copy), *lists, *ddl], 2, "usage", "sales.lines", form)
         warehouse = tmp_path / "sales.db"
         warehouse.mkdir()
-        shutil.move(str(table), warehouse / "orders")
+        copy.rename(warehouse / "orders")
         _check_failure([*command, f"{warehouse}/orders", *lists], 2, "usage", "is sales.orders", form)
 
     def test_two_lists_of_a_kind(self, command: list[str], form: str, table: Path) -> None:
@@ -152,21 +158,21 @@ def test_a_snapshot_without_history(command: list[str], form: str, tmp_path: Pat
     "name", ["[brackets]", "with blank", "line\nbreak", "*", "?", "ümläut", "%41", "#x", "-x", "a:b"]
 )
 @pytest.mark.parametrize("command", [["ls"], ["snapshot"], ["snapshot", "--count"], ["dump", "-d"]], ids=" ".join)
-def test_any_name_is_a_path(command: list[str], name: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_name_is_a_path(command: list[str], name: str, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never globbed, never decoded; also as a relative path."""
-    place = table.rename(table.parent / name)
+    place = copy.rename(copy.parent / name)
     for path in (str(place), f"./{name}"):
-        monkeypatch.chdir(table.parent)
+        monkeypatch.chdir(copy.parent)
         result = acidctl(*command, path, "-o", "json")
         assert result.code == 0, result.stderr
         assert json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("name", ["[p]=[v]", "p=line\nbreak", "p=a b", "p=%3A%2F", "p=*"])
-def test_any_name_is_a_partition(name: str, table: Path, tmp_path: Path) -> None:
+def test_any_name_is_a_partition(name: str, copy: Path, tmp_path: Path) -> None:
     """The on-disk text stands in the answer."""
     (tmp_path / "t").mkdir()
-    table.rename(tmp_path / "t" / name)
+    copy.rename(tmp_path / "t" / name)
     entries = acidctl("ls", f"{tmp_path}/t", "-o", "json").json()["entries"]
     assert {entry["partition"] for entry in entries} == {name}
     assert acidctl("snapshot", f"{tmp_path}/t", "--count", "-o", "json").code == 0
@@ -174,10 +180,10 @@ def test_any_name_is_a_partition(name: str, table: Path, tmp_path: Path) -> None
     assert "\\nbreak" in text or "\n" not in name
 
 
-def test_a_name_that_is_not_utf8(table: Path) -> None:
+def test_a_name_that_is_not_utf8(copy: Path) -> None:
     """Shown escaped, read all the same."""
-    place = os.fsencode(table.parent) + b"/caf\xe9"
-    os.rename(table, place)
+    place = os.fsencode(copy.parent) + b"/caf\xe9"
+    os.rename(copy, place)
     done = subprocess.run(
         [os.fsencode(sys.executable), b"-m", b"acidctl", b"ls", place, b"-o", b"json"],
         capture_output=True,
