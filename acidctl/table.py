@@ -34,6 +34,7 @@ from acidctl.state import (
     EntryState,
     Profile,
     StateEntry,
+    TableGuess,
     TableType,
     data_files,
     disagreements,
@@ -77,10 +78,15 @@ class Readings:
     parts: tuple[Reading, ...]
     lists: ReaderLists
     profile: Profile
-    table_type: TableType
+    kind: TableGuess
     schema: TableSchema | None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def table_type(self) -> TableType:
+        """The kind that was stated, else guessed."""
+        return self.kind.type
 
 
 def _unwatched(done: int, total: int | None) -> None:
@@ -229,6 +235,7 @@ def read(
     if acid_v1:
         lists = lists.for_acid_v1()
     rules = Profile(profile)
+    decided = replace(guess, type=kind, acid_v1=acid_v1)
     parts = []
     for location in locations:
         state = resolve(
@@ -236,7 +243,7 @@ def read(
             lists.effective_write_ids,
             lists.effective_txns,
             profile=rules,
-            table_type=replace(guess, type=kind, acid_v1=acid_v1),
+            table_type=decided,
             raise_on_history=False,
         )
         parts.append(Reading(location, _stray(state) if location.stray else state))
@@ -253,7 +260,7 @@ def read(
         warnings.extend(where + note for note in part.state.notes)
         if part.location.stray:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
-    return Readings(tuple(parts), lists, rules, kind, known, tuple(notes), tuple(warnings))
+    return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 
 _KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
@@ -280,7 +287,8 @@ def report(
                 part.location.listing,
                 readings.lists.effective_write_ids,
                 readings.lists.effective_txns,
-                table_type=readings.table_type,
+                table_type=readings.kind,
+                ours=part.state if readings.profile is Profile.STRICT else None,
             )
             found.extend(Disagreement(name, text) for text in said)
     return LsReport(

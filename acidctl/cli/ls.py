@@ -63,6 +63,9 @@ _SORTS: dict[str, Callable[[LsEntry], Any]] = {
 }
 
 
+_SHOWN_WARNINGS = 10
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What of the report is shown, and in which order."""
@@ -171,15 +174,20 @@ def _remark(out: Output, answer: LsReport) -> None:
     say_assumed(out, answer.assumed)
     for note in answer.notes:
         out.note(note)
-    for warning in answer.warnings:
-        out.warn(warning)
-    for gap in answer.gaps:
-        out.warn(_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else ""))
-    for item in answer.disagreements:
-        out.warn(_where(item.partition) + item.message)
+    _warn_some(out, answer.warnings)
+    _warn_some(out, [_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else "") for gap in answer.gaps])
+    _warn_some(out, [_where(item.partition) + item.message for item in answer.disagreements])
     odd = answer.summary.states.get(EntryState.UNRECOGNISED.value, 0)
     if odd:
         out.warn(f"{plural(odd, 'entry was', 'entries were')} not recognised, and no reader reads such")
+
+
+def _warn_some(out: Output, sentences: Sequence[str]) -> None:
+    """Ten thousand partitions may have ten thousand sentences; JSON holds them all, a terminal the first."""
+    for sentence in sentences[:_SHOWN_WARNINGS]:
+        out.warn(sentence)
+    if len(sentences) > _SHOWN_WARNINGS:
+        out.warn(f"... and {len(sentences) - _SHOWN_WARNINGS:,} more such; -o json has them all")
 
 
 def _where(partition: str) -> str:
