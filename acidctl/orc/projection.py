@@ -55,6 +55,10 @@ class Projection:
         """The names to ask Arrow for, each once."""
         return list(dict.fromkeys(part.offered for part in self.parts))
 
+    def columns(self, tail: Tail) -> frozenset[int]:
+        """The ids of all columns that are decoded."""
+        return frozenset(column for part in self.parts for column in columns_below(tail, part.column))
+
     def assemble(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The delivered form of one batch."""
         arrays = []

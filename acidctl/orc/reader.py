@@ -22,6 +22,7 @@ from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
+from acidctl.orc.guard import Guard
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.sidefile import SplicedFile
 from acidctl.orc.stats import ColumnStatistics
@@ -147,7 +148,8 @@ class OrcFile:
         footers = self.stripe_footers()
         projection, beside = self._project(indexes, fields, footers)
         end, suffix = gated_tail(self.tail, beside.wide, flatten=projection.flat)
-        view = SplicedFile(self._file, end, suffix, self.name, self._lock)
+        guard = Guard(self._file, self._lock, self.tail, footers, projection.columns(self.tail))
+        view = SplicedFile(self._file, end, suffix, name=self.name, lock=self._lock, before_read=guard.before_read)
         stripes = _StripeClock(self.tail, footers, beside)
         try:
             for batch in _arrow_batches(view, projection.offered(), batch_size):

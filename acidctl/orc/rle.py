@@ -1,6 +1,7 @@
-"""ORC's run-length encodings of unsigned integers (versions 1 and 2), decoded into numpy arrays.
+"""ORC's run-length encodings (integers in versions 1 and 2, bytes, booleans), decoded into numpy arrays.
 
-Only the exact path needs them, for the nanoseconds of timestamps. The loop is per run, never per value.
+What is read beside the C++ reader needs them, and the guard before it. Loops are per run, not per value,
+except over literals of version 1, which Hive stopped writing with 0.12.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ UInt64Array = npt.NDArray[np.uint64]
 # Widths that the five-bit codes of version 2 stand for.
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 _U64 = (1 << 64) - 1
+_SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
 
 
-def decode_v2(data: bytes) -> Iterator[UInt64Array]:
-    """The runs of an unsigned RLEv2 stream, in order; WireError when it is damaged."""
+def decode_v2(data: bytes, *, signed: bool = False) -> Iterator[UInt64Array]:
+    """The runs of an RLEv2 stream, in order (two's complement if signed); WireError when it is damaged."""
     at = 0
     while at < len(data):
         kind = data[at] >> 6
-        values, at = (_short_repeat, _direct, _patched_base, _delta)[kind](data, at)
+        if kind == _DELTA:
+            values, at = _delta(data, at, signed)
+        elif kind == _PATCHED:
+            values, at = _patched_base(data, at)
+        else:
+            values, at = (_short_repeat, _direct)[kind](data, at)
+            values = _unzigzag(values) if signed else values
         yield values
 
 
-def decode_v1(data: bytes) -> Iterator[UInt64Array]:
-    """The runs of an unsigned RLEv1 stream, in order; WireError when it is damaged."""
+def decode_v1(data: bytes, *, signed: bool = False) -> Iterator[UInt64Array]:
+    """The runs of an RLEv1 stream, in order (two's complement if signed); WireError when it is damaged."""
     at = 0
     while at < len(data):
         header = data[at]
@@ -38,6 +46,7 @@ def decode_v1(data: bytes) -> Iterator[UInt64Array]:
                 raise WireError("a run is cut short")
             step = data[at + 1] - 256 if data[at + 1] > 127 else data[at + 1]
             base, at = varint(data, at + 2)
+            base = zigzag(base) if signed else base
             yield _modular(np.arange(header + 3, dtype=np.int64) * step, base)
         else:
             literals = []
@@ -45,7 +54,50 @@ def decode_v1(data: bytes) -> Iterator[UInt64Array]:
             for _ in range(256 - header):
                 value, at = varint(data, at)
                 literals.append(value)
-            yield np.array(literals, dtype=np.uint64)
+            values = np.array(literals, dtype=np.uint64)
+            yield _unzigzag(values) if signed else values
+
+
+def bounds_v2(data: bytes) -> list[tuple[int, int]]:
+    """Per run of an unsigned RLEv2 stream how many values it has and what none exceeds, from the headers alone."""
+    result = []
+    at = 0
+    while at < len(data):
+        kind = data[at] >> 6
+        if kind == _SHORT_REPEAT:
+            width = (data[at] >> 3 & 7) + 1
+            end = at + 1 + width
+            _need(data, end)
+            result.append(((data[at] & 7) + 3, int.from_bytes(data[at + 1 : end], "big")))
+            at = end
+            continue
+        _need(data, at + 2)
+        code = data[at] >> 1 & 31
+        width = _WIDTHS[code]
+        count = ((data[at] & 1) << 8 | data[at + 1]) + 1
+        if kind == _DIRECT:
+            result.append((count, (1 << width) - 1))
+            at += 2 + (width * count + 7) // 8
+        elif kind == _PATCHED:
+            values, at = _patched_base(data, at)
+            result.append((count, int(values.max())))
+        else:
+            base, at = varint(data, at + 2)
+            coded, at = varint(data, at)
+            step = zigzag(coded)
+            width = width if code and count > 2 else 0
+            reach = abs(step) * (1 if width else count - 1) + max(count - 2, 0) * ((1 << width) - 1 if width else 0)
+            # Falling below zero would wrap round to something enormous.
+            most = base + reach if step >= 0 else base if reach <= base else _U64
+            result.append((count, most))
+            at += (width * max(count - 2, 0) + 7) // 8
+        _need(data, at)
+    return result
+
+
+def bounds_v1(data: bytes) -> list[tuple[int, int]]:
+    """As `bounds_v2` for an RLEv1 stream."""
+    return [(len(run), int(run.max())) for run in decode_v1(data)]
 
 
 def _short_repeat(data: bytes, at: int) -> tuple[UInt64Array, int]:
@@ -90,12 +142,18 @@ def _patched_base(data: bytes, at: int) -> tuple[UInt64Array, int]:
     return _modular(values.view(np.int64), base), at
 
 
-def _delta(data: bytes, at: int) -> tuple[UInt64Array, int]:
+def _unzigzag(values: UInt64Array) -> UInt64Array:
+    half = (values >> np.uint64(1)).view(np.int64)
+    return (half ^ -(values & np.uint64(1)).view(np.int64)).view(np.uint64)
+
+
+def _delta(data: bytes, at: int, signed: bool) -> tuple[UInt64Array, int]:
     _need(data, at + 2)
     code = data[at] >> 1 & 31
     width = _WIDTHS[code] if code else 0
     count = ((data[at] & 1) << 8 | data[at + 1]) + 1
     base, at = varint(data, at + 2)
+    base = zigzag(base) & _U64 if signed else base
     first, at = varint(data, at)
     step = zigzag(first)
     steps = np.full(max(count - 1, 0), abs(step), dtype=np.uint64)
@@ -134,17 +192,22 @@ def _need(data: bytes, end: int) -> None:
         raise WireError("a run is cut short")
 
 
-def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
-    """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
+def decode_bytes(data: bytes) -> Iterator[npt.NDArray[np.uint8]]:
+    """The runs of a byte stream; WireError when it is damaged."""
     at = 0
     while at < len(data):
         header = data[at]
         if header < 128:
             _need(data, at + 2)
-            packed = np.full(header + 3, data[at + 1], dtype=np.uint8)
+            yield np.full(header + 3, data[at + 1], dtype=np.uint8)
             at += 2
         else:
             _need(data, at + 1 + 256 - header)
-            packed = np.frombuffer(data, np.uint8, 256 - header, at + 1)
+            yield np.frombuffer(data, np.uint8, 256 - header, at + 1)
             at += 1 + 256 - header
-        yield np.unpackbits(packed).astype(np.bool_)
+
+
+def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
+    """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
+    for run in decode_bytes(data):
+        yield np.unpackbits(run).astype(np.bool_)

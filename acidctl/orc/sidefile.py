@@ -8,6 +8,7 @@ tail there.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.orc.tail import ReadableFile, read_range
@@ -52,19 +53,28 @@ def read_logical_length(file: ReadableFile, *, name: str) -> int:
 class SplicedFile:
     """A read-only file of the first `length` bytes of another, followed by bytes of our own.
 
-    It is what the C++ reader sees. Reads are serialised by `lock`, which all views of one file share, since
-    Arrow reads from a thread of its own. The first error of the file below is kept in `failure`: Arrow loses
+    It is what the C++ reader sees. `before_read` is called with the range of each read before its bytes are
+    handed out, and may refuse them by raising. Reads are serialised by `lock`, which all views of one file
+    share, since Arrow reads ahead in a thread of its own. The first error is kept in `failure`: Arrow loses
     its type.
     """
 
     def __init__(
-        self, file: ReadableFile, length: int, suffix: bytes, name: str, lock: threading.Lock
+        self,
+        file: ReadableFile,
+        length: int,
+        suffix: bytes,
+        *,
+        name: str,
+        lock: threading.Lock,
+        before_read: Callable[[int, int], None],
     ) -> None:
         self._file = file
         self._length = length
         self._suffix = suffix
         self._name = name
         self._lock = lock
+        self._before_read = before_read
         self._at = 0
         self.closed = False
         self.failure: AcidctlError | None = None
@@ -87,6 +97,7 @@ class SplicedFile:
         parts = []
         if inside:
             try:
+                self._before_read(self._at, self._at + inside)
                 with self._lock:
                     parts.append(read_range(self._file, self._at, inside, self._name))
             except AcidctlError as error:
