@@ -14,7 +14,7 @@ from typing import Any
 
 from acidctl.listing import FileInfo
 from acidctl.names import BucketFile, Marker, OriginalFile, SideFile, parse_file
-from acidctl.state_types import AcidState, EntryKind, EntryState, StateEntry
+from acidctl.state_types import ORIGINALS_NAME, AcidState, EntryKind, EntryState, StateEntry
 
 SCHEMA_VERSION = 1
 
@@ -77,6 +77,15 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """A file whose footer or side file cannot be right; found by `--rows` and `--long`."""
+
+    partition: str
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class LsSummary:
     """Figures over the entries of one location, or of all; bytes are None when the listing had no sizes."""
 
@@ -117,13 +126,24 @@ class LsReport:
     partitions: tuple[LsPartition, ...]
     disagreements: tuple[Disagreement, ...]
     gaps: tuple[Gap, ...]
+    damaged: tuple[Damage, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
+    def damaged_live(self) -> bool:
+        """True when a file that is read is damaged; in aborted directories torn files are to be expected."""
+        live = {(entry.partition, entry.name) for entry in self.entries if entry.state == EntryState.LIVE.value}
+        originals = {partition for partition, name in live if name == ORIGINALS_NAME}
+        return any(
+            item.partition in originals or (item.partition, item.path.partition("/")[0]) in live
+            for item in self.damaged
+        )
+
+    @property
     def has_findings(self) -> bool:
-        """True when something was not understood, or some location cannot be read with this snapshot."""
-        return bool(self.gaps or self.summary.states.get(EntryState.UNRECOGNISED.value))
+        """True when something was not understood or is damaged, or a location cannot be read with this snapshot."""
+        return bool(self.gaps or self.damaged or self.summary.states.get(EntryState.UNRECOGNISED.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +152,7 @@ class FileDetail:
 
     rows: int | None = None
     logical_length: int | None = None
+    problem: str | None = None
 
 
 Details = Mapping[tuple[str, str], FileDetail]

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.listing import Listing
 from acidctl.lsreport import (
+    Damage,
     Details,
     Disagreement,
     FileDetail,
@@ -186,26 +187,39 @@ class Table:
         self, part: Reading, entry: StateEntry, rows: bool, insert_only: bool
     ) -> Iterable[tuple[str, FileDetail]]:
         from acidctl.orc.sidefile import read_logical_length
-        from acidctl.orc.tail import read_tail
 
         root = part.location.listing.root
         for file in data_files(entry, insert_only=insert_only):
             length: int | None = None
             if file.side_file is not None:
                 side = join(root, file.side_file.path)
-                with self._storage.open(side) as stream:
-                    length = read_logical_length(stream, name=self._storage.display(side))
-            count: int | None = None
+                try:
+                    with self._storage.open(side) as stream:
+                        length = read_logical_length(stream, name=self._storage.display(side))
+                except DamagedDataError as error:
+                    yield file.info.path, FileDetail(problem=error.message)
+                    continue
+            detail = FileDetail(logical_length=length)
             if rows:
-                path = join(root, file.info.path)
-                # Files without a byte are skipped by readers, and so are streaming files before their first
-                # commit.
-                if (file.info.size if length is None else length) == 0:
-                    count = 0
-                else:
-                    with self._storage.open(path) as stream:
-                        count = read_tail(stream, name=self._storage.display(path), length=length).rows
-            yield file.info.path, FileDetail(count, length)
+                # Files without a byte are skipped by readers, and so are streaming files before their first commit.
+                empty = (file.info.size if length is None else length) == 0
+                detail = (
+                    FileDetail(0, length) if empty else self._counted(join(root, file.info.path), length, insert_only)
+                )
+            yield file.info.path, detail
+
+    def _counted(self, path: str, length: int | None, insert_only: bool) -> FileDetail:
+        """The rows that a footer states, or what is wrong with the file: one bad file must not hide the others."""
+        from acidctl.orc.tail import read_tail
+
+        with self._storage.open(path) as stream:
+            # Insert-only tables may hold any file format.
+            if insert_only and stream.read(len(_ORC_MAGIC)) != _ORC_MAGIC:
+                return FileDetail(logical_length=length)
+            try:
+                return FileDetail(read_tail(stream, name=self._storage.display(path), length=length).rows, length)
+            except DamagedDataError as error:
+                return FileDetail(logical_length=length, problem=error.message)
 
 
 def read(
@@ -291,6 +305,11 @@ def report(
                 ours=part.state if readings.profile is Profile.STRICT else None,
             )
             found.extend(Disagreement(name, text) for text in said)
+    problems = [
+        Damage(partition, path, detail.problem)
+        for (partition, path), detail in (details or {}).items()
+        if detail.problem is not None
+    ]
     return LsReport(
         location=location,
         profile=readings.profile.value,
@@ -301,6 +320,7 @@ def report(
         partitions=tuple(parts),
         disagreements=tuple(found),
         gaps=tuple(gaps),
+        damaged=tuple(problems),
         notes=readings.notes,
         warnings=readings.warnings,
     )

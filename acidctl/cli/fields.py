@@ -109,6 +109,7 @@ LS = Described(
         ("partitions", "list of partitions", "with `--by-partition`, the worst first"),
         ("disagreements", "list", "`partition` and `message`: where Hive 4 itself would read something else"),
         ("gaps", "list", "`partition`, `message`, `hint`: where there is not enough history for this snapshot"),
+        ("damaged", "list", "`partition`, `path`, `message` of files that `--rows` or `--long` found damaged"),
         ("notes", "list", "what was said on stderr as notes"),
         ("warnings", "list", "what was said on stderr as warnings"),
     ),

@@ -129,6 +129,8 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **asked: A
         _write_json(out, answer, shown_entries, view)
     else:
         _write_lines(out, answer, shown_entries, view)
+    if answer.damaged_live:
+        return ExitCode.DAMAGED
     return ExitCode.FINDINGS if answer.has_findings else ExitCode.DONE
 
 
@@ -177,6 +179,7 @@ def _remark(out: Output, answer: LsReport) -> None:
     _warn_some(out, answer.warnings)
     _warn_some(out, [_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else "") for gap in answer.gaps])
     _warn_some(out, [_where(item.partition) + item.message for item in answer.disagreements])
+    _warn_some(out, [item.message for item in answer.damaged])
     odd = answer.summary.states.get(EntryState.UNRECOGNISED.value, 0)
     if odd:
         out.warn(f"{plural(odd, 'entry was', 'entries were')} not recognised, and no reader reads such")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,20 @@ def test_a_side_file_gives_the_logical_length(tmp_path: Path) -> None:
     assert files["bucket_00000"]["rows"] == 0
     assert files["bucket_00000_flush_length"]["kind"] == "side_file"
     assert "readable up to byte 0" in acidctl("ls", table, "-l").stdout
+
+
+@pytest.mark.parametrize(("lists", "code"), [([], 13), (["--as-of", "4"], 3)])
+def test_a_damaged_file_does_not_hide_the_others(tmp_path: Path, lists: list[str], code: int) -> None:
+    """It is named; the exit code says whether a reader would meet it."""
+    table = shutil.copytree(DEMO / "table", tmp_path / "t")
+    (table / "delta_0000005_0000005_0000/bucket_00001_0").write_bytes(b"ORC")
+    result = acidctl("ls", str(table), "--rows", *lists, "-o", "json")
+    assert result.code == code
+    assert [item["path"] for item in result.json()["damaged"]] == ["delta_0000005_0000005_0000/bucket_00001_0"]
+    rows = {entry["name"]: entry["rows"] for entry in result.json()["entries"]}
+    assert rows["delta_0000005_0000005_0000"] is None
+    assert rows["delta_0000001_0000001_0000"] == 4
+    assert "bucket_00001_0" in result.stderr
 
 
 def test_filters_sorting_and_limits() -> None:
