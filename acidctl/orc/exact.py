@@ -10,6 +10,8 @@ stream. Both halves are columns, and the result is a struct<seconds: int64, nano
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,14 +36,22 @@ def wide_columns(tail: Tail, footers: tuple[StripeFooter, ...]) -> frozenset[int
 
     All whose statistics are absent, untrustworthy or reach beyond what Arrow holds. For a writer outside UTC
     also those that reach where the C++ reader and Java disagree: before 1902, and within a day of 1970-01-01.
+    And every one where the C++ reader has no time zone database, which it wants even for UTC.
     """
+    blind = not have_zone_files()
     foreign = not all(is_utc(footer.time_zone) for footer in footers)
     return frozenset(
         column
         for column, entry in enumerate(tail.types)
         if entry.kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT)
-        and _needs_exact(tail, column, foreign and entry.kind is OrcKind.TIMESTAMP)
+        and (blind or _needs_exact(tail, column, foreign and entry.kind is OrcKind.TIMESTAMP))
     )
+
+
+def have_zone_files() -> bool:
+    """Whether the C++ reader finds its time zones; it looks nowhere else."""
+    folder = os.environ.get("TZDIR") or "/usr/share/zoneinfo"
+    return all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
 
 
 def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from acidctl.orc.codec import CodecError, Compression, expand
-from acidctl.orc.rle import bounds_v1, bounds_v2, decode_bytes, decode_v1, decode_v2
+from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bytes, decode_v1, decode_v2
 from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
 from acidctl.orc.wire import WireError
@@ -111,6 +111,9 @@ class Guard:
 
     def _check_scales(self, stream: Stream, encoding: EncodingKind) -> None:
         data = self._read(stream)
+        constants = constants_v2(data) if encoding in _VERSION_2 else None
+        if constants is not None and all(0 <= scale <= _MAX_SCALE for scale in constants):
+            return
         for run in decode_v2(data, signed=True) if encoding in _VERSION_2 else decode_v1(data, signed=True):
             scales = run.view(np.int64)
             if int(scales.max()) > _MAX_SCALE or int(scales.min()) < 0:

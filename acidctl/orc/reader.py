@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from acidctl.errors import AcidctlError, MissingDependencyError
+from acidctl.errors import AcidctlError
 from acidctl.events import EVENT_FIELDS, RowId
 from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
+from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Beside
@@ -189,6 +190,8 @@ class OrcFile:
         flatten = flatten and (bool(fields) or len(indexes) > 1)
         parts = selected(self.tail, indexes, fields if row else None, flatten=flatten)
         needed = sorted({column for part in parts for column in columns_below(self.tail, part)})
+        if any(self.tail.types[i].kind is OrcKind.TIMESTAMP for i in needed):
+            self._check_zones(footers)
         wide = wide_columns(self.tail, footers)
         source = (self._file, self._lock, self.tail)
         beside = Beside(
@@ -198,16 +201,18 @@ class OrcFile:
         names = self.schema.names
         return project(self.tail, names, indexes, beside, row=row, fields=fields, flatten=flatten), beside
 
+    def _check_zones(self, footers: tuple[StripeFooter, ...]) -> None:
+        """Refuse zones that do not exist before C++ looks for a file of that name."""
+        for zone in {footer.time_zone for footer in footers if not is_utc(footer.time_zone)}:
+            try:
+                zone_epoch(zone or "")
+            except ValueError as error:
+                raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
+
     def _explain(self, view: SplicedFile, error: BaseException) -> AcidctlError:
         if view.failure is not None:
             return view.failure
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "zone" in text.lower() and "exist" in text.lower():
-            return MissingDependencyError(
-                f"{self.name} holds timestamps, and the time zone database to read them with is missing",
-                path=self.name,
-                hint="install the system package tzdata, or set TZDIR to a directory with the IANA database",
-            )
         return damaged(self.name, f"cannot be decoded: {text}")
 
 

@@ -95,6 +95,28 @@ def bounds_v2(data: bytes) -> list[tuple[int, int]]:
     return result
 
 
+def constants_v2(data: bytes) -> set[int] | None:
+    """The values of a signed RLEv2 stream all of whose runs repeat one value; None for any other."""
+    result = set()
+    at = 0
+    while at < len(data):
+        kind = data[at] >> 6
+        if kind == _SHORT_REPEAT:
+            end = at + 2 + (data[at] >> 3 & 7)
+            _need(data, end)
+            result.add(zigzag(int.from_bytes(data[at + 1 : end], "big")))
+            at = end
+            continue
+        if kind != _DELTA or data[at] >> 1 & 31:
+            return None
+        base, at = varint(data, at + 2)
+        step, at = varint(data, at)
+        if step:
+            return None
+        result.add(zigzag(base))
+    return result
+
+
 def bounds_v1(data: bytes) -> list[tuple[int, int]]:
     """As `bounds_v2` for an RLEv1 stream."""
     return [(len(run), int(run.max())) for run in decode_v1(data)]
