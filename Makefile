@@ -45,8 +45,10 @@ lint: install ## Check format, style, types and generated documents
 bench: install ## Measure reading a million rows beside a plain scan and orc-tools
 	$(BIN)/python -m tests.bench
 
-fixtures: install ## Make fixtures/tables anew with real Hive (an hour; needs Java 17 and Maven)
-	$(BIN)/python fixtures/generate.py
+fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hour; needs Java 17 and Maven)
+	$(BIN)/python fixtures/generate.py --engine hive4
+	$(BIN)/python fixtures/generate.py --engine hive3
+	$(BIN)/python fixtures/generate.py --engine hive2
 
 docs: install ## Write the generated parts of the documents
 	$(BIN)/python -m tests.reference --write

@@ -25,10 +25,11 @@ WIDTH = 100
 def commands() -> str:
     """Every command's help, as the terminal shows it."""
     parts = []
+    group = click.Context(cli, info_name="acidctl", terminal_width=WIDTH, help_option_names=["-h", "--help"])
     for name in COMMANDS:
-        command = cli.get_command(click.Context(cli), name)
+        command = cli.get_command(group, name)
         assert command is not None
-        ctx = click.Context(command, info_name=f"acidctl {name}", terminal_width=WIDTH)
+        ctx = click.Context(command, info_name=name, parent=group)
         parts.append(f"### acidctl {name}\n\n```text\n{command.get_help(ctx).rstrip()}\n```\n")
     return "\n".join(parts)
 
