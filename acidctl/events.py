@@ -74,13 +74,12 @@ class EventKeys:
 
     def at_or_after(self, other: EventKeys | RowId) -> BoolArray:
         """Per key, whether it sorts at or after `other` (a key, or keys of the same length)."""
-        if isinstance(other, RowId):
-            write_id, bucket, row_id = other.write_id, other.bucket_property, other.row_id
-        else:
-            write_id, bucket, row_id = other.write_id, other.bucket, other.row_id
-        same_write, same_bucket = self.write_id == write_id, self.bucket == bucket
-        later_row = same_bucket & (self.row_id >= row_id)
-        return (self.write_id > write_id) | (same_write & ((self.bucket > bucket) | later_row))
+        bucket = other.bucket_property if isinstance(other, RowId) else other.bucket
+        later_row = (self.bucket == bucket) & (self.row_id >= other.row_id)
+        later: BoolArray = (self.write_id > other.write_id) | (
+            (self.write_id == other.write_id) & ((self.bucket > bucket) | later_row)
+        )
+        return later
 
     def not_after(self, limit: RowId) -> int:
         """How many leading keys sort at or before `limit`."""

@@ -158,7 +158,8 @@ def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
     # A sorted batch is searched for the deletes, not the deletes for the batch: there are fewer of them.
     nearby = known[np.searchsorted(known, codes[0]) : np.searchsorted(known, codes[-1], side="right")]
     positions = np.searchsorted(codes, nearby)
-    return positions[codes[positions] == nearby]
+    found: Int64Array = positions[codes[positions] == nearby]
+    return found
 
 
 _EMPTY = np.zeros(0, dtype=np.int64)

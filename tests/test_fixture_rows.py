@@ -87,7 +87,7 @@ def test_rows_from_the_files_alone(path: Path) -> None:
             if f"_col{i}" in row:
                 row[name] = row.pop(f"_col{i}")
     known = set(rows[0]) if rows else set()
-    renamed = "rename" in step["scenario"] or step["scenario"] == "evolved" or "widened" in path.parts[-2]
+    renamed = "rename" in name_of(path) or step["scenario"] == "evolved" or "widened" in path.parts[-2]
     if renamed:
         known = {"ROW__ID"}
     for row in (*rows, *want):

@@ -71,25 +71,19 @@ class View:
     help="Only which directories are read and why others are not; opens no data file.",
 )
 @option("--count", is_flag=True, help="Only the number of rows.")
-@option(
-    "--digest", is_flag=True, help="A digest of all rows and row ids, equal before and after a compaction."
-)
+@option("--digest", is_flag=True, help="A digest of all rows and row ids, equal before and after a compaction.")
 @option("--by-partition", is_flag=True, help="With --count: one number per partition too.")
 @option("--row-id", is_flag=True, help="Show each row's ROW__ID.")
 @option("--columns", metavar="A,B,...", help="Only these columns, in this order.")
 @option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.  [default for text: 20]")
 @option("--to", metavar="FILE", help="Write the rows to a .parquet, .arrow, .csv or .jsonl file.")
 @option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(
-    out: Output, config: Config, *, options: SnapshotOptions, columns: str | None, **asked: Any
-) -> ExitCode:
+def command(out: Output, config: Config, *, options: SnapshotOptions, columns: str | None, **asked: Any) -> ExitCode:
     """Show what a reader sees of TABLE.
 
     Text shows the plan, the number of rows and the first rows; the other forms stream all rows.
     """
-    names = (
-        tuple(name.strip() for name in columns.split(",") if name.strip()) if columns is not None else None
-    )
+    names = tuple(name.strip() for name in columns.split(",") if name.strip()) if columns is not None else None
     view = View(columns=names, **asked)
     _check(view)
     table = open_table(options.table, storage_options=options.storage_options)
@@ -190,8 +184,7 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
 def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     answer: dict[str, Any] = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     partitions = [
-        {"partition": partition.partition, "rows": snapshot.count_of(partition)}
-        for partition in snapshot.partitions
+        {"partition": partition.partition, "rows": snapshot.count_of(partition)} for partition in snapshot.partitions
     ]
     answer["rows"] = sum(int(entry["rows"]) for entry in partitions)
     if view.digest:
@@ -203,16 +196,12 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     elif out.form is Format.JSONL:
         out.json_lines({**_TYPE, **entry} for entry in partitions)
     elif out.form is Format.CSV:
-        names = (
-            ("partition", "rows")
-            if view.by_partition
-            else tuple(n for n in ("rows", "digest") if n in answer)
-        )
+        names = ("partition", "rows") if view.by_partition else tuple(n for n in ("rows", "digest") if n in answer)
         rows = partitions if view.by_partition else [answer]
         out.csv(names, ([row[name] for name in names] for row in rows), with_header=not view.no_header)
     else:
-        for entry in partitions if view.by_partition else ():
-            out.line(f"{entry['rows']:>12,}  {shown(entry['partition']) or '(whole table)'}")
+        for partition, count in counts.items() if view.by_partition else ():
+            out.line(f"{count:>12,}  {shown(partition) or '(whole table)'}")
         out.line(plural(answer["rows"], "row"))
         if view.digest:
             out.line(answer["digest"])
@@ -255,9 +244,7 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
         yield csv_header(snapshot.flat_column_names(view.columns, row_id=view.row_id))
     yield from ordered_map(render, _limited(snapshot, view, view.limit))
     if damage.count:
-        out.warn(
-            f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD"
-        )
+        out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
 
 
 def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
