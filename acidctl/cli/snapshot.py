@@ -183,10 +183,9 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
 
 def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     answer: dict[str, Any] = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
-    partitions = [
-        {"partition": partition.partition, "rows": snapshot.count_of(partition)} for partition in snapshot.partitions
-    ]
-    answer["rows"] = sum(int(entry["rows"]) for entry in partitions)
+    counts = {partition.partition: snapshot.count_of(partition) for partition in snapshot.partitions}
+    partitions = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
+    answer["rows"] = sum(counts.values())
     if view.digest:
         answer["digest"] = snapshot.digest()
     if view.by_partition:
