@@ -123,7 +123,7 @@ def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tup
 
 def attempt_notes(entries: Iterable[StateEntry], *, insert_only: bool) -> list[str]:
     """Sentences about buckets that stand twice in one directory: an unfinished or crashed write left both."""
-    notes = []
+    notes: list[str] = []
     if insert_only:
         return notes
     for entry in entries:
