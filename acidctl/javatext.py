@@ -27,6 +27,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.leaves import either, joined, literal
+
 _DOUBLE_BITS = 53
 _FLOAT_BITS = 24
 # Below this the precision of a double starts to fall; far above the smallest normal number, and rare.
@@ -34,6 +36,8 @@ _LOW_PRECISION = 1e-300
 _EXACT_INTEGERS = float(2**53)
 _PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7  # Java prints a plain decimal from 1e-3 up to, not including, 1e7
 _NO_MIDPOINTS = float(2**134)  # 54-bit N: N * 2**e = D * 10**j with D < 10**17 needs j <= 23 and e - j <= 56
+
+_ZERO, _ONE = pa.scalar(0, pa.int32()), pa.scalar(1, pa.int32())
 
 
 def double_text(value: float) -> str:
@@ -59,7 +63,7 @@ def doubles(array: pa.Array) -> pa.Array:
     with np.errstate(invalid="ignore"):
         whole = plain & (values == np.trunc(values))
     if whole.any():
-        text = pc.if_else(pa.array(whole), pc.binary_join_element_wise(text, ".0", ""), text)
+        text = either(pa.array(whole), joined(text, ".0"), text)
     if plain.all():
         return text
     other = np.flatnonzero(~plain & _valid(array))
@@ -99,13 +103,12 @@ def _unplain(text: pa.Array, values: npt.NDArray[np.float64]) -> pa.Array:
 def _from_plain(text: pa.Array) -> pa.Array:
     """`123456789.5` -> `1.234567895E8`, `-0.00012` -> `-1.2E-4`."""
     bare = pc.utf8_ltrim(text, "-")
-    whole = pc.list_element(pc.split_pattern(pc.binary_join_element_wise(bare, ".", ""), "."), 0)
+    whole = pc.list_element(pc.split_pattern(joined(bare, "."), "."), 0)
     digits = pc.utf8_rtrim(pc.utf8_ltrim(pc.replace_substring(bare, ".", ""), "0"), "0")
     fraction = pc.replace_substring_regex(bare, r"^0\.(0*).*$|^[1-9].*$", r"\1")
-    large = pc.not_equal(pc.utf8_slice_codeunits(bare, 0, 1), "0")
-    exponent = pc.if_else(
-        large, pc.subtract(pc.binary_length(whole), 1), pc.negate(pc.add(pc.binary_length(fraction), 1))
-    )
+    large = pc.not_equal(pc.utf8_slice_codeunits(bare, 0, 1), literal("0"))
+    below_one = pc.negate(pc.add(pc.binary_length(fraction), _ONE))
+    exponent = pc.if_else(large, pc.subtract(pc.binary_length(whole), _ONE), below_one)
     return _scientific(text, digits, pc.cast(exponent, pa.string()))
 
 
@@ -125,16 +128,16 @@ def _from_integers(values: npt.NDArray[np.float64]) -> pa.Array:
     unit = np.array([1, 10, 100], dtype=np.int64)[dropped]
     digits = pc.cast(pa.array((numbers + unit // 2) // unit), pa.string())
     exponent = pc.add(pc.binary_length(digits), pa.array((dropped - 1).astype(np.int32)))
-    sign = pc.if_else(pa.array(values < 0), "-", "")
+    sign = either(pa.array(values < 0), "-", "")
     return _scientific(sign, pc.utf8_rtrim(digits, "0"), pc.cast(exponent, pa.string()))
 
 
 def _scientific(text: pa.Array, digits: pa.Array, exponent: pa.Array) -> pa.Array:
-    sign = pc.if_else(pc.starts_with(text, "-"), "-", "")
+    sign = either(pc.starts_with(text, "-"), "-", "")
     rest = pc.utf8_slice_codeunits(digits, 1)
-    rest = pc.if_else(pc.equal(pc.binary_length(rest), 0), "0", rest)
+    rest = either(pc.equal(pc.binary_length(rest), _ZERO), "0", rest)
     first = pc.utf8_slice_codeunits(digits, 0, 1)
-    return pc.binary_join_element_wise(sign, first, ".", rest, "E", exponent, "")
+    return joined(sign, first, ".", rest, "E", exponent)
 
 
 def _text(value: float, biased: int, fraction: int, precision: int, *, bias: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,24 @@ YearText = Callable[[Int64Array], pa.Array]
 
 # Java replaces an encoded surrogate as one character, Python as two or three.
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+@lru_cache(maxsize=4096)
+def literal(text: str | None) -> pa.Scalar:
+    """A string scalar, NULL for None; kept, because pyarrow looks for pandas each time that it makes one."""
+    return pa.scalar(text, pa.string())
+
+
+def joined(*parts: pa.Array | str) -> pa.Array:
+    """The texts of each row one after the other; NULL where one of them is."""
+    scalars = [literal(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, literal(""))
+
+
+def either(mask: pa.Array, yes: pa.Array | str | None, no: pa.Array | str | None) -> pa.Array:
+    """The one text where the mask is true, the other where it is false, NULL where it is NULL."""
+    chosen = [literal(text) if text is None or isinstance(text, str) else text for text in (yes, no)]
+    return pc.if_else(mask, *chosen)
 
 
 class Damage:
@@ -78,14 +97,14 @@ def shortest_floats(array: pa.Array) -> pa.Array:
     values = array.to_numpy(zero_copy_only=False)
     finite = np.isfinite(values)
     if not finite.all():
-        infinite = pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"')
-        words = pc.if_else(pc.is_nan(array), '"NaN"', infinite)
-        text = pc.if_else(pc.is_finite(array), text, words)
+        infinite = either(pc.greater(array, 0), '"Infinity"', '"-Infinity"')
+        words = either(pc.is_nan(array), '"NaN"', infinite)
+        text = either(pc.is_finite(array), text, words)
     with np.errstate(invalid="ignore"):
         whole = finite & (values == np.trunc(values)) & (np.abs(values) < 1e16)
     if whole.any():
         bare = pc.and_(pa.array(whole), pc.invert(pc.match_substring(text, "e")))
-        text = pc.if_else(bare, pc.binary_join_element_wise(text, ".0", ""), text)
+        text = either(bare, joined(text, ".0"), text)
     return text
 
 
@@ -94,16 +113,12 @@ def decimals(array: pa.Array) -> pa.Array:
     scale = array.type.scale
     if scale <= 6:  # Arrow writes an exponent where the value is below 1e-6, also for 0 with more digits
         return pc.cast(array, pa.string())
-    unscaled = pa.Array.from_buffers(
-        pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset
-    )
+    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset)
     digits = pc.cast(unscaled, pa.string())
     negative = pc.starts_with(digits, "-")
     digits = pc.ascii_lpad(pc.ascii_ltrim(digits, "-"), scale + 1, "0")
     whole = pc.utf8_slice_codeunits(digits, 0, -scale)
-    return pc.binary_join_element_wise(
-        pc.if_else(negative, "-", ""), whole, ".", pc.utf8_slice_codeunits(digits, -scale), ""
-    )
+    return joined(either(negative, "-", ""), whole, ".", pc.utf8_slice_codeunits(digits, -scale))
 
 
 def dates(array: pa.Array) -> pa.Array:
@@ -124,8 +139,8 @@ def day_text(days: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY) ->
         return pc.cast(pc.cast(days, pa.int32()).view(pa.date32()), pa.string())
     filled = pc.fill_null(days, 0) if days.null_count else days
     year, month, day = civil(filled.to_numpy(zero_copy_only=False).astype(np.int64))
-    text = pc.binary_join_element_wise(year_text(year), _two(month), _two(day), "-")
-    return pc.if_else(pc.is_valid(days), text, pa.scalar(None, pa.string()))
+    text = joined(year_text(year), "-", _two(month), "-", _two(day))
+    return either(pc.is_valid(days), text, None)
 
 
 def civil(days: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -144,9 +159,9 @@ def civil(days: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
 
 def hive_year(year: Int64Array) -> pa.Array:
     """At least four digits; `+` when there are more, `-` before year 0 (Java's SignStyle.EXCEEDS_PAD)."""
-    sign = pa.array(np.where(year < 0, "-", np.where(year > 9999, "+", "")).tolist(), pa.string())
+    sign = either(pa.array(year < 0), "-", either(pa.array(year > 9999), "+", ""))
     digits = pc.ascii_lpad(pc.cast(pa.array(np.abs(year)), pa.string()), 4, "0")
-    return pc.binary_join_element_wise(sign, digits, "")
+    return joined(sign, digits)
 
 
 def _two(number: Int64Array) -> pa.Array:
@@ -156,7 +171,7 @@ def _two(number: Int64Array) -> pa.Array:
 def timestamps(array: pa.Array, local: bool) -> pa.Array:
     """`uuuu-MM-dd HH:mm:ss[.fraction]`, no trailing zeros; the instant and ` UTC` with local time zone."""
     text = pc.ascii_rtrim(pc.ascii_rtrim(full_timestamps(array), "0"), ".")
-    return pc.binary_join_element_wise(text, " UTC", "") if local else text
+    return joined(text, " UTC") if local else text
 
 
 def full_timestamps(array: pa.Array) -> pa.Array:
@@ -184,5 +199,5 @@ def clock_text(
     clock = pc.cast(pa.array((seconds % _DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
     fraction = pc.utf8_slice_codeunits(pc.cast(pa.array(nanos + _BILLION), pa.string()), 1)
     days = day_text(pa.array(seconds // _DAY), year_text, first=first)
-    text = pc.binary_join_element_wise(days, " ", clock, ".", fraction, "")
-    return pc.if_else(valid, text, pa.scalar(None, pa.string()))
+    text = joined(days, " ", clock, ".", fraction)
+    return either(valid, text, None)

@@ -26,6 +26,9 @@ from acidctl.leaves import (
     bytes_of,
     dates,
     decimals,
+    either,
+    joined,
+    literal,
     shortest_floats,
     timestamps,
     valid_utf8,
@@ -144,16 +147,16 @@ def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Arr
         elif not isinstance(piece, bytes) or piece:
             merged.append(piece)
     if not merged:
-        return pa.repeat(pa.scalar("", pa.string()), count)
+        return pa.repeat(literal(""), count)
     if len(merged) == 1:
         only = merged[0]
         if isinstance(only, bytes):
             return pa.repeat(_literal(only), count)
-        return only if nulls is None or only.null_count == 0 else pc.fill_null(only, nulls)
+        return only if nulls is None or only.null_count == 0 else pc.fill_null(only, literal(nulls))
     parts = [_literal(piece) if isinstance(piece, bytes) else piece for piece in merged]
     if nulls is None:
-        return pc.binary_join_element_wise(*parts, _literal(b""))
-    return pc.binary_join_element_wise(*parts, _literal(b""), null_handling="replace", null_replacement=nulls)
+        return pc.binary_join_element_wise(*parts, literal(""))
+    return pc.binary_join_element_wise(*parts, literal(""), null_handling="replace", null_replacement=nulls)
 
 
 def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage) -> list[Piece]:
@@ -214,7 +217,7 @@ def _masked(pieces: list[Piece], array: pa.Array) -> list[Piece]:
     if array.null_count == 0:
         return pieces
     text = text_of(pieces, len(array), nulls=_NULL)
-    return [pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string()))]
+    return [either(pc.is_valid(array), text, None)]
 
 
 def _as_list(array: pa.Array) -> pa.Array:
@@ -230,7 +233,7 @@ def _list(array: pa.Array, members: Sequence[list[Piece]]) -> list[Piece]:
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     flat = text_of([piece for member in members for piece in member], int(offsets[-1]), nulls=_NULL)
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), flat), _literal(b","))
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), flat), literal(","))
     return _masked([b"[", joined, b"]"], array)
 
 
@@ -339,7 +342,7 @@ def escape_ascii(text: pa.Array, found: npt.NDArray[np.intp]) -> pa.Array:
 def _literal(text: bytes) -> pa.Scalar:
     """A string scalar, whatever the bytes: a column's name need not be valid UTF-8 either."""
     try:
-        return pa.scalar(text.decode("utf-8"), pa.string())
+        return literal(text.decode("utf-8"))
     except UnicodeDecodeError:
         return pa.array([text], pa.binary()).view(pa.string())[0]
 
@@ -384,7 +387,7 @@ def _csv_quoted(text: pa.Array) -> pa.Array:
             needs = pc.or_(needs, pc.or_(pc.starts_with(text, mark), pc.ends_with(text, mark)))
     if not pc.any(needs).as_py():
         return text
-    quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+    quoted = joined('"', pc.replace_substring(text, '"', '""'), '"')
     return pc.if_else(needs, quoted, text)
 
 

@@ -93,7 +93,7 @@ def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: boo
     whole = pc.ends_with(text, ".")
     if not pc.any(whole).as_py():
         return text
-    return pc.if_else(whole, pc.binary_join_element_wise(text, "0", ""), text)
+    return leaves.either(whole, leaves.joined(text, "0"), text)
 
 
 def _labels(days: Int64Array, hybrid: bool) -> Int64Array:
