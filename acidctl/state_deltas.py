@@ -44,7 +44,9 @@ def delta_of(candidate: Candidate) -> DeltaDir:
 def choose_deltas(admitted: Iterable[Candidate], floor: int, ids: ValidWriteIds) -> list[Choice]:
     """Walk the admitted deltas in selection order; `floor` is the base's write id, 0 without a base."""
     choices: list[Choice] = []
-    current, group, previous = floor, [], None
+    current = floor
+    group: list[Candidate] = []
+    previous: DeltaDir | None = None
     last_statement: int | None = None
     for candidate in sorted(admitted, key=_order):
         delta = delta_of(candidate)
