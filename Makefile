@@ -26,7 +26,7 @@ demo: install ## Run ls and snapshot on a small table that real Hive has written
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
 test-fast: install ## Run the tests that need no service (below a minute)
-	$(BIN)/python -m pytest -q -m "not ($(SERVICES))"
+	$(BIN)/python -m pytest -q -n auto -m "not ($(SERVICES))"
 
 test-slow: install ## Run the tests against real Hive 4 and the ORC tools
 	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
@@ -43,7 +43,7 @@ lint: install ## Check format, style, types and generated documents
 	$(BIN)/python -m tests.reference --check
 
 bench: install ## Measure reading a million rows beside a plain scan and orc-tools
-	$(BIN)/python -m tests.bench
+	PYTHONPATH=tests $(BIN)/python -m bench
 
 fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hour; needs Java 17 and Maven)
 	$(BIN)/python fixtures/generate.py --engine hive4

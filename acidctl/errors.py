@@ -1,7 +1,8 @@
 """The error tree and the exit codes.
 
-Every failure that a user can meet is an `AcidctlError`: one sentence that says what, where and why, and a hint that says
-what to do now. Modules raise these and nothing else for bad input; `cli` turns them into text or JSON and an exit code.
+Every failure that a user can meet is an `AcidctlError`: one sentence that says what, where and why, and a hint that
+says what to do now. Modules raise these and nothing else for bad input; `cli` turns them into text or JSON and an
+exit code.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def _bar(title: str, unit: str, *, color: bool) -> Iterator[Report]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True, force_terminal=True, no_color=not color), transient=True) as bar:
+    console = Console(stderr=True, force_terminal=True, no_color=not color)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None, said="")
 
         def show(done: int, total: int | None) -> None:

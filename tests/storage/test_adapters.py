@@ -49,7 +49,8 @@ class TestLocal(WritingStorage):
             stream.write(b"x")
         (info,) = LocalStorage().walk(str(tmp_path)).files
         assert info.path == "caf\udce9"
-        assert LocalStorage().open(f"{tmp_path}/{info.path}").read() == b"x"
+        with LocalStorage().open(f"{tmp_path}/{info.path}") as stream:
+            assert stream.read() == b"x"
 
     def test_links_are_followed_and_loops_refused(self, tmp_path: Path) -> None:
         """A link to a directory is a directory; one to a parent would never end."""
