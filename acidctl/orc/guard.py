@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from acidctl.orc.codec import CodecError, Compression, expand
-from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bytes, decode_v1, decode_v2
+from acidctl.orc.rle import bound_v1, bound_v2, constants_v2, decode_bytes, decode_v1, decode_v2
 from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
 from acidctl.orc.wire import WireError
@@ -98,8 +98,7 @@ class Guard:
 
     def _check_lengths(self, stream: Stream, encoding: EncodingKind, room: int) -> None:
         data = self._read(stream)
-        bounds = bounds_v2(data) if encoding in _VERSION_2 else bounds_v1(data)
-        if sum(count * most for count, most in bounds) <= _UNSUSPICIOUS:
+        if (bound_v2(data) if encoding in _VERSION_2 else bound_v1(data)) <= _UNSUSPICIOUS:
             return
         total = 0
         for run in decode_v2(data) if encoding in _VERSION_2 else decode_v1(data):

@@ -8,8 +8,11 @@ whose labels Hive prints (`calendar`).
 
 from __future__ import annotations
 
+import atexit
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -41,6 +44,10 @@ from acidctl.orc.tail import (
 )
 
 DEFAULT_BATCH_SIZE = 65536
+# Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
+# after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
+# first.
+_SCANS: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
 _EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
 
 
@@ -138,6 +145,13 @@ class OrcFile:
         timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values may
         not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
         """
+        batches = self._batches(columns, batch_size, fields)
+        _SCANS.add(batches)
+        return batches
+
+    def _batches(
+        self, columns: Sequence[str] | None, batch_size: int, fields: Sequence[int] | None
+    ) -> Generator[pa.RecordBatch, None, None]:
         indexes = self._indexes(columns)
         if fields is not None and not self.is_acid:
             indexes = tuple(fields)
@@ -214,6 +228,14 @@ class OrcFile:
             return view.failure
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         return damaged(self.name, f"cannot be decoded: {text}")
+
+
+@atexit.register
+def _close_scans() -> None:
+    for scan in list(_SCANS):
+        # ValueError: another thread is just inside the generator.
+        with suppress(ValueError):
+            scan.close()
 
 
 class _StripeClock:

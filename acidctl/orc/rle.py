@@ -7,6 +7,7 @@ except over literals of version 1, which Hive stopped writing with 0.12.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -58,41 +59,63 @@ def decode_v1(data: bytes, *, signed: bool = False) -> Iterator[UInt64Array]:
             yield _unzigzag(values) if signed else values
 
 
-def bounds_v2(data: bytes) -> list[tuple[int, int]]:
-    """Per run of an unsigned RLEv2 stream how many values it has and what none exceeds, from the headers alone."""
-    result = []
-    at = 0
-    while at < len(data):
-        kind = data[at] >> 6
-        if kind == _SHORT_REPEAT:
-            width = (data[at] >> 3 & 7) + 1
-            end = at + 1 + width
-            _need(data, end)
-            result.append(((data[at] & 7) + 3, int.from_bytes(data[at + 1 : end], "big")))
-            at = end
-            continue
-        _need(data, at + 2)
-        code = data[at] >> 1 & 31
-        width = _WIDTHS[code]
-        count = ((data[at] & 1) << 8 | data[at + 1]) + 1
-        if kind == _DIRECT:
-            result.append((count, (1 << width) - 1))
-            at += 2 + (width * count + 7) // 8
-        elif kind == _PATCHED:
-            values, at = _patched_base(data, at)
-            result.append((count, int(values.max())))
-        else:
-            base, at = varint(data, at + 2)
-            coded, at = varint(data, at)
-            step = zigzag(coded)
-            width = width if code and count > 2 else 0
-            reach = abs(step) * (1 if width else count - 1) + max(count - 2, 0) * ((1 << width) - 1 if width else 0)
-            # Falling below zero would wrap round to something enormous.
-            most = base + reach if step >= 0 else base if reach <= base else _U64
-            result.append((count, most))
-            at += (width * max(count - 2, 0) + 7) // 8
-        _need(data, at)
-    return result
+def bound_v2(data: bytes) -> int:
+    """A number that the values of an unsigned RLEv2 stream cannot add up to more than, from its headers alone.
+
+    A run that may fall below zero counts as enormous. WireError when the stream is cut short.
+    """
+    total = at = 0
+    end = len(data)
+    direct = _direct_runs()
+    try:
+        while at < end:
+            header = data[at]
+            kind = header >> 6
+            if kind == _DIRECT:
+                size, most = direct[(header & 63) << 8 | data[at + 1]]
+                total += most
+                at += size
+            elif kind == _SHORT_REPEAT:
+                width = (header >> 3 & 7) + 1
+                total += ((header & 7) + 3) << (8 * width)
+                at += 1 + width
+            elif kind == _DELTA:
+                most, at = _delta_bound(data, at)
+                total += most
+            else:
+                values, at = _patched_base(data, at)
+                total += int(values.max()) * len(values)
+    except IndexError:
+        raise WireError("a run is cut short") from None
+    _need(data, at)
+    return total
+
+
+@cache
+def _direct_runs() -> tuple[tuple[int, int], ...]:
+    """Size in bytes and greatest sum of a direct run by the 14 bits of its header after the kind."""
+    runs = []
+    for header in range(1 << 14):
+        width, count = _WIDTHS[header >> 9], (header & 511) + 1
+        runs.append((2 + (width * count + 7) // 8, count << width))
+    return tuple(runs)
+
+
+def _delta_bound(data: bytes, at: int) -> tuple[int, int]:
+    code = data[at] >> 1 & 31
+    count = ((data[at] & 1) << 8 | data[at + 1]) + 1
+    base, at = (data[at + 2], at + 3) if data[at + 2] < 128 else varint(data, at + 2)
+    coded, at = (data[at], at + 1) if data[at] < 128 else varint(data, at)
+    if not code:
+        reach = zigzag(coded) * (count - 1)
+    else:
+        packed = (count - 2) * _WIDTHS[code] if count > 2 else 0
+        at += (packed + 7) // 8
+        reach = abs(zigzag(coded)) + (count << _WIDTHS[code])
+        reach = -reach if coded & 1 else reach
+    if base + reach < 0:
+        return _U64, at
+    return (base + max(reach, 0)) * count, at
 
 
 def constants_v2(data: bytes) -> set[int] | None:
@@ -117,9 +140,9 @@ def constants_v2(data: bytes) -> set[int] | None:
     return result
 
 
-def bounds_v1(data: bytes) -> list[tuple[int, int]]:
-    """As `bounds_v2` for an RLEv1 stream."""
-    return [(len(run), int(run.max())) for run in decode_v1(data)]
+def bound_v1(data: bytes) -> int:
+    """As `bound_v2` for an RLEv1 stream."""
+    return sum(int(run.max()) * len(run) for run in decode_v1(data))
 
 
 def _short_repeat(data: bytes, at: int) -> tuple[UInt64Array, int]:

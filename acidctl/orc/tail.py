@@ -232,7 +232,8 @@ def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
             missing -= len(part)
     except AcidctlError:
         raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # ValueError is Python's answer when the file has been closed.
         raise StorageError(f"cannot read {name}: {error}", path=name) from error
     return b"".join(parts)
 
@@ -428,10 +429,7 @@ def _hive_type(types: tuple[OrcType, ...], column: int) -> HiveType:
     children = entry.subtypes
     if entry.kind is OrcKind.STRUCT:
         return StructType(
-            tuple(
-                Field(name, _hive_type(types, child))
-                for name, child in zip(entry.names, children, strict=True)
-            )
+            tuple(Field(name, _hive_type(types, child)) for name, child in zip(entry.names, children, strict=True))
         )
     if entry.kind is OrcKind.LIST:
         return ListType(_hive_type(types, children[0]))
@@ -468,8 +466,6 @@ def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[Column
         )
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
-    if result and (
-        len(result) != len(tail.stripes) or any(len(s) not in (0, len(tail.types)) for s in result)
-    ):
+    if result and (len(result) != len(tail.stripes) or any(len(s) not in (0, len(tail.types)) for s in result)):
         raise damaged(tail.name, f"has statistics of {len(result)} stripes and {len(tail.stripes)} stripes")
     return result
