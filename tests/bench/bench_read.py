@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import orc_tools
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 import acidctl
-from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,7 @@ def interleaved(commands: dict[str, Sequence[str | Path]], rounds: int) -> dict[
         for name, command in commands.items():
             found[name].append(run(command))
     return {
-        name: Figure(min(f.seconds for f in figures), max(f.memory for f in figures))
-        for name, figures in found.items()
+        name: Figure(min(f.seconds for f in figures), max(f.memory for f in figures)) for name, figures in found.items()
     }
 
 
@@ -80,40 +80,46 @@ def timed(action: Callable[[], int]) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--orc-tools", type=Path, help="the orc-tools uber jar")
-    options = parser.parse_args()
-    root = Path(tempfile.gettempdir()) / "acidctl-bench"
-    table, base = make_table(root, options.rows)
+def commands_for(table: Path, base: Path) -> dict[str, Sequence[str | Path]]:
+    """The commands that are timed, on a table and its one base file."""
     lists = ["--validtxns", VALID_WRITE_IDS, "--validtxns", VALID_TXNS]
     acidctl_command = [sys.executable, "-m", "acidctl"]
-    commands: dict[str, Sequence[str | Path]] = {
+    return {
         "snapshot --count": [*acidctl_command, "snapshot", table, "--count", *lists],
         "snapshot -o jsonl": [*acidctl_command, "snapshot", table, "-o", "jsonl", *lists],
         "dump --data": [*acidctl_command, "dump", "--data", base],
     }
-    if options.orc_tools:
-        commands["orc-tools data"] = ["java", "-jar", options.orc_tools, "data", base]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    root = Path(tempfile.gettempdir()) / "acidctl-bench"
+    table, base = make_table(root, options.rows)
+    commands = {**commands_for(table, base), "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base]}
     scans: dict[str, list[float]] = {"plain scan": [], "to_batches()": []}
     plain_scan(base)
     for _ in range(options.rounds):
         scans["plain scan"].append(timed(lambda: plain_scan(base)))
         scans["to_batches()"].append(timed(lambda: snapshot_scan(table)))
     figures = interleaved(commands, options.rounds)
+    larger = interleaved(commands_for(*make_table(root, 4 * options.rows)), 1)
     size = base.stat().st_size / 2**20
-    print(f"{options.rows:,} rows, 10 columns, {options.rows // 10:,} deletes, {size:.0f} MiB; best of {options.rounds}")
-    print(f"{'':20} {'seconds':>8} {'ratio':>14} {'MiB':>6}")
+    print(
+        f"{options.rows:,} rows, 10 columns, {options.rows // 10:,} deletes, {size:.0f} MiB; best of {options.rounds}"
+    )
+    print(f"{'':20} {'seconds':>8} {'':16} {'MiB':>6} {'MiB, 4 x rows':>14}")
     plain = min(scans["plain scan"])
     for name, seconds in scans.items():
         print(f"{name:20} {min(seconds):8.2f} {min(seconds) / plain:6.2f} x plain")
-    slowest = figures.get("orc-tools data")
+    slowest = figures["orc-tools data"].seconds
     for name, figure in figures.items():
-        ratio = f"{slowest.seconds / figure.seconds:4.1f} x faster" if slowest else ""
-        print(f"{name:20} {figure.seconds:8.2f} {ratio:>14} {figure.memory:6.0f}")
+        ratio = f"{slowest / figure.seconds:.1f} x faster"
+        at_four = f"{larger[name].memory:14.0f}" if name in larger else ""
+        print(f"{name:20} {figure.seconds:8.2f} {ratio:>16} {figure.memory:6.0f} {at_four}")
 
 
 if __name__ == "__main__":
