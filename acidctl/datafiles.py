@@ -14,6 +14,12 @@ from acidctl.storage.resolve import resolve
 
 if TYPE_CHECKING:
     from acidctl.orc.reader import OrcFile
+    from acidctl.orc.tail import Tail
+
+
+_BATCH_BYTES = 6 << 20
+_FEWEST_ROWS = 64
+_TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,20 @@ class DataFile:
         with self.storage.open(self.path) as stream:
             length = None if side is None else side.logical_length
             yield OpenedFile(open_orc(stream, name=self.name, length=length), stream)
+
+
+def batch_rows(tail: Tail, most: int) -> int:
+    """How many rows of a file to take at a time: `most`, fewer where rows are wide, so that memory is bounded."""
+    if not tail.rows:
+        return most
+    total = sum(
+        8 * (column.count or 0) + (getattr(column.values, "sum", 0) or 0)
+        for column, entry in zip(tail.statistics, tail.types, strict=False)
+        if entry.kind.name in _TEXTUAL
+    )
+    # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
+    width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
+    return max(_FEWEST_ROWS, min(most, int(_BATCH_BYTES / width)))
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:

@@ -12,7 +12,7 @@ from acidctl.cli.options import command as make_command
 from acidctl.cli.options import option
 from acidctl.cli.output import Format, Output, plural
 from acidctl.config import Config
-from acidctl.datafiles import DataFile, SideFileFacts, data_files
+from acidctl.datafiles import DataFile, SideFileFacts, batch_rows, data_files
 from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
 
-# Small enough that a batch and its text stay near the processor, large enough that calls do not count.
-_BATCH_ROWS = 16_384
+# Large enough that the cost of calls does not show; a batch, its text and a few more of both are in memory.
+_BATCH_ROWS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def pa_columns(batch: pa.RecordBatch) -> list[pa.Array]:
 def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[pa.Buffer | bytes]:
     from acidctl.pipeline import ordered_map
 
-    rows = min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS
+    rows = batch_rows(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
     return ordered_map(render, _limited(orc, rows, limit))
 
 
