@@ -274,6 +274,10 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
     if missing.size:
         texts.append(pa.array(["null"]).take(pa.array(np.zeros(missing.size, dtype=np.int64))))
         rows.append(missing)
+    null = np.flatnonzero(~np.isin(tags, array.type.type_codes[: len(hive_type.alternatives)]))
+    if null.size:  # a child of its own marks the unions that are NULL themselves
+        texts.append(pa.nulls(null.size, pa.string()))
+        rows.append(null)
     if not texts:
         return pa.array([], pa.string())
     back = np.argsort(np.concatenate(rows), kind="stable")

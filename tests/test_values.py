@@ -357,6 +357,15 @@ def test_dense_unions_render_as_sparse_ones() -> None:
     assert json_column(dense.slice(1, 2), hive_type).equals(json_column(sparse.slice(1, 2), hive_type))
 
 
+def test_null_unions_are_told_from_unions_of_null() -> None:
+    """A child beyond the type's alternatives marks a union that is NULL; a NULL value keeps its tag."""
+    children = [pa.array([1, None, None], pa.int32()), pa.array([None, None, None], pa.string()), pa.nulls(3)]
+    union = pa.UnionArray.from_sparse(pa.array([0, 0, 2], pa.int8()), children)
+    texts = json_column(union, parse_type("uniontype<int,string>")).to_pylist()
+    assert texts == ['{"tag":0,"value":1}', '{"tag":0,"value":null}', "null"]
+    assert bytes(csv_lines([union], [parse_type("uniontype<int,string>")])).endswith(b"\n\n")
+
+
 def test_names_are_escaped() -> None:
     """A column may be called anything; the line stays JSON and the CSV header stays CSV."""
     name = 'a"b\\\n\u2028,'
