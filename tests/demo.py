@@ -23,7 +23,7 @@ What a reader sees of it is decided by two lists that Hive hands to every query:
 LS = "1. Which directories are there, which of them does a reader use, and why not the others?"
 SNAPSHOT = "2. So what is in the table? The same directories, read:"
 HISTORY = "3. And what was in it after write id 4, before the later changes?"
-END = "Try `acidctl ls --help`, or acidctl on a table of your own: it only reads."
+END = "Next: `.venv/bin/acidctl ls --help`, or a table of your own (acidctl only reads)."
 
 
 def main(step: Path) -> int:
@@ -35,7 +35,7 @@ def main(step: Path) -> int:
     for title, args in (
         (LS, ["ls", table, *lists]),
         (SNAPSHOT, ["snapshot", table, *lists]),
-        (HISTORY, ["snapshot", table, "--as-of", "4", "--quiet"]),
+        (HISTORY, ["snapshot", table, "--as-of", "4", "--quiet", "-o", "csv"]),
     ):
         say(title + "\n")
         say("$ acidctl " + shlex.join(args))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +10,7 @@ from typing import Any
 
 import click
 
-from acidctl.cli.options import SnapshotOptions, option, table_options
+from acidctl.cli.options import SnapshotOptions, option, read_stdin, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     Cell,
@@ -120,7 +119,10 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **asked: A
     and open or aborted writes cannot be told from committed ones.
     """
     view = View(**asked)
+    started = time.monotonic()
     answer = _listed(options, view) if view.names is not None else _stored(out, options, view)
+    took = time.monotonic() - started
+    out.detail(f"{plural(answer.summary.entries, 'entry', 'entries')} listed and judged in {took:.2f} s")
     _remark(out, answer)
     shown_entries = _selected(answer.entries, view)
     if out.form is Format.TEXT:
@@ -162,7 +164,7 @@ def _listed(options: SnapshotOptions, view: View) -> LsReport:
 
 def _read_names(source: str) -> str:
     if source == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+        return read_stdin()
     try:
         with open(source, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
             return stream.read()

@@ -153,7 +153,7 @@ def read_text(value: str, name: str) -> str:
     """The value itself, or what `@FILE` or `@-` holds; empty text is refused, it never means "everything"."""
     text = value
     if value == "@-":
-        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+        text = read_stdin()
     elif value.startswith("@"):
         try:
             with open(value[1:], encoding="utf-8", errors="surrogateescape") as stream:
@@ -165,6 +165,11 @@ def read_text(value: str, name: str) -> str:
         where = f" ({value})" if value.startswith("@") else ""
         raise UsageError(f"{name} is empty{where}", hint="Leave the option out if you have no such text.")
     return text
+
+
+def read_stdin() -> str:
+    """All of stdin; nothing when the caller closed it."""
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
 def _common(formats: Sequence[Format]) -> list[Callable[[Any], Any]]:

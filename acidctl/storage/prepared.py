@@ -58,7 +58,7 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
         lines.append(_Line(_ADDRESS.sub("", path, count=1), kind == "d", int(size), seconds))
     if not lines:
         raise UsageError("the listing given with --names is empty", hint="An empty table has no names to give.")
-    base = _ADDRESS.sub("", root.rstrip("/"), count=1) if root is not None else _common_root(lines)
+    base = _ADDRESS.sub("", root.rstrip("/") or "/", count=1) if root is not None else _common_root(lines)
     files: dict[str, FileInfo] = {}
     directories: set[str] = set()
     for line in lines:
@@ -103,14 +103,15 @@ def _common_root(lines: list[_Line]) -> str:
         else:
             same = [first == second for first, second in zip(shared, parts, strict=False)]
             shared = shared[: same.index(False) if False in same else len(same)]
-    return "/".join(shared or [])
+    return "/".join(shared or []) or "/"
 
 
 def _relative(path: str, base: str) -> str:
     if base and path == base:
         return ""
-    if base and path.startswith(base + "/"):
-        return path[len(base) + 1 :]
+    inside = base if base.endswith("/") else f"{base}/"
+    if base and path.startswith(inside):
+        return path[len(inside) :]
     if path.startswith("/"):
         raise UsageError(
             f"{path} in the listing does not lie below {base or 'one common directory'}",
