@@ -269,11 +269,6 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
             pieces = [b'{"tag":%d,"value":' % index, *pieces, b"}"]
         texts.append(text_of(pieces, len(child), nulls=_NULL))
         rows.append(mine)
-    # A code beyond the alternatives marks a union that is NULL itself.
-    missing = np.flatnonzero(tags == len(hive_type.alternatives))
-    if missing.size:
-        texts.append(pa.array(["null"]).take(pa.array(np.zeros(missing.size, dtype=np.int64))))
-        rows.append(missing)
     null = np.flatnonzero(~np.isin(tags, array.type.type_codes[: len(hive_type.alternatives)]))
     if null.size:  # a child of its own marks the unions that are NULL themselves
         texts.append(pa.nulls(null.size, pa.string()))
