@@ -209,8 +209,11 @@ def to_json(value: Any) -> Any:
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """A time as ISO 8601 in UTC, to the second."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A time as ISO 8601 in UTC, to the second; None where the year has no four digits."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def seconds_of(time: str | None) -> float | None:

@@ -53,9 +53,7 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
             continue
         kind, size, modified, path = match.groups()
         sizes = True
-        # The client prints its local time, and this is most likely the same machine.
-        seconds = time.mktime(time.strptime(modified, "%Y-%m-%d %H:%M"))
-        lines.append(_Line(_ADDRESS.sub("", path, count=1), kind == "d", int(size), seconds))
+        lines.append(_Line(_ADDRESS.sub("", path, count=1), kind == "d", int(size), _seconds(modified)))
     if not lines:
         raise UsageError("the listing given with --names is empty", hint="An empty table has no names to give.")
     base = _ADDRESS.sub("", root.rstrip("/") or "/", count=1) if root is not None else _common_root(lines)
@@ -75,6 +73,14 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
     directories.discard("")
     found = Walk(tuple(files[path] for path in sorted(files)), tuple(sorted(directories)))
     return PreparedListing(root if root is not None else base, found, sizes)
+
+
+def _seconds(local_time: str) -> float | None:
+    """The client prints its local time, and this is most likely the same machine; None for what is no time."""
+    try:
+        return time.mktime(time.strptime(local_time, "%Y-%m-%d %H:%M"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _plain(text: str) -> _Line:

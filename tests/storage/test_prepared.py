@@ -14,7 +14,9 @@ from acidctl.table import read, report
 LINE = st.one_of(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=40),
     st.from_regex(r"(/w/t/)?(ds=[a-z]{1,2}/)?(base|delta|delete_delta)_[0-9]{1,8}(_[0-9]{1,8})?(/bucket_0000[0-9])?/?"),
-    st.from_regex(r"[d-]rwxr-xr-x   [-3] hive hadoop [0-9]{1,9} 2026-0[1-9]-0[1-9] 10:00 /w/t/[a-z_=0-9/ ]{1,20}"),
+    st.from_regex(
+        r"[d-]rwxr-xr-x   [-3] hive hadoop [0-9]{1,9} 2026-[01][0-9]-[0-3][0-9] 10:00 /w/t/[a-z_=0-9/ ]{1,20}"
+    ),
 )
 
 
