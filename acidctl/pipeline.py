@@ -7,9 +7,11 @@ cores. Nothing runs ahead by more than a few batches: memory stays bounded.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Queue
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -26,13 +28,67 @@ def ordered_map(
     count = workers or min(4, os.cpu_count() or 1)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(count, thread_name_prefix="acidctl") as pool:
+        failure: Exception | None = None
+        source = iter(items)
         try:
-            for item in items:
+            while True:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:  # what came before it is delivered first: how much does not hang on timing
+                    failure = error
+                    break
                 pending.append(pool.submit(function, item))
                 while pending and (len(pending) > count + 1 or pending[0].done()):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
+            if failure is not None:
+                raise failure
         finally:
             for future in pending:
                 future.cancel()
+
+
+def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
+    """The same items, produced by a thread of its own that stays at most `depth` items ahead.
+
+    An error of `items` is raised where its item would have come. Closing the result ends the thread and closes `items`
+    there, so that files are closed by the thread that reads them.
+    """
+    ready: Queue[tuple[Item | None, BaseException | None]] = Queue()
+    room = threading.Semaphore(depth)
+    stopped = threading.Event()
+
+    def produce() -> None:
+        failure: BaseException | None = None
+        try:
+            for item in items:
+                ready.put((item, None))
+                room.acquire()
+                if stopped.is_set():
+                    break
+        except BaseException as error:
+            failure = error
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
+            ready.put((None, failure))
+
+    thread = threading.Thread(target=produce, name="acidctl-read-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, failure = ready.get()
+            if failure is not None:
+                raise failure
+            if item is None:
+                return
+            yield item
+            room.release()
+    finally:
+        stopped.set()
+        room.release()
+        thread.join()

@@ -11,6 +11,7 @@ import click
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import option
 from acidctl.cli.output import Format, Output, plural
+from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.datafiles import DataFile, SideFileFacts, batch_rows, data_files
 from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
@@ -132,45 +133,70 @@ def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
     from acidctl.leaves import Damage
 
     damage = Damage()
-    like_orc_tools = view.data and out.form is Format.TEXT
-    writer = _ArrayWriter(out) if out.form is Format.JSON else None
-    headers: list[bytes] = []
+    rows = _RowWriter(out, view, damage)
+    try:
+        code = each_file(out, files, rows.show, several=len(files) > 1)
+    except BaseException:
+        rows.abandon()
+        raise
+    rows.finish()
+    if damage.count:
+        out.warn(f"{plural(damage.count, 'string')} not valid UTF-8, shown with replacement characters (U+FFFD)")
+    return code
 
-    def show(file: DataFile) -> None:
+
+class _RowWriter:
+    """Writes the rows of one file after the other as one answer."""
+
+    def __init__(self, out: Output, view: View, damage: Damage) -> None:
+        self._out = out
+        self._view = view
+        self._damage = damage
+        self._array = _ArrayWriter(out) if out.form is Format.JSON else None
+        self._header: bytes | None = None
+
+    def show(self, file: DataFile) -> None:
+        """All rows of a file that are wanted."""
         side = file.side_file()
-        if uncommitted(out, file, side):
+        if uncommitted(self._out, file, side):
             return
         with file.open(side) as opened:
-            orc = opened.orc
-            if view.events and not orc.is_acid:
+            if self._view.events and not opened.orc.is_acid:
                 raise NotAcidTableError(
                     f"{file.name} holds plain rows, no ACID events",
                     path=file.name,
                     hint="It is an original file or one of an insert-only table; -d prints its rows.",
                 )
-            header, render = _renderer(orc, view, out.form, damage)
-            # Files of one schema share a header; another schema is another table in the same stream.
-            if header is not None and not view.no_header and headers[-1:] != [header]:
-                out.data(header)
-                headers.append(header)
-            for chunk in _chunks(orc, render, view.lines):
-                writer.data(chunk) if writer else out.data(chunk)
-        if like_orc_tools:
+            self._rows(opened.orc)
+        if self._view.data and self._out.form is Format.TEXT:
             from acidctl.orc.orctools import SEPARATOR
 
-            out.data(SEPARATOR)
+            self._out.data(SEPARATOR)
 
-    try:
-        code = each_file(out, files, show, several=len(files) > 1)
-    except BaseException:
-        if writer and writer.started:  # the rows that were read stay a document; without any, stdout stays empty
-            writer.close()
-        raise
-    if writer:
-        writer.close()
-    if damage.count:
-        out.warn(f"{plural(damage.count, 'string')} not valid UTF-8, shown with replacement characters (U+FFFD)")
-    return code
+    def _rows(self, orc: OrcFile) -> None:
+        header, render = _renderer(orc, self._view, self._out.form, self._damage)
+        # Files of one schema share a header; another schema is another table in the same stream.
+        if header is not None and header != self._header and not self._view.no_header:
+            self._out.data(header)
+            self._header = header
+        write = self._out.data if self._array is None else self._array.data
+        with progress(self._out, "dump", "rows") as report:
+            done = 0
+            for count, chunk in _chunks(orc, render, self._view.lines):
+                write(chunk)
+                done += count
+                if self._out.width is None:  # on one screen a bar would get in between the rows
+                    report(done, orc.rows)
+
+    def finish(self) -> None:
+        """End the answer."""
+        if self._array is not None:
+            self._array.close()
+
+    def abandon(self) -> None:
+        """After a failure: what was written stays a document, and an answer that has not begun stays empty."""
+        if self._array is not None and self._array.started:
+            self._array.close()
 
 
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
@@ -197,11 +223,12 @@ def pa_columns(batch: pa.RecordBatch) -> list[pa.Array]:
     return list(batch.columns)
 
 
-def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[pa.Buffer | bytes]:
+def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[tuple[int, pa.Buffer | bytes]]:
+    """Numbers of rows and their text."""
     from acidctl.pipeline import ordered_map
 
     rows = batch_rows(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
-    return ordered_map(render, _limited(orc, rows, limit))
+    return ordered_map(lambda batch: (len(batch), render(batch)), _limited(orc, rows, limit))
 
 
 def _limited(orc: OrcFile, batch_rows: int, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -164,7 +164,7 @@ def parse_columns(text: str, tail: Tail) -> tuple[int, ...]:
     """Column ids of a list such as `1,4` or `row.id`; `*` means all. UsageError for what is no column."""
     if text.strip() == "*":
         return tuple(range(len(tail.types)))
-    names = {name: column for column, name in enumerate(column_names(tail))}
+    names = {name: column for column, name in enumerate(column_names(tail)) if name}
     columns = []
     for part in text.split(","):
         word = part.strip()
