@@ -41,9 +41,7 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.list_(common_type(one.value_type, other.value_type))
     if pa.types.is_union(one):
         pairs = zip(one, other, strict=True)
-        return pa.dense_union(
-            [pa.field(str(i), common_type(a.type, b.type)) for i, (a, b) in enumerate(pairs)]
-        )
+        return pa.dense_union([pa.field(str(i), common_type(a.type, b.type)) for i, (a, b) in enumerate(pairs)])
     return one
 
 

@@ -102,9 +102,7 @@ class EventKeys:
         """The keys of all parts, one after the other."""
         operation = None
         if any(part.operation is not None for part in parts):
-            inserts = [
-                np.zeros(len(p), dtype=np.int64) if p.operation is None else p.operation for p in parts
-            ]
+            inserts = [np.zeros(len(p), dtype=np.int64) if p.operation is None else p.operation for p in parts]
             operation = np.concatenate(inserts)
         return EventKeys(
             np.concatenate([p.write_id for p in parts]),
@@ -138,9 +136,7 @@ class EventBatch:
     def take(self, positions: Int64Array) -> EventBatch:
         """The events at `positions`, in that order."""
         indices = pa.array(positions)
-        return EventBatch(
-            self.keys.select(positions), tuple(column.take(indices) for column in self.columns)
-        )
+        return EventBatch(self.keys.select(positions), tuple(column.take(indices) for column in self.columns))
 
     @staticmethod
     def concat(parts: Sequence[EventBatch]) -> EventBatch:

@@ -88,9 +88,7 @@ def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: s
     if not has_timestamps(hive_type):
         return array
     if isinstance(hive_type, StructType):
-        children = [
-            public_array(array.field(i), field.type, form, name) for i, field in enumerate(hive_type.fields)
-        ]
+        children = [public_array(array.field(i), field.type, form, name) for i, field in enumerate(hive_type.fields)]
         return pa.StructArray.from_arrays(children, names=hive_type.names, mask=_null_mask(array))
     if isinstance(hive_type, ListType):
         values = public_array(array.values, hive_type.element, form, name)

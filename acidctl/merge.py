@@ -67,9 +67,7 @@ class DeletedRows:
         for keys in batches:
             mask = valid_mask(keys.current, write_ids)
             deletes = (
-                np.zeros(len(keys), dtype=np.bool_)
-                if keys.operation is None
-                else keys.operation == Operation.DELETE
+                np.zeros(len(keys), dtype=np.bool_) if keys.operation is None else keys.operation == Operation.DELETE
             )
             if mask is not None:
                 deletes &= mask
@@ -121,9 +119,7 @@ class DeletedRows:
         )
         return np.where(known, ranks, -1)
 
-    def _mask_by_pair(
-        self, keys: EventKeys, heads: Int64Array, lengths: Int64Array, ranks: Int64Array
-    ) -> BoolArray:
+    def _mask_by_pair(self, keys: EventKeys, heads: Int64Array, lengths: Int64Array, ranks: Int64Array) -> BoolArray:
         deleted = np.zeros(len(keys), dtype=np.bool_)
         for head, length, rank in zip(heads, lengths, ranks, strict=True):
             if rank >= 0:
@@ -250,9 +246,7 @@ def _check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
 class _Cursor:
     """A stream being read: its current batch and what comes after."""
 
-    def __init__(
-        self, batches: Callable[[], Iterator[EventBatch]], lower: RowId | None, statement_id: int
-    ) -> None:
+    def __init__(self, batches: Callable[[], Iterator[EventBatch]], lower: RowId | None, statement_id: int) -> None:
         self.lower = lower
         self.statement_id = statement_id
         self.batch: EventBatch | None = None
@@ -347,4 +341,3 @@ def _newest_events(batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
             yield batch
         elif keep.any():
             yield batch.filter(keep)
-

@@ -21,9 +21,12 @@ from acidctl.merge import DeletedRows, EventStream, MergeReader
 from acidctl.orc.evolve import fit_array, null_array
 from acidctl.orc.exact import wide_columns
 from acidctl.orc.reader import OrcFile
+from acidctl.pipeline import read_ahead
 from acidctl.writeids import ValidWriteIds
 
 BATCH_ROWS = 65536
+_READ_AHEAD_BATCHES = 4
+_READ_AHEAD_FILES = 2
 _INT32_MIN = -(2**31)
 _PLACEHOLDER = re.compile(r"_col\d+\Z")
 
@@ -157,9 +160,7 @@ class DataSource:
                 fields = (*KEY_FIELDS, "row") if children else KEY_FIELDS
                 for batch in orc.scan(fields, batch_size=batch_rows):
                     arrays = _children(batch.column("row")) if children else []
-                    yield EventBatch(
-                        keys_of(batch, name=self.name), _fitted(arrays, children, projection, len(batch))
-                    )
+                    yield EventBatch(keys_of(batch, name=self.name), _fitted(arrays, children, projection, len(batch)))
             elif children is None:
                 yield from (EventBatch(keys) for keys in self._raw_keys(batch_rows))
             else:
@@ -189,8 +190,8 @@ def _fits(columns: StructType, projection: Projection | None) -> tuple[tuple[int
 
 
 def _children(row: pa.StructArray) -> list[pa.Array]:
-    """The fields of the `row` struct; a NULL struct has NULL fields."""
-    return row.flatten() if row.null_count else [row.field(i) for i in range(row.type.num_fields)]
+    """The fields of the `row` struct; of a NULL struct they are NULL as read, and Arrow aborts on flattening a union."""
+    return [row.field(i) for i in range(row.type.num_fields)]
 
 
 def _fitted(
@@ -275,7 +276,10 @@ class LocationReader:
         self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int
     ) -> Iterator[EventBatch]:
         updates = any(source.facts.may_update for source in sources)
-        streams = [_stream(source, projection, batch_rows, updates) for source in sources]
+        large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
+        # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
+        ahead = large if len(large) <= _READ_AHEAD_FILES else []
+        streams = [_stream(source, projection, batch_rows, updates, source in ahead) for source in sources]
         deleted = self._deleted_rows(sources, updates)
         return iter(MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates))
 
@@ -341,6 +345,13 @@ def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
     return keys if inside.all() else keys.select(inside)
 
 
-def _stream(source: DataSource, projection: Projection | None, batch_rows: int, updates: bool) -> EventStream:
+def _stream(
+    source: DataSource, projection: Projection | None, batch_rows: int, updates: bool, ahead: bool
+) -> EventStream:
     lower, _ = source.bounds(updates=updates)
-    return EventStream(source.name, lambda: source.events(projection, batch_rows), lower, source.statement_id)
+
+    def events() -> Iterator[EventBatch]:
+        batches = source.events(projection, batch_rows)
+        return read_ahead(batches) if ahead else batches
+
+    return EventStream(source.name, events, lower, source.statement_id)

@@ -83,9 +83,7 @@ class Rows:
         if count >= self.count:
             return self
         ids = self.row_ids
-        cut = (
-            None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
-        )
+        cut = None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
         return replace(self, columns=tuple(c.slice(0, count) for c in self.columns), count=count, row_ids=cut)
 
     def with_flat_row_id(self) -> tuple[tuple[HiveType, ...], tuple[pa.Array, ...]]:
@@ -317,9 +315,7 @@ class Snapshot:
 
     def _reader(self, partition: PartitionState) -> LocationReader:
         inserts, deletes = self._sources(partition)
-        return LocationReader(
-            inserts, deletes, self.lists.effective_write_ids, row_ids=not partition.state.insert_only
-        )
+        return LocationReader(inserts, deletes, self.lists.effective_write_ids, row_ids=not partition.state.insert_only)
 
 
 def _without(columns: StructType, names: Sequence[str]) -> StructType:

@@ -40,9 +40,7 @@ def live_sources(
 
 def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
     """What is read: base or originals, then deltas in selection order."""
-    originals = [
-        entry for entry in state.entries if entry.name == ORIGINALS_NAME and entry.state is EntryState.LIVE
-    ]
+    originals = [entry for entry in state.entries if entry.name == ORIGINALS_NAME and entry.state is EntryState.LIVE]
     return (*originals, *([state.base] if state.base else []), *state.deltas)
 
 
@@ -58,9 +56,7 @@ def empty_files(state: AcidState) -> tuple[FileInfo, ...]:
 
 def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
-    files = {
-        file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.info.size
-    }
+    files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.info.size}
     for group in synthetic_layout(entry, (file.info for file in files.values())):
         bucket = None if state.insert_only else _bucket_property(group, state.acid_v1)
         before: DataSource | None = None

@@ -51,16 +51,10 @@ def model(events: list[Event], deletes: list[Event], ids: ValidWriteIds) -> list
     newest: dict[RowId, Event] = {}
     for event in events:
         key = RowId(*event[1:4])
-        if ids.is_valid(event[4]) and (
-            key not in newest or (event[4], event[0]) > (newest[key][4], newest[key][0])
-        ):
+        if ids.is_valid(event[4]) and (key not in newest or (event[4], event[0]) > (newest[key][4], newest[key][0])):
             newest[key] = event
     gone = {RowId(*e[1:4]) for e in deletes if e[0] == Operation.DELETE and ids.is_valid(e[4])}
-    return sorted(
-        (key, event[5])
-        for key, event in newest.items()
-        if event[0] != Operation.DELETE and key not in gone
-    )
+    return sorted((key, event[5]) for key, event in newest.items() if event[0] != Operation.DELETE and key not in gone)
 
 
 def read(reader: MergeReader, size: int) -> list[tuple[RowId, str | None]]:
@@ -81,9 +75,7 @@ def ordered(events: list[Event]) -> list[Event]:
 def histories(draw: st.DrawFn) -> tuple[list[list[Event]], list[Event], ValidWriteIds, bool]:
     """Insert streams (with in-file updates if the last item is true), delete events and a reader's list."""
     updates = draw(st.booleans())
-    rows = draw(
-        st.sets(st.tuples(st.integers(1, 6), st.sampled_from(BUCKETS), st.integers(0, 8)), max_size=40)
-    )
+    rows = draw(st.sets(st.tuples(st.integers(1, 6), st.sampled_from(BUCKETS), st.integers(0, 8)), max_size=40))
     streams: list[list[Event]] = [[] for _ in range(draw(st.integers(1, 5)))]
     deletes: list[Event] = []
     for write, bucket, row in sorted(rows):

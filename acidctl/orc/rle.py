@@ -67,6 +67,8 @@ def bound_v2(data: bytes) -> int:
     total = at = 0
     end = len(data)
     direct = _direct_runs()
+    # Text lengths come as many short delta runs, and few different ones: four bytes tell all of most of them.
+    deltas: dict[bytes, tuple[int, int]] = {}
     try:
         while at < end:
             header = data[at]
@@ -80,8 +82,15 @@ def bound_v2(data: bytes) -> int:
                 total += ((header & 7) + 3) << (8 * width)
                 at += 1 + width
             elif kind == _DELTA:
-                most, at = _delta_bound(data, at)
-                total += most
+                head = data[at : at + 4]
+                known = deltas.get(head)
+                if known is None:
+                    most, after = _delta_bound(data, at)
+                    known = (most, after - at)
+                    if head[2] < 128 and head[3] < 128:
+                        deltas[head] = known
+                total += known[0]
+                at += known[1]
             else:
                 values, at = _patched_base(data, at)
                 total += int(values.max()) * len(values)
