@@ -1,7 +1,8 @@
 """Rows in the forms that other programs take: Arrow record batches with one schema, Parquet and Arrow files.
 
-Inside acidctl a timestamp that nanoseconds since 1970 cannot hold is a struct of seconds and nanos. Out here it has to be
-one Arrow type for all files of a table: nanoseconds where every file fits, else microseconds, which are exact or refused.
+Inside acidctl a timestamp that nanoseconds since 1970 cannot hold is a struct of seconds and nanos. Out here it has to
+be one Arrow type for all files of a table: nanoseconds where every file fits, else microseconds, which are exact or
+refused.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class DeletedRows:
 
 
 def _distinct(values: Int64Array) -> Int64Array:
-    """The distinct values in ascending order; input that is sorted already, as delete files are, is not sorted again."""
+    """The distinct values in ascending order; sorted input, as delete files are, is not sorted again."""
     if len(values) < 2:
         return values
     if not (values[1:] >= values[:-1]).all():

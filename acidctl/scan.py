@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(r"_col\d+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The reader's columns, which of them to deliver (positions in `columns`, in output order), whose rules fit files."""
+    """The reader's columns, which of them to deliver (positions, in output order), and whose rules fit files."""
 
     columns: StructType
     wanted: tuple[int, ...]
@@ -91,8 +91,8 @@ def has_placeholders(columns: StructType) -> bool:
 class DataSource:
     """A live data file; its tail is read on first use and kept, its handle is not.
 
-    Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`, the
-    file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
+    Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`,
+    the file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
     `apart` says that no event of another file concerns its rows, although their ids may look alike.
     """
 
@@ -190,7 +190,7 @@ def _fits(columns: StructType, projection: Projection | None) -> tuple[tuple[int
 
 
 def _children(row: pa.StructArray) -> list[pa.Array]:
-    """The fields of the `row` struct; of a NULL struct they are NULL as read, and Arrow aborts on flattening a union."""
+    """The fields of the `row` struct; those of a NULL struct are NULL as read (Arrow cannot flatten a union)."""
     return [row.field(i) for i in range(row.type.num_fields)]
 
 

@@ -69,7 +69,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Visible rows of one partition as columns; `row_ids` (write id, bucket property, row id) is None where there are none."""
+    """Visible rows of one partition as columns; `row_ids` are write id, bucket property, row id, or None."""
 
     partition: str
     names: tuple[str, ...]
@@ -234,8 +234,8 @@ class Snapshot:
     ) -> pa.RecordBatchReader:
         """All visible rows as Arrow record batches of one schema, as a stream; ROW__ID comes first when asked for.
 
-        `timestamps` is "ns", "us", "exact" (a struct of seconds and nanos), or "auto": nanoseconds where every file fits
-        into them, else microseconds. A value that the form cannot hold raises UsageError when its batch is read.
+        `timestamps` is "ns", "us", "exact" (a struct of seconds and nanos), or "auto": nanoseconds where every file
+        fits, else microseconds. A value that the form cannot hold raises UsageError when its batch is read.
         """
         fields = [self.fields[position] for position in self._positions(columns)]
         form = self._timestamp_form(timestamps, fields)
