@@ -11,6 +11,7 @@ from acidctl.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidview import AcidFacts, acid_facts
 from acidctl.orc.finish import is_hybrid
 from acidctl.orc.report import ReportOptions, failed_report, file_report, parse_columns
+from acidctl.orc.tail import Calendar
 
 Json = dict[str, Any]
 
@@ -31,6 +32,7 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
             "is_acid": orc.is_acid,
             "file_name": _file_name(file),
             "calendar": "hybrid" if is_hybrid(orc.tail) else "proleptic",
+            "calendar_marked": orc.tail.calendar is not Calendar.UNKNOWN,
             "side_file": _side_file(side, file.size),
         }
         if orc.is_acid:

@@ -52,6 +52,7 @@ class View:
         ExitCode.DONE,
         ExitCode.FAILED,
         ExitCode.USAGE,
+        ExitCode.FINDINGS,
         ExitCode.NO_SUCH_TABLE,
         ExitCode.NOT_ACID,
         ExitCode.DAMAGED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +121,9 @@ class _Text:
     def __init__(self, out: Output, report: Json) -> None:
         self._out = out
         self._report = report
+        # Writers without a row index keep sizes alone, and leave every count at zero.
+        roots = report.get("fileStatistics", [])[:1]
+        self._counted = not report.get("numberOfRows") or any(root["count"] for root in roots)
 
     def write(self) -> None:
         """Write the whole report."""
@@ -145,10 +149,10 @@ class _Text:
         if "compressionBufferSize" in report:
             compression += f", buffers of {report['compressionBufferSize']:,} bytes"
         self._fact("compression", compression)
-        self._fact("calendar", f"{report['calendar']} by its mark; days are read as {report['acid']['calendar']}")
+        self._fact("calendar", _calendar_text(report))
         self._fact("raw size", f"{report['rawDataSize']:,} bytes as Hive's planner counts them")
         self._fact("padding", f"{report['paddingLength']:,} bytes ({report['paddingRatio']:.2f}%)")
-        self._fact("schema", report["schemaString"].replace(",", ", "), keep=report["schemaString"])
+        self._fact("schema", _BREAKS.sub(", ", report["schemaString"]), keep=report["schemaString"])
 
     def _acid(self) -> None:
         acid = self._report["acid"]
@@ -283,10 +287,12 @@ class _Text:
                     for e in index["rowGroupIndexes"]
                 ],
             )
-        for bloom in index.get("bloomFilterIndexes", ()):
-            self._out.line(f"  bloom filter {bloom['entryId']}: {_bloom_text(bloom)}")
+        blooms = [(f"bloom filter {bloom['entryId']}", bloom) for bloom in index.get("bloomFilterIndexes", ())]
         if "stripeLevelBloomFilter" in index:
-            self._out.line(f"  bloom filters merged: {_bloom_text(index['stripeLevelBloomFilter'])}")
+            blooms.append(("bloom filters merged", index["stripeLevelBloomFilter"]))
+        for label, bloom in blooms:
+            for number, line in enumerate(wrap(f"{label}: {_bloom_text(bloom)}", self._out.width, indent="    ")):
+                self._out.line(line if number else line[2:])
 
     def _metadata(self) -> None:
         metadata = self._report.get("userMetadata")
@@ -300,6 +306,10 @@ class _Text:
         """The cells VALUES, NULLS, BYTES and STATISTICS of one column."""
         if not given or "count" not in given:
             return ["", "", "", "none"]
+        on_disk = given.get("bytesOnDisk")
+        size = "" if on_disk is None else f"{on_disk:,}"
+        if not given["count"] and not self._counted:
+            return ["-", "-", size, "not kept"]
         known = ("columnId", "entryId", "count", "hasNull", "bytesOnDisk", "type", "positions")
         quoted = given.get("type") == "STRING"
         words = [
@@ -307,11 +317,10 @@ class _Text:
             for key, value in given.items()
             if key not in known and value is not None
         ]
-        on_disk = given.get("bytesOnDisk")
         return [
             f"{given['count']:,}",
             "yes" if given["hasNull"] else "no",
-            "" if on_disk is None else f"{on_disk:,}",
+            size,
             ", ".join(words),
         ]
 
@@ -355,6 +364,18 @@ _WORDS = {
     "lowerBound": "at least",
     "upperBound": "at most",
 }
+
+
+_BREAKS = re.compile(r",(?![0-9])")
+
+
+def _calendar_text(report: Json) -> str:
+    """What the file says of its days, and how they are read."""
+    if report["acid"]["calendar_marked"]:
+        return str(report["calendar"])
+    return (
+        f"not marked, which counts as {report['calendar']}; days are {report['acid']['calendar']}, as Hive reads them"
+    )
 
 
 def _human(size: int) -> str:

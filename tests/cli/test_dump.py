@@ -438,9 +438,9 @@ class TestDamage:
         assert result.code == 13
         lines = result.stdout.split("\n")
         assert lines[-1] == ""
-        assert all(line.endswith("}") for line in lines[:-1])
-        array = acidctl("dump", "-d", str(path), "-o", "json")
-        assert len(json.loads(array.stdout or "[]")) == len(lines) - 1
+        assert [json.loads(line)["rowId"] for line in lines[:-1]] == list(range(len(lines) - 1))
+        rows = json.loads(acidctl("dump", "-d", str(path), "-o", "json").stdout or "[]")
+        assert [row["rowId"] for row in rows] == list(range(len(rows)))
 
     def test_a_closed_pipe_ends_quietly(self, file: Path) -> None:
         """`| head -1` leaves no message."""
