@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Generator, Iterator, Sequence
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from weakref import WeakSet
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -44,10 +46,11 @@ from acidctl.orc.tail import (
 )
 
 DEFAULT_BATCH_SIZE = 65536
+_LET_GO_SECONDS = 5.0
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
-_SCANS: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
+_SCANS: weakref.WeakSet[Generator[pa.RecordBatch, None, None]] = weakref.WeakSet()
 _EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
 
 
@@ -164,16 +167,26 @@ class OrcFile:
         projection, beside = self._project(indexes, fields, footers)
         end, suffix = gated_tail(self.tail, beside.wide, flatten=projection.flat)
         guard = Guard(self._file, self._lock, self.tail, footers, projection.columns(self.tail))
-        view = SplicedFile(self._file, end, suffix, name=self.name, lock=self._lock, before_read=guard.before_read)
+        failures: list[AcidctlError] = []
+        open_view = partial(
+            SplicedFile,
+            self._file,
+            end,
+            suffix,
+            name=self.name,
+            lock=self._lock,
+            before_read=guard.before_read,
+            failures=failures,
+        )
         stripes = _StripeClock(self.tail, footers, beside)
         try:
-            for batch in _arrow_batches(view, projection.offered(), batch_size):
+            for batch in _arrow_batches(open_view, projection.offered(), batch_size):
                 stripes.advance(len(batch))
                 yield projection.assemble(batch)
         except AcidctlError:
             raise
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-            raise self._explain(view, error) from error
+            raise self._explain(failures, error) from error
         if stripes.rows != self.tail.rows:
             raise damaged(self.name, f"delivered {stripes.rows} rows, its footer says {self.tail.rows}")
 
@@ -223,9 +236,9 @@ class OrcFile:
             except ValueError as error:
                 raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
 
-    def _explain(self, view: SplicedFile, error: BaseException) -> AcidctlError:
-        if view.failure is not None:
-            return view.failure
+    def _explain(self, failures: list[AcidctlError], error: BaseException) -> AcidctlError:
+        if failures:
+            return failures[0]
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         return damaged(self.name, f"cannot be decoded: {text}")
 
@@ -260,8 +273,11 @@ class _StripeClock:
         self.rows += rows
 
 
-def _arrow_batches(view: SplicedFile, names: list[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+def _arrow_batches(open_view: Callable[[], SplicedFile], names: list[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+    view = open_view()
+    held = weakref.ref(view)
     fragment = ds.OrcFileFormat().make_fragment(pa.PythonFile(view, mode="r"))
+    del view
     scanner = fragment.scanner(
         columns=names,
         batch_size=batch_size,
@@ -269,9 +285,23 @@ def _arrow_batches(view: SplicedFile, names: list[str], batch_size: int) -> Iter
         batch_readahead=0,
         fragment_readahead=0,
     )
-    for batch in scanner.to_batches():
-        if len(batch):
-            yield batch
+    batches = scanner.to_batches()
+    try:
+        for batch in batches:
+            if len(batch):
+                yield batch
+    finally:
+        del batches, scanner, fragment
+        _let_go(held)
+
+
+def _let_go(held: weakref.ref[SplicedFile]) -> None:
+    """Wait until Arrow's threads have dropped the file: they need the interpreter for that, which may be ending."""
+    deadline = time.monotonic() + _LET_GO_SECONDS
+    while (view := held()) is not None and time.monotonic() < deadline:
+        view.closed = True
+        del view
+        time.sleep(0.0002)
 
 
 def _is_acid(tail: Tail) -> bool:

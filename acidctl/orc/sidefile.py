@@ -68,6 +68,7 @@ class SplicedFile:
         name: str,
         lock: threading.Lock,
         before_read: Callable[[int, int], None],
+        failures: list[AcidctlError],
     ) -> None:
         self._file = file
         self._length = length
@@ -76,8 +77,8 @@ class SplicedFile:
         self._lock = lock
         self._before_read = before_read
         self._at = 0
+        self._failures = failures
         self.closed = False
-        self.failure: AcidctlError | None = None
 
     def size(self) -> int:
         return self._length + len(self._suffix)
@@ -91,6 +92,8 @@ class SplicedFile:
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
+        if self.closed:
+            raise ValueError("the scan is over")
         rest = max(0, self.size() - self._at)
         wanted = rest if size is None or size < 0 else min(size, rest)
         inside = max(0, min(wanted, self._length - self._at))
@@ -101,7 +104,7 @@ class SplicedFile:
                 with self._lock:
                     parts.append(read_range(self._file, self._at, inside, self._name))
             except AcidctlError as error:
-                self.failure = self.failure or error
+                self._failures.append(error)
                 raise
         if wanted > inside:
             start = self._at + inside - self._length
