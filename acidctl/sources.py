@@ -60,6 +60,7 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -
     for group in synthetic_layout(entry, (file.info for file in files.values())):
         bucket = None if state.insert_only else _bucket_property(group, state.acid_v1)
         before: DataSource | None = None
+        numbered = False
         for info in group.files:
             file = files[info.path]
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
@@ -73,9 +74,11 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -
                 statement_id=group.statement_id,
                 raw_write_id=group.write_id,
                 raw_bucket=-1 if strange else bucket,
-                apart=strange,
+                # Hive 2 numbers the rows of a bucket's second file as those of the first: no row may hide another.
+                apart=strange or (state.acid_v1 and numbered),
                 before=before,
             )
+            numbered |= file.named_original and not strange
             # Hive 2 counts the rows of each file from 0.
             before = None if state.acid_v1 else source
             yield source
