@@ -30,7 +30,7 @@ from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
 from acidctl.orc.guard import Guard
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
-from acidctl.orc.sidefile import SplicedFile
+from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.streams import PresentStream, SecondaryStream
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
@@ -74,7 +74,7 @@ class OrcFile:
     """An open ORC file whose tail has been checked; several scans may run one after another or interleaved."""
 
     def __init__(self, file: ReadableFile, tail: Tail) -> None:
-        self._file = file
+        self._file = with_blocks(file, tail.file_length)
         self._lock = threading.Lock()
         self._footers: tuple[StripeFooter, ...] | None = None
         self.tail = tail

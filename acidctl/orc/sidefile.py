@@ -7,7 +7,9 @@ tail there.
 
 from __future__ import annotations
 
+import io
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from acidctl.errors import AcidctlError, DamagedDataError
@@ -126,3 +128,71 @@ class SplicedFile:
 
     def close(self) -> None:
         self.closed = True
+
+
+def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
+    """The file itself if it is on this machine, else one that fetches blocks and keeps the last ones.
+
+    The C++ reader asks for 128 KiB here and there, in turn for every stream; a request to a distant storage
+    costs milliseconds, and the read-ahead of fsspec would fetch megabytes for each and throw them away.
+    """
+    if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)):
+        return file
+    return _BlockFile(file, size)
+
+
+class _BlockFile:
+    """Reads aligned blocks of a file and keeps the last used; callers see to it that one thread reads at a time."""
+
+    _BLOCK = 512 * 1024
+    _KEPT = 64
+
+    def __init__(self, file: ReadableFile, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._at = 0
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max(0, (0, self._at, self._size)[whence] + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._at + size, self._size)
+        parts = []
+        while self._at < end:
+            index, inside = divmod(self._at, self._BLOCK)
+            part = self._block(index)[inside : inside + end - self._at]
+            if not part:
+                break
+            parts.append(part)
+            self._at += len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        self._blocks.clear()
+        close = getattr(self._file, "close", None)
+        if close is not None:
+            close()
+
+    def _block(self, index: int) -> bytes:
+        if index in self._blocks:
+            self._blocks.move_to_end(index)
+            return self._blocks[index]
+        start = index * self._BLOCK
+        self._file.seek(start)
+        wanted = min(self._BLOCK, self._size - start)
+        parts = []
+        while wanted:
+            part = self._file.read(wanted)
+            if not part:
+                break
+            parts.append(part)
+            wanted -= len(part)
+        self._blocks[index] = b"".join(parts)
+        if len(self._blocks) > self._KEPT:
+            self._blocks.popitem(last=False)
+        return self._blocks[index]
