@@ -71,7 +71,13 @@ class View:
 @option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="At most N rows of each file.")
 @option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
 @option("-p", "--pretty", is_flag=True, help="Indent JSON.")
-@option("-r", "--rowindex", "row_index", metavar="COLS", help="Show row indexes of these column ids; `*` for all.")
+@option(
+    "-r",
+    "--rowindex",
+    "row_index",
+    metavar="COLS",
+    help="Show row indexes of these columns, by id or name; `*` for all.",
+)
 @option("-t", "--timezone", is_flag=True, help="Show the writer's time zone of each stripe.")
 @option("--no-header", is_flag=True, help="CSV without its first line.")
 def command(out: Output, config: Config, *, paths: tuple[str, ...], as_json: bool, **asked: Any) -> ExitCode:

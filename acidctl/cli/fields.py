@@ -114,6 +114,63 @@ LS = Described(
         ("warnings", "list", "what was said on stderr as warnings"),
     ),
 )
+DUMP = Described(
+    "`dump`",
+    "a file's report: `dump -o json` (a list when there are several files), a line of `dump -o jsonl`. Beside the "
+    "fields below it has those of `orc-tools meta -j` under the same names, in the encoding of this page: null for what the "
+    "writer did not note, dates and timestamps as elsewhere, NaN as a string",
+    (
+        _TYPE,
+        _VERSION,
+        ("fileName", "string", "the file as it was named"),
+        ("status", "string", "OK, or FAILED for one of several files that cannot be read"),
+        ("error", "object", "of a failed file: the fields of an error"),
+        ("acid", "object", "what the ACID layer says, see below"),
+    ),
+)
+DUMP_ACID = Described(
+    "ACID layer",
+    "`acid` of `dump`; the fields from `version` on are there when `is_acid` is true",
+    (
+        ("is_acid", "boolean", "whether the file holds ACID events"),
+        (
+            "file_name",
+            "object",
+            "what the name says: `kind` (bucket, original, unrecognised), `bucket_id`, ...",
+        ),
+        ("calendar", "string", "proleptic or hybrid: how days before 1582-10-15 are read, as Hive reads them"),
+        ("calendar_marked", "boolean", "whether the file says so itself"),
+        ("side_file", "object or null", "`name`, `length`, `logical_length` and `bytes_beyond` it"),
+        ("version", "string or null", "`hive.acid.version`"),
+        ("events", "object", "how many events of each operation there are"),
+        ("stats", "object or null", "`hive.acid.stats`: how many the writer counted"),
+        ("write_ids", "object or null", "`min` and `max` of the write ids that made the rows"),
+        ("current_write_ids", "object or null", "`min` and `max` of the write ids that wrote the events"),
+        (
+            "buckets",
+            "list",
+            "each `bucket_property` with its `version`, `bucket_id`, `statement_id` and `events`",
+        ),
+        ("ordered", "boolean or null", "whether the events are in key order; null when they cannot be read"),
+        ("key_index", "object", "`state`: matches, missing, differs, unreadable or not_checked; and `reason`"),
+        ("stripes", "list", "`first_key`, `last_key` and `index_key` of each stripe, `events`"),
+        ("damage", "string or null", "why the events cannot be read to the end"),
+    ),
+)
+DUMP_EVENT = Described(
+    "Event",
+    "a line of `dump --events`",
+    (
+        ("operation", "string", "insert, update or delete; a number that is none of Hive's stays a number"),
+        ("write_id", "number", "the write that made the row"),
+        ("bucket_property", "number", "the packed bucket, as it is stored"),
+        ("bucket_id", "number or null", "decoded; null when no codec version knows the value"),
+        ("statement_id", "number or null", "decoded; null in codec version 0, which has none"),
+        ("row_id", "number", "number of the row within its bucket and write"),
+        ("current_write_id", "number", "the write that wrote the event"),
+        ("row", "object or null", "the row; null in a delete"),
+    ),
+)
 DECODE_BUCKET = Described(
     "`decode-bucket`",
     "a line of `-o jsonl`; with `-o json` they are the list `values`",
@@ -199,6 +256,9 @@ ALL = (
     SNAPSHOT_PARTITION,
     SNAPSHOT_COUNT,
     SNAPSHOT_ROW,
+    DUMP,
+    DUMP_ACID,
+    DUMP_EVENT,
     DECODE_BUCKET,
     ERROR,
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pyorc
 import pytest
 
+from acidctl.cli import fields
 from tests.cli.runner import acidctl
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -331,6 +332,25 @@ class TestReport:
         assert facts["numberOfRows"] == "4"
         assert json.loads(facts["acid.events"]) == {"insert": 2, "update": 1, "delete": 1}
         assert facts["acid.key_index.state"] == "matches"
+
+
+class TestFields:
+    """The page about JSON fields names what is there."""
+
+    def test_the_acid_layer_is_described(self, file: Path) -> None:
+        """Every key, and none more."""
+        assert list(json_of(str(file))["acid"]) == [name for name, _, _ in fields.DUMP_ACID.fields]
+
+    def test_events_are_described(self, file: Path) -> None:
+        """In the order of the answer."""
+        events = acidctl("dump", "--events", str(file)).json_lines()
+        assert list(events[0]) == [name for name, _, _ in fields.DUMP_EVENT.fields]
+
+    def test_reports_are_described(self, file: Path) -> None:
+        """What orc-tools does not have."""
+        (file.parent / "bucket_00001").write_bytes(b"")
+        reports = acidctl("dump", str(file.parent), "-o", "json").json()
+        assert {name for name, _, _ in fields.DUMP.fields} <= {*reports[0], *reports[1]}
 
 
 class TestText:
