@@ -149,7 +149,7 @@ DUMP_ACID = Described(
         (
             "buckets",
             "list",
-            "each `bucket_property` with its `version`, `bucket_id`, `statement_id` and `events`",
+            "each `bucket_property`, decoded, with its number of `events`",
         ),
         ("ordered", "boolean or null", "whether the events are in key order; null when they cannot be read"),
         ("key_index", "object", "`state`: matches, missing, differs, unreadable or not_checked; and `reason`"),
