@@ -117,8 +117,8 @@ LS = Described(
 DUMP = Described(
     "`dump`",
     "a file's report: `dump -o json` (a list when there are several files), a line of `dump -o jsonl`. Beside the "
-    "fields below it has those of `orc-tools meta -j` under the same names, in the encoding of this page: null for what the "
-    "writer did not note, dates and timestamps as elsewhere, NaN as a string",
+    "fields below it has those of `orc-tools meta -j` under the same names, in the encoding of this page: null for "
+    "what the writer did not note, dates and timestamps as elsewhere, NaN as a string",
     (
         _TYPE,
         _VERSION,
