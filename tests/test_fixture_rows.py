@@ -59,11 +59,17 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
+@cache
+def whole_table(path: Path) -> str:
+    """All rows with row ids as JSON lines, read with the table as Hive describes it."""
+    return snapshot(path, "--schema", step_of(path)["ddl"], "-o", "jsonl", "--row-id").stdout
+
+
 @each_step
 def test_rows_are_those_of_hive(path: Path) -> None:
     """With the table as Hive describes it, every value and every row id is Hive's."""
     want = hive_rows(path)
-    rows = snapshot(path, "--schema", step_of(path)["ddl"], "-o", "jsonl", "--row-id").json_lines()
+    rows = [json.loads(line) for line in whole_table(path).split("\n") if line]
     if step_of(path)["kind"] == "non_acid":
         # Such a table has no row ids yet; those shown are the ones it has once it is converted.
         rows = [{key: value for key, value in row.items() if key != "ROW__ID"} for row in rows]
@@ -106,19 +112,16 @@ def test_count_is_the_number_of_rows(path: Path) -> None:
 
 @each_step
 def test_batch_size_changes_nothing(path: Path) -> None:
-    """The stream of rows is the same text for batches of one, three and many rows."""
+    """The stream of rows is the same text for batches of seven rows as for large ones."""
     step = step_of(path)
     texts = [step[key] for key in ("valid_write_ids", "valid_txns") if step[key]]
     form = "hive2" if step["engine"] == "hive2" else None
     seen = open_table(str(path.parent / "table")).snapshot(validtxns=texts, list_format=form, schema=step["ddl"])
-    results = []
-    for size in (1, 3, 65536):
-        parts = []
-        for rows in seen.rows(batch_rows=size):
-            names, types, columns = rows.with_row_id()
-            parts.append(bytes(json_lines(columns, names, types)))
-        results.append(b"".join(parts))
-    assert results[0] == results[1] == results[2]
+    parts = []
+    for rows in seen.rows(batch_rows=7):
+        names, types, columns = rows.with_row_id()
+        parts.append(bytes(json_lines(columns, names, types)))
+    assert b"".join(parts).decode() == whole_table(path)
 
 
 def _same_rows() -> list[Any]:
