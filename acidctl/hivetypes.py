@@ -141,12 +141,14 @@ def quote_name(name: str) -> str:
 
 
 class Dialect(Enum):
-    """Which Hive's reading of older files is followed; the fixtures `renamed_column` and `evolved` show the two."""
+    """Which Hive's reading of older files is followed; the fixtures `renamed_column` and `evolved` show them."""
 
     #: Columns by position, conversions of ORC 1.8.
     HIVE4 = "hive4"
     #: Columns by name, conversions of ORC 1.5; by position where either side has only names like `_col0`.
     HIVE3 = "hive3"
+    #: Columns by position, as its updates and inserts name them differently; conversions of ORC 1.5.
+    HIVE2 = "hive2"
 
 
 class FitAction(Enum):

@@ -81,7 +81,7 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
     if plan.action is FitAction.CONVERT:
         assert isinstance(plan.source, Primitive)
         assert isinstance(plan.target, Primitive)
-        legacy = convert_hive3 if plan.dialect is Dialect.HIVE3 else None
+        legacy = None if plan.dialect is Dialect.HIVE4 else convert_hive3
         return (legacy or convert)(array, plan.source, plan.target)
     if isinstance(plan.target, StructType):
         return _struct(array, plan)

@@ -20,12 +20,9 @@ from acidctl.orc.nesting import BoolArray, Finisher, rebuild
 from acidctl.orc.stats import DateStatistics
 from acidctl.orc.streams import PresentStream
 from acidctl.orc.stripe import StripeFooter
-from acidctl.orc.tail import Calendar, OrcKind, Tail, Writer
+from acidctl.orc.tail import Calendar, OrcKind, Tail
 
 _SWITCH_DAY = -141_427
-# The first version of the Java writer that Hive 3 carries (ORC 1.5, ORC-135); it writes proleptic dates and
-# says nothing.
-_ORC_135 = 6
 
 
 def is_hybrid(tail: Tail) -> bool:
@@ -35,7 +32,7 @@ def is_hybrid(tail: Tail) -> bool:
     """
     if tail.calendar is not Calendar.UNKNOWN:
         return tail.calendar is Calendar.JULIAN_GREGORIAN
-    return tail.writer is Writer.ORC_JAVA and tail.postscript.writer_version < _ORC_135
+    return tail.by_hive2
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,9 @@ class OrcFile:
         A table is read by one Hive: it is HIVE4 as soon as one live file is.
         """
         tail = self.tail
-        marked = tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN
-        return Dialect.HIVE4 if marked else Dialect.HIVE3
+        if tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN:
+            return Dialect.HIVE4
+        return Dialect.HIVE2 if tail.by_hive2 else Dialect.HIVE3
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""

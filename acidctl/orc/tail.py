@@ -37,6 +37,8 @@ _MAX_METADATA = 512 << 20
 _MAX_TYPES = 100_000
 _MAX_NESTING = 100
 _MAX_STRIPE_ROWS = 1 << 32
+# The writer version of the ORC that Hive 3 carries; it writes proleptic dates and does not say so.
+_ORC_517 = 7
 _HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
 
 
@@ -179,6 +181,11 @@ class Tail:
         """Bytes from the metadata section to the end of the file."""
         post = self.postscript
         return post.stripe_statistics_length + post.metadata_length + post.footer_length + post.length + 1
+
+    @property
+    def by_hive2(self) -> bool:
+        """Whether the Java writer of Hive 2 or before made the file (ORC before 1.5), whose days are hybrid, unmarked."""
+        return self.writer is Writer.ORC_JAVA and self.postscript.writer_version < _ORC_517
 
     def hive_type(self, column: int = 0) -> HiveType:
         """The type at a column id as a Hive type."""
