@@ -118,9 +118,27 @@ def test_every_fact_of_meta_is_in_the_report() -> None:
     reports = {file: json.loads(acidctl("dump", "-j", "-t", "-r", "*", str(file)).stdout) for file in files}
     widths = {file: len(report["fileStatistics"]) for file, report in reports.items()}
     for group in by_width(files, widths):
-        theirs = json.loads(orc_tools("meta", "-j", "-t", "-r", "*", *group))
-        for file, other in zip(group, theirs if len(group) > 1 else [theirs], strict=True):
+        for file, other in told(group, reports).items():
             assert differences(other, reports[file], is_old=_is_old(file)) == []
+
+
+def told(group: list[Path], reports: dict[Path, Any]) -> dict[Path, Any]:
+    """What `orc-tools meta` says of each file; it breaks off where it takes a decimal sum for NULL."""
+    try:
+        answer = json.loads(orc_tools("meta", "-j", "-t", "-r", "*", *group))
+    except subprocess.CalledProcessError:
+        if len(group) == 1:
+            assert any(_unsummed(column) for column in reports[group[0]]["fileStatistics"])
+            return {}
+        return {file: other for one in group for file, other in told([one], reports).items()}
+    return dict(zip(group, answer if len(group) > 1 else [answer], strict=True))
+
+
+def _unsummed(statistics: Any) -> bool:
+    """A decimal column whose sum is absent, or has more than the 18 digits that a short decimal's sum may have."""
+    if statistics.get("type") != "DECIMAL" or "min" not in statistics:
+        return False
+    return sum(character.isdigit() for character in statistics.get("sum", "0" * 19)) > 18
 
 
 def _is_old(file: Path) -> bool:
