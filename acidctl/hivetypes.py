@@ -147,8 +147,6 @@ class Dialect(Enum):
     HIVE4 = "hive4"
     #: Columns by name, conversions of ORC 1.5; by position where either side has only names like `_col0`.
     HIVE3 = "hive3"
-    #: Columns by position, as its updates and inserts name them differently; conversions of ORC 1.5.
-    HIVE2 = "hive2"
 
 
 class FitAction(Enum):

@@ -145,10 +145,7 @@ class Snapshot:
     def _dialect(self) -> Dialect:
         """Whose rules fit older files: those of the latest Hive that wrote the newest file of a partition."""
         written = {newest.dialect for newest in self._newest_files}
-        older = (Dialect.HIVE3, Dialect.HIVE2)
-        if Dialect.HIVE4 in written:
-            return Dialect.HIVE4
-        return next((dialect for dialect in older if dialect in written), Dialect.HIVE4)
+        return Dialect.HIVE3 if written == {Dialect.HIVE3} else Dialect.HIVE4
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:

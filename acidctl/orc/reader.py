@@ -105,7 +105,7 @@ class OrcFile:
         tail = self.tail
         if tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN:
             return Dialect.HIVE4
-        return Dialect.HIVE2 if tail.by_hive2 else Dialect.HIVE3
+        return Dialect.HIVE3
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""

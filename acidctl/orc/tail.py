@@ -184,7 +184,7 @@ class Tail:
 
     @property
     def by_hive2(self) -> bool:
-        """Whether the Java writer of Hive 2 or before made the file (ORC before 1.5), whose days are hybrid, unmarked."""
+        """Whether the Java writer of Hive 2 or before made the file (ORC before 1.5): its days are hybrid, unmarked."""
         return self.writer is Writer.ORC_JAVA and self.postscript.writer_version < _ORC_517
 
     def hive_type(self, column: int = 0) -> HiveType:
