@@ -28,11 +28,12 @@ _SECTIONS = frozenset({"options", "storage", "spark"})
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration as read; empty when there is no file."""
+    """A configuration as read; empty when there is no file, or none that this user may read (`skipped`)."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
+    skipped: str | None = None
 
     def storage_options(self, url: str) -> Mapping[str, Any]:
         """The options of the longest prefix that the URL begins with."""
@@ -54,7 +55,7 @@ def default_path(environment: Mapping[str, str]) -> str:
 
 def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
     """Read the file; a missing default file is no error, a missing named one is."""
-    chosen = path or default_path(environment)
+    chosen = default_path(environment) if path is None else path
     try:
         with open(chosen, "rb") as stream:
             text = stream.read()
@@ -62,9 +63,19 @@ def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
         if path is None:
             return Config()
         raise UsageError(f"the configuration file {chosen} does not exist", path=chosen) from error
+    except PermissionError as error:
+        # `sudo -u hive` may keep HOME: another user's settings are none of this one's.
+        if path is None:
+            return Config(skipped=chosen)
+        raise _unreadable(chosen, error) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"the configuration file {chosen} cannot be read: {error}", path=chosen) from error
+        raise _unreadable(chosen, error) from error
     return _parse(text, chosen)
+
+
+def _unreadable(path: str, error: OSError | ValueError) -> UsageError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UsageError(f"the configuration file {path} cannot be read: {reason}", path=path)
 
 
 def _parse(text: bytes, path: str) -> Config:
@@ -72,7 +83,7 @@ def _parse(text: bytes, path: str) -> Config:
 
     try:
         content = tomllib.loads(text.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the configuration file {path} is not valid TOML: {error}", path=path) from error
     unknown = sorted(content.keys() - _SECTIONS)
     if unknown:

@@ -30,6 +30,8 @@ from acidctl.names import (
 )
 
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
+# Python refuses to convert very long numbers.
+_MAX_DIGITS = 1000
 _TYPE = {"type": "decode_bucket", "schema_version": 1}
 _NUMBER_FIELDS = ("value", "hex", "version", "bucket_id", "statement_id")
 _CSV_FIELDS = (
@@ -103,10 +105,10 @@ def command(
     elif not values:
         raise UsageError("no VALUE is given", hint="Give a bucket number or a name, or --encode --bucket N.")
     for value in values:
+        _refuse_option(value)
+    for value in values:
         try:
             answers.append(decode_value(value))
-        except UsageError:
-            raise
         except AcidctlError as error:
             out.error(error)
             code = ExitCode.FAILED
@@ -118,12 +120,20 @@ def decode_value(value: str) -> Decoded:
     """What a VALUE says: a number or a name, and of a path its last part."""
     if _NUMBER.fullmatch(value):
         digits = value.lstrip("+-").lower()
-        # No 32-bit number has so many digits, and Python refuses to convert very long ones.
-        number = int(digits, 16 if digits.startswith("0x") else 10) if len(digits) < 100 else 1 << 100
+        if len(digits) > _MAX_DIGITS:
+            raise AcidctlError(f"a number of {len(digits)} digits does not fit 32 bits, so it is no bucket property")
+        number = int(digits, 16 if digits.startswith("0x") else 10)
         return _decoded_number(-number if value.startswith("-") else number)
-    if value.startswith("-") and not value.startswith(("-tmp.", "-ext-")):
+    name = value.rstrip("/").rpartition("/")[2]
+    if not name:
+        raise AcidctlError(f"{value!r} is neither a number nor a name")
+    return _decoded_name(name)
+
+
+def _refuse_option(value: str) -> None:
+    """Negative numbers are given as they are, so click hands over whatever begins with a dash."""
+    if value.startswith("-") and not value.startswith(("-tmp.", "-ext-")) and not _NUMBER.fullmatch(value):
         raise UsageError(f"no such option: {value}")
-    return _decoded_name(value.rstrip("/").rpartition("/")[2])
 
 
 def _decoded_number(value: int) -> Decoded:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from acidctl.cli.options import SnapshotOptions, option, read_stdin, table_options
+from acidctl.cli.options import SnapshotOptions, option, read_all, read_stdin, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     Cell,
@@ -166,8 +166,8 @@ def _read_names(source: str) -> str:
     if source == "-":
         return read_stdin()
     try:
-        with open(source, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
-            return stream.read()
+        with open(source, "rb") as stream:
+            return read_all(stream, source)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"--names {source} cannot be read: {reason}", path=source) from error

@@ -6,6 +6,7 @@ reason.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -16,8 +17,8 @@ from typing import Any, NoReturn
 import click
 
 from acidctl import __version__
-from acidctl.cli.output import Format, Output, Terminal, system_terminal, terminal_width
-from acidctl.errors import AcidctlError, ExitCode, InternalError, UsageError
+from acidctl.cli.output import Format, Output, Terminal, discard, system_terminal, terminal_width
+from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ COMMANDS = {
 _MAX_HELP_WIDTH = 100
 # What a shell reports for a program that SIGPIPE ended.
 _PIPE_CLOSED = 141
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class Session:
@@ -87,7 +89,8 @@ class AcidctlGroup(click.Group):
     },
     epilog="\b\nExamples:\n  acidctl ls /warehouse/orders\n  acidctl snapshot /warehouse/orders --count",
 )
-@click.version_option(__version__, prog_name="acidctl")
+# A container may well carry its version in ACIDCTL_VERSION.
+@click.version_option(__version__, prog_name="acidctl", allow_from_autoenv=False)
 def cli() -> None:
     """What Hive would answer about an ACID table, without Hive, and why."""
 
@@ -107,8 +110,7 @@ def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
     except BrokenPipeError:
         return _end_quietly(session.terminal)
     except (KeyboardInterrupt, click.Abort):
-        session.output.error(_Interrupted("interrupted"))
-        return ExitCode.INTERRUPTED
+        return _interrupt(session)
     except AcidctlError as error:
         return _fail(session, args, error)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -117,10 +119,7 @@ def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
     except click.ClickException as error:
         return _fail(session, args, _usage_error(error))
     except Exception as error:
-        text = " ".join(str(error).split())
-        message = f"unexpected {type(error).__name__}" + (f": {text}" if text else "")
-        hint = "This is a fault of acidctl: please report it, with what the same command prints with --debug."
-        return _fail(session, args, InternalError(message, hint=hint))
+        return _fail(session, args, _translated(error))
 
 
 class _Interrupted(AcidctlError):
@@ -147,9 +146,22 @@ def _fail(session: Session, args: Sequence[str], error: AcidctlError) -> int:
     try:
         session.output.flush()  # rows already answered stay whole; the error follows them
     except (AcidctlError, OSError):
-        _discard_output(session.terminal)
+        discard(session.terminal.stdout)
     session.output.error(error)
     return error.exit_code
+
+
+def _translated(error: Exception) -> AcidctlError:
+    """What an exception means that is none of ours."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        message = "there is not enough memory" + (f": {text}" if text else "")
+        return AcidctlError(message, hint="Give the process more memory (ulimit -v, the cgroup, other programs).")
+    if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:  # click prints help past our Output
+        return StorageError(f"the answer cannot be written: {error.strerror}")
+    message = f"unexpected {type(error).__name__}" + (f": {text}" if text else "")
+    hint = "This is a fault of acidctl: please report it, with what the same command prints with --debug."
+    return InternalError(message, hint=hint)
 
 
 def _usage_error(error: click.ClickException) -> UsageError:
@@ -160,21 +172,19 @@ def _usage_error(error: click.ClickException) -> UsageError:
     return UsageError(first.rstrip("."), hint=f"`{path} --help` shows how it is used.")
 
 
+def _interrupt(session: Session) -> int:
+    """Say so; a reader that does not read (a pager) must not hold us, nor a second Ctrl-C be another failure."""
+    try:
+        session.output.error(_Interrupted("interrupted"))
+    except KeyboardInterrupt:
+        discard(session.terminal.stdout)
+    return ExitCode.INTERRUPTED
+
+
 def _end_quietly(terminal: Terminal) -> int:
     """The reader of our output has seen enough (`| head`): nothing to say."""
-    _discard_output(terminal)
+    discard(terminal.stdout)
     return _PIPE_CLOSED
-
-
-def _discard_output(terminal: Terminal) -> None:
-    """Send what is still buffered nowhere, so that Python's own flush at exit cannot fail aloud."""
-    try:
-        descriptor = terminal.stdout.fileno()  # type: ignore[attr-defined]
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-    except (AttributeError, OSError, ValueError):
-        pass
 
 
 def _asked_form(args: Sequence[str]) -> Format:

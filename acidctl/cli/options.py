@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
@@ -20,6 +20,9 @@ from acidctl.config import Config, is_safety_option, load_config
 from acidctl.errors import ExitCode, UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The largest listing or list of ids that is read: some ten million lines.
+_MAX_TEXT = 1 << 30
 
 EXIT_MEANINGS = {
     ExitCode.DONE: "done",
@@ -156,8 +159,8 @@ def read_text(value: str, name: str) -> str:
         text = read_stdin()
     elif value.startswith("@"):
         try:
-            with open(value[1:], encoding="utf-8", errors="surrogateescape") as stream:
-                text = stream.read()
+            with open(value[1:], "rb") as stream:
+                text = read_all(stream, value)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UsageError(f"{name} {value} cannot be read: {reason}", path=value[1:]) from error
@@ -169,7 +172,15 @@ def read_text(value: str, name: str) -> str:
 
 def read_stdin() -> str:
     """All of stdin; nothing when the caller closed it."""
-    return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    return "" if sys.stdin is None else read_all(sys.stdin.buffer, "stdin")
+
+
+def read_all(stream: BinaryIO, name: str) -> str:
+    """The text of a stream; a UsageError for one that has no end, such as /dev/zero."""
+    data = stream.read(_MAX_TEXT + 1)
+    if len(data) > _MAX_TEXT:
+        raise UsageError(f"{name} holds more than {_MAX_TEXT >> 20} MiB of text, which cannot be meant")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _common(formats: Sequence[Format]) -> list[Callable[[Any], Any]]:
@@ -251,16 +262,26 @@ _TABLE: list[Callable[[Any], Any]] = [
 def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     """Load the file first of all, so that it can give defaults to the options that follow."""
     config = load_config(value, os.environ)
+    if config.skipped is not None:
+        ctx.obj.output.warn(f"{config.skipped} may not be read by this user, so no configuration is used")
     ctx.meta["acidctl.config"] = config
     own = config.options.get(ctx.info_name or "", {})
     defaults = {key: item for key, item in config.options.items() if not isinstance(item, dict)}
     defaults.update(own if isinstance(own, dict) else {})
-    by_option = {
-        opt.lstrip("-"): param.name for param in ctx.command.params for opt in param.opts if opt.startswith("--")
-    }
+    by_option = {opt.lstrip("-"): param for param in ctx.command.params for opt in param.opts if opt.startswith("--")}
     ctx.default_map = {
-        name: item for key, item in defaults.items() if (name := by_option.get(key.replace("_", "-"))) is not None
+        param.name: _default(key, item, many=param.multiple)
+        for key, item in defaults.items()
+        if isinstance(param := by_option.get(key.replace("_", "-")), click.Option) and param.name is not None
     }
+
+
+def _default(name: str, item: object, *, many: bool) -> object:
+    """A value of the configuration file as click takes defaults; only `many` values may be a list."""
+    items = item if isinstance(item, list) and many else [item]
+    if not all(isinstance(one, str | int | float) for one in items):
+        raise UsageError(f"the configuration file sets {name} to {item!s}, which is no value of that option")
+    return [str(one) for one in items] if many else item
 
 
 def _epilog(exits: Sequence[ExitCode], examples: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TextIO
@@ -163,15 +164,27 @@ class Output:
     def _say(self, word: str, paint: Paint, text: str) -> None:
         if self.terminal.error_color and word:
             word = f"\x1b[{paint.value}m{word}\x1b[0m"
-        self._write_error(word + "\n  ".join(shown(part) for part in text.split("\n")))
+        self._write_error(word + shown(text))
 
     def _write_error(self, text: str) -> None:
-        try:
+        with suppress(OSError):  # whoever flushes at the end says so
             self.terminal.stdout.flush()
+        try:
             self.terminal.stderr.write(encode(text + "\n"))
             self.terminal.stderr.flush()
         except OSError:
-            pass  # nobody listens; the exit code still tells
+            discard(self.terminal.stderr)  # nobody listens; the exit code still tells
+
+
+def discard(stream: ByteSink) -> None:
+    """Send what is still buffered nowhere, so that Python's own flush at exit cannot fail and change the exit code."""
+    try:
+        descriptor = stream.fileno()  # type: ignore[attr-defined]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+    except (AttributeError, OSError, ValueError):
+        pass
 
 
 def dump_json(value: object, *, indent: int | None = None) -> str:

@@ -16,7 +16,7 @@ import fsspec
 from acidctl.errors import AcidctlError, MissingDependencyError, NoSuchTableError, StorageError, UsageError
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
-from acidctl.storage.redact import without_secret
+from acidctl.storage.redact import without_credentials, without_secret
 
 _FACTS = Facts(atomic_rename=False, exclusive_create=False, mtimes=True, owner_and_mode=False, trash=False)
 _EXTRAS = {"s3": "s3"}
@@ -107,7 +107,7 @@ class FsspecStorage:
         except FileNotFoundError as error:
             raise NoSuchTableError(f"{self.display(path)} does not exist", path=self.display(path)) from error
         except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = without_credentials(" ".join(str(error).split())) or type(error).__name__
             raise StorageError(
                 f"{self.display(path)} cannot be used: {reason}",
                 path=self.display(path),
@@ -132,7 +132,8 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[FsspecSt
             hint="Use a local path, file:, s3: or another scheme known to fsspec.",
         ) from error
     except Exception as error:
-        raise StorageError(f"{scheme}: cannot be opened: {' '.join(str(error).split())}") from error
+        reason = without_credentials(" ".join(str(error).split()))
+        raise StorageError(f"{scheme}: cannot be opened: {reason}") from error
     return FsspecStorage(filesystem, scheme), path
 
 

@@ -54,7 +54,7 @@ class LocalStorage:
                                 files.append(info)
                         elif descend is None or descend(name):
                             if entry.is_symlink():
-                                _refuse_loop(entry.path)
+                                _refuse_loop(root, relative, entry.path)
                             directories.append(name)
                             pending.append((name, entry.path))
             except FileNotFoundError as error:
@@ -65,7 +65,7 @@ class LocalStorage:
                 # What hides behind a hidden name is never data; other users' staging folders are often
                 # closed.
                 if not os.path.basename(relative).startswith(("_", ".")):
-                    raise _refused(path, error) from error
+                    raise _refused(_named(error) or path, error) from error
         files.sort(key=_path_of)
         directories.sort()
         return Walk(tuple(files), tuple(directories))
@@ -136,12 +136,22 @@ def _file_info(name: str, entry: os.DirEntry[str]) -> FileInfo | None:
     return FileInfo(name, found.st_size, found.st_mtime)
 
 
-def _refuse_loop(path: str) -> None:
-    """A link to one of its own parents would be walked for ever."""
+def _refuse_loop(root: str, relative: str, path: str) -> None:
+    """A link to one of its own parents, also through other links, would be walked for ever."""
     target = os.path.realpath(path)
-    here = os.path.realpath(os.path.dirname(path))
-    if here == target or here.startswith(target.rstrip("/") + "/"):
-        raise StorageError(f"{path} is a symbolic link to one of its own parent directories", path=path)
+    parents = [root]
+    for part in relative.split("/") if relative else ():
+        parents.append(f"{parents[-1]}/{part}")
+    for parent in parents:
+        here = os.path.realpath(parent)
+        if here == target or here.startswith(target.rstrip("/") + "/"):
+            raise StorageError(f"{path} is a symbolic link to one of its own parent directories", path=path)
+
+
+def _named(error: OSError | ValueError) -> str | None:
+    """The path that the system complains of: an entry of a directory rather than the directory."""
+    name = error.filename if isinstance(error, OSError) else None
+    return name if isinstance(name, str) else None
 
 
 def _refused(path: str, error: OSError | ValueError) -> AcidctlError:

@@ -10,4 +10,12 @@ def without_secret(url: str) -> str:
     if "://" not in url:
         return url
     head, query, _ = url.partition("?")
-    return re.sub(r"//[^/@]*@", "//", head) + ("?..." if query else "")
+    return without_credentials(head) + ("?..." if query else "")
+
+
+def without_credentials(text: str) -> str:
+    """A text with the user and password of every URL in it left out.
+
+    Secrets are often pasted unescaped, so a password ends at the last `@`, and may contain slashes.
+    """
+    return re.sub(r"(?<=://)(?:[^/\s]*@|[^/\s:]*:(?!\d*/)[^\s]*@)", "", text)

@@ -15,6 +15,7 @@ from acidctl.storage.redact import without_secret
 # Two letters at least, and a slash after the colon: `C:/x` and `ds=10:30` stay paths. `./s3:/x` names a local
 # one.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _NOT_YET = frozenset({"hdfs", "webhdfs", "swebhdfs", "viewfs"})
 
@@ -32,6 +33,12 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     if url.startswith("file:"):
         return LocalStorage(), _local_path(url)
     match = _URL.match(url)
+    if _CHAINED.match(url) and "://" in url:
+        raise UsageError(
+            f"{without_secret(url)} is a chain of URLs, which acidctl does not follow",
+            path=without_secret(url),
+            hint="Give the URL of the storage alone; a local path of that name begins with `./`.",
+        )
     if match is None:
         return LocalStorage(), _trimmed(url)
     scheme = match.group(1).lower()
@@ -61,8 +68,8 @@ def _local_path(url: str) -> str:
         host, slash, path = rest[2:].partition("/")
         if host not in ("", "localhost"):
             raise UsageError(
-                f"file://{host}/ names another machine",
-                path=url,
+                f"{without_secret(f'file://{host}/')} names another machine",
+                path=without_secret(url),
                 hint="Use file:///path for a local directory.",
             )
         rest = slash + path
