@@ -246,7 +246,7 @@ def _limited(orc: OrcFile, batch_rows: int, limit: int | None) -> Iterator[pa.Re
     if not left:
         return
     for batch in orc.scan(batch_size=batch_rows):
-        yield batch.slice(0, left)
+        yield batch.slice(0, min(left, len(batch)))
         left -= len(batch)
         if left <= 0:
             return

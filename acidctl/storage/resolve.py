@@ -68,7 +68,7 @@ def _local_path(url: str) -> str:
         host, slash, path = rest[2:].partition("/")
         if host not in ("", "localhost"):
             raise UsageError(
-                f"{without_secret(f'file://{host}/')} names another machine",
+                f"{without_secret(url)} names another machine",
                 path=without_secret(url),
                 hint="Use file:///path for a local directory.",
             )
