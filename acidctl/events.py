@@ -184,5 +184,8 @@ def coalesce(batches: Iterator[EventBatch], size: int) -> Iterator[EventBatch]:
                 held, rows = [], 0
             held.append(piece)
             rows += len(piece)
+            if rows == size:  # what is whole does not wait for what comes next
+                yield EventBatch.concat(held)
+                held, rows = [], 0
     if held:
         yield EventBatch.concat(held)

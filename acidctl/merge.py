@@ -176,6 +176,21 @@ class EventStream:
     statement_id: int = 0
 
 
+def packed(streams: Sequence[EventStream]) -> EventStream:
+    """Small streams as one that holds all their events at once, sorted; they have one statement id.
+
+    Thousands of small files that overlap would cost as many open files and, at each step of the merge, a look at each.
+    """
+
+    def events() -> Iterator[EventBatch]:
+        batches = [batch for stream in streams for batch in stream.open()]
+        if batches:
+            yield _sorted(EventBatch.concat(batches), None)
+
+    lowest = None if any(stream.lower is None for stream in streams) else min(s.lower for s in streams if s.lower)
+    return EventStream(streams[0].name, events, lowest, streams[0].statement_id)
+
+
 class MergeReader:
     """The visible rows of one bucket, in ROW__ID order.
 
@@ -312,15 +327,20 @@ def _activate(waiting: list[_Cursor], active: list[_Cursor], limit: RowId | None
 
 
 def _sorted_together(parts: Sequence[tuple[_Cursor, EventBatch]]) -> EventBatch:
-    batch = EventBatch.concat([part for _, part in parts])
-    keys = batch.keys
     statements = np.repeat(
         np.asarray([cursor.statement_id for cursor, _ in parts], dtype=np.int64),
         [len(part) for _, part in parts],
     )
+    return _sorted(EventBatch.concat([part for _, part in parts]), statements)
+
+
+def _sorted(batch: EventBatch, statements: Int64Array | None) -> EventBatch:
+    """The events in key order; `statements` is None when all are of one statement."""
+    keys = batch.keys
     operation = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
     # Within a key: newest write first, a DELETE before the event it answers, the later statement first.
-    order = np.lexsort((-statements, -operation, -keys.current, keys.row_id, keys.bucket, keys.write_id))
+    within = (-operation, -keys.current) if statements is None else (-statements, -operation, -keys.current)
+    order = np.lexsort((*within, keys.row_id, keys.bucket, keys.write_id))
     if bool((order[1:] > order[:-1]).all()):
         return batch
     return batch.take(order.astype(np.int64))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation, RowId, coalesce, keys_of
 from acidctl.hivetypes import Dialect, Fit, StructType, plan_fit
-from acidctl.merge import DeletedRows, EventStream, MergeReader
+from acidctl.merge import DeletedRows, EventStream, MergeReader, packed
 from acidctl.orc.evolve import fit_array, null_array
 from acidctl.orc.exact import wide_columns
 from acidctl.orc.reader import OrcFile
@@ -27,6 +27,8 @@ from acidctl.writeids import ValidWriteIds
 BATCH_ROWS = 65536
 _READ_AHEAD_BATCHES = 4
 _READ_AHEAD_FILES = 2
+_LEAST_ROWS = 1024
+_SMALL_PART = 16
 _INT32_MIN = -(2**31)
 _PLACEHOLDER = re.compile(r"_col\d+\Z")
 
@@ -279,7 +281,11 @@ class LocationReader:
         large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
         # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
         ahead = large if len(large) <= _READ_AHEAD_FILES else []
-        streams = [_stream(source, projection, batch_rows, updates, source in ahead) for source in sources]
+        # Updates lie in files of any later write, so that all files of a bucket are read side by side.
+        rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
+        streams = [_stream(source, projection, rows, updates, source in ahead) for source in sources]
+        if updates:
+            streams = _packed(list(zip(sources, streams, strict=True)), batch_rows)
         deleted = self._deleted_rows(sources, updates)
         return iter(MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates))
 
@@ -343,6 +349,23 @@ def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
         return keys
     inside = (keys.bucket >= span[0]) & (keys.bucket <= span[1])
     return keys if inside.all() else keys.select(inside)
+
+
+def _packed(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
+    """The streams, with small ones of one statement put together until they have as many rows as a batch."""
+    small = [pair for pair in streams if pair[0].facts.rows <= batch_rows // _SMALL_PART]
+    packs: list[list[EventStream]] = []
+    room: dict[int, int] = {}
+    open_packs: dict[int, list[EventStream]] = {}
+    for source, stream in sorted(small, key=lambda pair: (pair[1].lower is not None, pair[1].lower or RowId(0, 0, 0))):
+        statement = stream.statement_id
+        if room.get(statement, 0) < source.facts.rows:
+            open_packs[statement], room[statement] = [], batch_rows
+            packs.append(open_packs[statement])
+        open_packs[statement].append(stream)
+        room[statement] -= source.facts.rows
+    large = [stream for source, stream in streams if source.facts.rows > batch_rows // _SMALL_PART]
+    return [*large, *(packed(pack) for pack in packs)]
 
 
 def _stream(

@@ -97,6 +97,18 @@ class Rows:
         return (ROW_ID, *self.names), (ROW_ID_STRUCT, *self.types), (ids, *self.columns)
 
 
+def limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
+    """The first `limit` rows of a stream (None: all), which is read no further than that."""
+    left = limit
+    while left is None or left > 0:
+        rows = next(stream, None)
+        if rows is None:
+            return
+        if left is not None:
+            rows, left = rows.head(left), left - rows.count
+        yield rows
+
+
 class Snapshot:
     """A reader's view of a table; made by `Table.snapshot`.
 
@@ -242,12 +254,7 @@ class Snapshot:
         schema = public_schema(fields, form, row_id=row_id)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            left = limit
-            for rows in self.rows(columns, batch_rows=batch_rows):
-                if left is not None:
-                    if left <= 0:
-                        return
-                    rows, left = rows.head(left), left - rows.count
+            for rows in limited(self.rows(columns, batch_rows=batch_rows), limit):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)
 

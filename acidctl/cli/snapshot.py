@@ -210,18 +210,9 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 def _limited(snapshot: Snapshot, view: View, limit: int | None) -> Iterator[Rows]:
-    """Rows until the limit; the last piece is cut to it."""
-    if limit is None:
-        yield from snapshot.rows(view.columns)
-        return
-    left = limit
-    if not left:
-        return
-    for rows in snapshot.rows(view.columns):
-        yield rows.head(left)
-        left -= rows.count
-        if left <= 0:
-            return
+    from acidctl.snapshot import limited
+
+    return limited(snapshot.rows(view.columns), limit)
 
 
 def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
@@ -307,7 +298,7 @@ def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell
 
 
 def _looks_numeric(text: str) -> bool:
-    return text == "NULL" or text.lstrip("-")[:1].isdigit() and text.replace(".", "", 1).lstrip("-").isdigit()
+    return text == "NULL" or (text.lstrip("-")[:1].isdigit() and text.replace(".", "", 1).lstrip("-").isdigit())
 
 
 def _cell(text: str) -> Cell:
