@@ -62,13 +62,19 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
         values = conform(array.values, target.value_type)
         return pa.ListArray.from_arrays(plain_offsets(array), values, mask=mask)
     if pa.types.is_union(target):
+        array = flat(array)
         children = [conform(array.field(i), field.type) for i, field in enumerate(target)]
         return dense_union(array, children)
     return array.cast(target)
 
 
+def flat(array: pa.Array) -> pa.Array:
+    """The same values without an offset: the children and type codes of a slice are those of the whole."""
+    return pa.concat_arrays([array]) if array.offset else array
+
+
 def dense_union(array: pa.UnionArray, children: Sequence[pa.Array]) -> pa.UnionArray:
-    """A dense union of new children in place of those of `array`, which may be sparse."""
+    """A dense union of new children in place of those of `array`, which is `flat` and may be sparse."""
     names = [str(i) for i in range(len(children))]
     offsets = array.offsets if array.type.mode == "dense" else pa.array(np.arange(len(array), dtype=np.int32))
     return pa.UnionArray.from_dense(array.type_codes, offsets, list(children), names)

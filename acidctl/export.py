@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.arrays import WIDE, dense_union, plain_offsets, widen
+from acidctl.arrays import WIDE, dense_union, flat, plain_offsets, widen
 from acidctl.errors import StorageError, UsageError
 from acidctl.hivetypes import Field, HiveType, ListType, MapType, StructType, TypeKind, UnionType
 from acidctl.orc.evolve import arrow_type
@@ -99,6 +99,7 @@ def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: s
         items = public_array(array.items, hive_type.value, form, name)
         return pa.MapArray.from_arrays(plain_offsets(array), keys, items, mask=_null_mask(array))
     if isinstance(hive_type, UnionType):
+        array = flat(array)
         children = [
             public_array(array.field(i), alternative, form, name)
             for i, alternative in enumerate(hive_type.alternatives)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from acidctl.arrays import flat
 from acidctl.hivetypes import (
     Dialect,
     Fit,
@@ -24,7 +25,7 @@ from acidctl.hivetypes import (
 )
 from acidctl.orc.convert import convert
 from acidctl.orc.convert3 import convert_hive3
-from acidctl.orc.nesting import NULL_UNION, Finisher, flat, rebuild, union
+from acidctl.orc.nesting import NULL_UNION, Finisher, rebuild, union
 
 _ARROW = {
     TypeKind.BOOLEAN: pa.bool_(),

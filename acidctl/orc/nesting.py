@@ -13,16 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from acidctl.arrays import flat
+
 BoolArray = npt.NDArray[np.bool_]
 #: Takes an array and the slots for which the file holds a value or a NULL (None: all); returns as many values.
 Finisher = Callable[[pa.Array, BoolArray | None], pa.Array]
 
 NULL_UNION = "null"
-
-
-def flat(array: pa.Array) -> pa.Array:
-    """The same values in an array of offset zero, whose buffers can be reused as they are."""
-    return pa.concat_arrays([array]) if array.offset else array
 
 
 def rebuild(array: pa.Array, inner: Sequence[Finisher | None], held: BoolArray | None = None) -> pa.Array:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from acidctl.arrays import flat
 from acidctl.hivetypes import StructType
 from acidctl.orc.finish import Beside, finisher
 from acidctl.orc.gate import offered_name
-from acidctl.orc.nesting import Finisher, flat
+from acidctl.orc.nesting import Finisher
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import Tail
 
