@@ -157,17 +157,17 @@ class DataSource:
         with self.open() as orc:
             if orc is None:
                 return
-            children = _fits(self.facts.columns, projection)
+            children, places = _fits(self.facts.columns, projection)
             if self.facts.is_acid:
-                fields = (*KEY_FIELDS, "row") if children else KEY_FIELDS
-                for batch in orc.scan(fields, batch_size=batch_rows):
-                    arrays = _children(batch.column("row")) if children else []
+                fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
+                for batch in orc.scan(fields, batch_size=batch_rows, fields=places):
+                    arrays = _children(batch.column("row")) if places else []
                     yield EventBatch(keys_of(batch, name=self.name), _fitted(arrays, children, projection, len(batch)))
             elif children is None:
                 yield from (EventBatch(keys) for keys in self._raw_keys(batch_rows))
             else:
                 at = self.row_offset
-                for batch in orc.scan(batch_size=batch_rows):
+                for batch in orc.scan(batch_size=batch_rows, fields=places):
                     columns = _fitted(batch.columns, children, projection, len(batch))
                     yield EventBatch(self._keys_from(at, len(batch)), columns)
                     at += len(batch)
@@ -183,12 +183,19 @@ class DataSource:
         return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
 
 
-def _fits(columns: StructType, projection: Projection | None) -> tuple[tuple[int, Fit] | None, ...] | None:
-    """Per wanted column, where it stands in the file and how it is fitted; None when no columns are asked for."""
+def _fits(
+    columns: StructType, projection: Projection | None
+) -> tuple[tuple[tuple[int, Fit] | None, ...] | None, tuple[int, ...]]:
+    """Per wanted column which of the read ones it is and how it is fitted, and where the read ones stand in the file.
+
+    The first is None when no columns are asked for.
+    """
     if projection is None:
-        return None
-    children = plan_fit(columns, projection.columns, dialect=projection.dialect).children
-    return tuple(children[i] for i in projection.wanted)
+        return None, ()
+    every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
+    wanted = [every[position] for position in projection.wanted]
+    places = sorted({child[0] for child in wanted if child})
+    return tuple(child and (places.index(child[0]), child[1]) for child in wanted), tuple(places)
 
 
 def _children(row: pa.StructArray) -> list[pa.Array]:

@@ -12,7 +12,7 @@ from test_slow_reader import write_events, write_orc
 
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
-from acidctl.orc.reader import open_orc
+from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
 
@@ -120,9 +120,27 @@ def test_a_limit_reads_no_further(tmp_path: Path, watch: Watch) -> None:
     assert seen.to_batches(limit=1, batch_rows=1).read_all().column("a").to_pylist() == [1]
 
 
-def test_columns_that_are_not_wanted_are_not_read(tmp_path: Path) -> None:
-    """Only the bytes of the wanted columns are decoded: damage in others goes unnoticed."""
-    rows = [(number, f"{number:0200}") for number in range(100)]
-    write_orc(tmp_path / "000000_0", "struct<a:int,s:string>", rows)
-    seen = open_table(str(tmp_path)).snapshot()
-    assert [r.columns[0].to_pylist() for r in seen.rows(["a"])] == [list(range(100))]
+@pytest.mark.parametrize("acid", [False, True])
+def test_columns_that_are_not_wanted_are_not_read(tmp_path: Path, acid: bool) -> None:
+    """The reader is asked for the wanted columns alone."""
+    columns, rows = "struct<a:int,s:string,b:int>", [(number, f"{number:0200}", -number) for number in range(100)]
+    if acid:
+        path = tmp_path / "delta_0000001_0000001_0000" / "bucket_00000"
+        write_events(path, columns, [Event(0, (1, 536870912, row[0]), 1, list(row)) for row in rows])
+    else:
+        path = tmp_path / "000000_0"
+        write_orc(path, columns, rows)
+    reads: list[Any] = []
+    real = OrcFile.scan
+
+    def scan(orc: OrcFile, *args: Any, **options: Any) -> Any:
+        reads.append(options["fields"])
+        return real(orc, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OrcFile, "scan", scan)
+        seen = open_table(str(tmp_path)).snapshot()
+        assert [list(zip(*(c.to_pylist() for c in r.columns), strict=True)) for r in seen.rows(["b", "a"])] == [
+            [(-number, number) for number in range(100)]
+        ]
+    assert reads == [(0, 2)]

@@ -247,6 +247,9 @@ def check(root: Path, ids: ValidWriteIds, columns: str, sizes: tuple[int, ...] =
         assert [key for key, _ in got] == [key for key, _ in expected]
         assert in_order(got) == in_order(expected)
         assert open_table(str(root)).snapshot(**view).count() == len(want)
+    for at, name in ((6, "z"), (2, "n")) if "z" in kinds.fields else ():
+        got = [value for rows in seen.rows([name]) for value in rows.columns[0].is_valid().to_pylist()]
+        assert sum(got) == sum(values[at] is not None for _, values in expected)
     return want
 
 
