@@ -29,6 +29,8 @@ _GREGORIAN_EPOCH = -719_468
 # Seconds from 1970-01-01 to 2015-01-01 on one clock: ORC's timestamps count from the latter.
 ORC_EPOCH = 1_420_070_400
 _YEAR_1900 = -2_208_988_800
+_YEAR_2037 = 2_114_380_800
+_YEAR_9999 = 253_370_764_800
 _UTC_NAMES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu"})
 
 
@@ -88,7 +90,18 @@ def wall_clock(instants: Int64Array, zone: str) -> Int64Array:
     if ancient.any():
         # Java's zones know no local mean time: before 1900 they take today's standard offset.
         result[ancient] = instants[ancient] + _standard_offset(zone)
+    late = instants >= _YEAR_2037
+    if late.any():
+        # Arrow takes the transitions of the zone's file, which end in 2037, and not the rule that goes on.
+        moments, places = np.unique(instants[late], return_inverse=True)
+        offsets = np.array([_offset(moment, zone) for moment in moments.tolist()], dtype=np.int64)
+        result[late] = instants[late] + offsets[places]
     return result
+
+
+def _offset(moment: int, zone: str) -> int:
+    offset = datetime.fromtimestamp(min(moment, _YEAR_9999), ZoneInfo(zone)).utcoffset()
+    return int((offset or timedelta()).total_seconds())
 
 
 def _standard_offset(zone: str) -> int:
