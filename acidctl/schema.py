@@ -138,8 +138,19 @@ def parse_type(text: str) -> HiveType:
 def parse_schema(text: str) -> TableSchema:
     """Parse a table's columns from `struct<...>`, a column list, or the text of SHOW CREATE TABLE.
 
-    Raises UsageError for anything else, also for an empty text.
+    Raises UsageError for anything else, also for an empty text and for columns that no table can have.
     """
+    schema = _parse_schema(text)
+    names = [field.name.lower() for field in (*schema.columns.fields, *schema.partition_columns)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the schema has two columns named '{twice}'", hint="Hive does not tell names by their case.")
+    if not schema.columns.fields:
+        raise UsageError("the schema has no columns", hint=_HINT)
+    return schema
+
+
+def _parse_schema(text: str) -> TableSchema:
     parser = _Parser(_without_frame(text))
     first = parser.peek()
     if first.kind == "end":

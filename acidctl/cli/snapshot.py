@@ -94,6 +94,8 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, columns: s
         schema=options.schema,
         table_type=options.table_type,
     )
+    if view.columns is not None:
+        snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
     say_assumed(out, snapshot.lists.assumed)
     for text in snapshot.notes:
         out.note(text)
@@ -115,13 +117,16 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, columns: s
 def _check(view: View) -> None:
     if view.columns is not None and not view.columns:
         raise UsageError("--columns names no column")
+    names = [name.lower() for name in view.columns or ()]
+    if len(set(names)) < len(names):
+        raise UsageError("--columns names a column twice")
     if view.files and (view.count or view.digest or view.to or view.row_id or view.columns is not None):
         raise UsageError("--files opens no data file, so it goes with no option about rows")
     if (view.count or view.digest) and (view.to or view.limit is not None or view.columns is not None):
         raise UsageError("--count and --digest are about all rows and all columns")
     if view.by_partition and not view.count:
         raise UsageError("--by-partition goes with --count")
-    if view.to is not None and not view.to.endswith(_EXPORTS):
+    if view.to is not None and Path(view.to).suffix not in _EXPORTS:
         raise UsageError(f"--to {view.to}: the name has to end in one of {', '.join(_EXPORTS)}", path=view.to)
 
 
@@ -223,15 +228,18 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
 
     damage = Damage()
 
-    def render(rows: Rows) -> pa.Buffer:
+    def render(rows: Rows) -> bytes | pa.Buffer:
+        if not rows.columns and not view.row_id:
+            return (b"\n" if form is Format.CSV else b"{}\n") * rows.count
         if form is Format.CSV:
             types, columns = rows.with_flat_row_id() if view.row_id else (rows.types, rows.columns)
             return csv_lines(columns, types, damage=damage)
         names, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
         return json_lines(columns, names, types, damage=damage)
 
-    if form is Format.CSV and not view.no_header:
-        yield csv_header(snapshot.flat_column_names(view.columns, row_id=view.row_id))
+    names = snapshot.flat_column_names(view.columns, row_id=view.row_id)
+    if form is Format.CSV and names and not view.no_header:
+        yield csv_header(names)
     yield from ordered_map(render, _limited(snapshot, view, view.limit))
     if damage.count:
         out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
