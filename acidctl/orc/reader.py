@@ -19,7 +19,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from acidctl.errors import AcidctlError
+from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.events import EVENT_FIELDS, RowId
 from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
@@ -64,10 +64,14 @@ def open_orc(file: ReadableFile, *, name: str, length: int | None = None) -> Orc
     if tail.types[0].kind is not OrcKind.STRUCT:
         raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
     if tail.encrypted:
-        raise damaged(name, "has encrypted columns, which acidctl cannot read")
+        raise _unsupported(name, "has encrypted columns", "read it with Hive, which can have the keys")
     if tail.postscript.compression is Compression.LZO:
-        raise damaged(name, "is compressed with LZO, which is not supported")
+        raise _unsupported(name, "is compressed with LZO", "rewrite the table with another orc.compress")
     return OrcFile(file, tail)
+
+
+def _unsupported(name: str, what: str, hint: str) -> DamagedDataError:
+    return DamagedDataError(f"{name} {what}, which acidctl cannot read", path=name, hint=hint)
 
 
 class OrcFile:
