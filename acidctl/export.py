@@ -144,9 +144,10 @@ class _Sink:
         return self._part
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            os.replace(self._part, self._path)
-        else:
+        try:
+            if kind is None:
+                os.replace(self._part, self._path)
+        finally:
             self._part.unlink(missing_ok=True)
 
 

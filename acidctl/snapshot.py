@@ -268,7 +268,8 @@ class Snapshot:
                 raise UsageError(f"timestamps={asked!r} is none of auto, ns, us, exact") from None
         if any(has_timestamps(field.type) for field in fields):
             for partition in self.partitions:
-                if any(source.is_wide() for source in self._inserts(partition)):
+                wide = any(pa.types.is_struct(value.type) for value in self._partition_values(partition))
+                if wide or any(source.is_wide() for source in self._inserts(partition)):
                     return Timestamps.MICROSECONDS
         return Timestamps.NANOSECONDS
 
@@ -286,12 +287,15 @@ class Snapshot:
         fields = self.fields
         if columns is None:
             return tuple(range(len(fields)))
-        places = {field.name.lower(): i for i, field in reversed(list(enumerate(fields)))}
-        for name in columns:
-            if name.lower() not in places:
+        numbered = list(enumerate(fields))[::-1]
+        # Files of other writers may hold names that differ in case alone.
+        places = {field.name.lower(): i for i, field in numbered} | {field.name: i for i, field in numbered}
+        found = [places.get(name, places.get(name.lower())) for name in columns]
+        for name, place in zip(columns, found, strict=True):
+            if place is None:
                 known = ", ".join(field.name for field in fields) or "none"
                 raise UsageError(f"there is no column '{name}'", hint=f"The columns are: {known}.")
-        return tuple(places[name.lower()] for name in columns)
+        return tuple(place for place in found if place is not None)
 
     def _partition_values(self, partition: PartitionState) -> tuple[pa.Array, ...]:
         """One array of one value per partition column, typed as Hive types the folder's text."""

@@ -302,7 +302,7 @@ def as_json(value: Any, kind: Any) -> Any:
     if isinstance(kind, pyorc.Map):
         return [{"_key": as_json(k, kind.key), "_value": as_json(v, kind.value)} for k, v in value.items()]
     if isinstance(kind, pyorc.Union):
-        tag = int(isinstance(value, str))
+        tag = int(not isinstance(value, int))
         return {"tag": tag, "value": as_json(value, kind.cont_types[tag])}
     if isinstance(kind, pyorc.Timestamp):
         return moment(*value)

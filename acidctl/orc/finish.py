@@ -88,7 +88,8 @@ def _may_be_old(tail: Tail, column: int) -> bool:
 
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:
     def finish(array: pa.Array, held: BoolArray | None) -> pa.Array:
-        result = column.values(array)
+        # In a union's other slots Arrow's child holds something too, of which the file has no nanoseconds.
+        result = column.values(array if held is None else pc.if_else(pa.array(held), array, None))
         if not hybrid:
             return result
         seconds = hybrid_seconds_to_proleptic(np.asarray(result.field(0)))
