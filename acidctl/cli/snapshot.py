@@ -85,7 +85,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, columns: s
     """
     names = tuple(name.strip() for name in columns.split(",") if name.strip()) if columns is not None else None
     view = View(columns=names, **asked)
-    _check(view)
+    _check(view, out.form)
     table = open_table(options.table, storage_options=options.storage_options)
     snapshot = table.snapshot(
         **options.lists(),
@@ -114,7 +114,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, columns: s
     return ExitCode.DONE
 
 
-def _check(view: View) -> None:
+def _check(view: View, form: Format) -> None:
     if view.columns is not None and not view.columns:
         raise UsageError("--columns names no column")
     names = [name.lower() for name in view.columns or ()]
@@ -126,6 +126,10 @@ def _check(view: View) -> None:
         raise UsageError("--count and --digest are about all rows and all columns")
     if view.by_partition and not view.count:
         raise UsageError("--by-partition goes with --count")
+    if view.by_partition and view.digest and form in (Format.JSONL, Format.CSV):
+        raise UsageError(
+            "--digest is of the whole table and has no place in a list of partitions", hint="Take -o json."
+        )
     if view.to is not None and Path(view.to).suffix not in _EXPORTS:
         raise UsageError(f"--to {view.to}: the name has to end in one of {', '.join(_EXPORTS)}", path=view.to)
 
