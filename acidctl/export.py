@@ -38,6 +38,11 @@ def has_timestamps(hive_type: HiveType) -> bool:
     return hive_type.kind in _TIMESTAMPS or any(has_timestamps(child) for child in _children(hive_type))
 
 
+def _has_unions(hive_type: HiveType) -> bool:
+    """Whether a union, which inside may be sparse and outside is dense, occurs in the type at any depth."""
+    return hive_type.kind is TypeKind.UNION or any(_has_unions(child) for child in _children(hive_type))
+
+
 def public_type(hive_type: HiveType, form: Timestamps) -> pa.DataType:
     """The Arrow type in which values of a Hive type leave acidctl."""
     if hive_type.kind in _TIMESTAMPS:
@@ -86,7 +91,7 @@ def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: s
     """An array in its public form; UsageError, naming the column, for a moment that the form cannot hold."""
     if hive_type.kind in _TIMESTAMPS:
         return _timestamps(array, public_type(hive_type, form), form, name)
-    if not has_timestamps(hive_type):
+    if not has_timestamps(hive_type) and not _has_unions(hive_type):
         return array
     if isinstance(hive_type, StructType):
         children = [public_array(array.field(i), field.type, form, name) for i, field in enumerate(hive_type.fields)]
