@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 DEMO := fixtures/tables/hive4/demo_orders
 DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
 SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
+SLOW := $(SERVICES) or random
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,15 +21,17 @@ $(VENV)/.installed: pyproject.toml
 		|| { echo "acidctl needs Python 3.11 or newer; name one with make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	$(BIN)/python fixtures/restore.py
 	@touch $@
 
 demo: install ## Run ls and snapshot on a small table that real Hive has written
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
-test-fast: install ## Run the tests that need no service (below a minute)
-	$(BIN)/python -m pytest -q -n auto -m "not ($(SERVICES))"
+test-fast: install ## Run the tests that need no service and no thousands of cases (below a minute)
+	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))"
 
-test-slow: install ## Run the tests against real Hive 4 and the ORC tools
+test-slow: install ## Run the thousands of random cases, then the tests against real Hive 4 and the ORC tools
+	$(BIN)/python -m pytest -q -n auto -m random
 	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
 
 test: test-fast test-slow ## Run all tests but those of Hive 3 and 2

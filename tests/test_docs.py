@@ -105,9 +105,11 @@ def test_markers_are_run_by_make() -> None:
     """No marked test is left out of both `make test` and `make test-hive3`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     markers = {line.partition(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]}
-    services = re.search(r"^SERVICES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    services = re.search(r"^SERVICES := (.*)$", makefile, re.MULTILINE)
     assert services is not None
-    assert set(services[1].split(" or ")) == markers
+    assert {*services[1].split(" or "), "random"} == markers
+    assert "pytest -q -n auto -m random" in makefile
 
 
 def test_links_and_paths_in_the_readme_exist() -> None:

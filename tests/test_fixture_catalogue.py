@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
+import catalogue
 import pytest
 from services.scenario import scenarios
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
-sys.path.insert(0, str(FIXTURES))
-
-import catalogue  # noqa: E402
-
 TABLES = FIXTURES / "tables"
 STEPS = sorted(TABLES.glob("*/*/*/step.json"))
 MEBIBYTE = 1 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import listing_of
@@ -12,6 +13,8 @@ from acidctl.errors import NotEnoughHistoryError
 from acidctl.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.state import EntryState, Profile, disagreements, resolve
 from acidctl.writeids import ValidTxns, ValidWriteIds
+
+pytestmark = pytest.mark.random
 
 TOP = 14
 

@@ -13,6 +13,8 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.filereport import report_of
 from tests.cli.runner import acidctl
 
+pytestmark = pytest.mark.random
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = [
     path.read_bytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,8 @@ list_texts = st.one_of(
         st.sampled_from(["", ":", "\n", "$db.u:5:5:5:"]),
     ),
 )
+
+pytestmark = pytest.mark.random
 common = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 

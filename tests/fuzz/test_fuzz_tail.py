@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
@@ -20,6 +21,8 @@ from acidctl.orc.sidefile import parse_logical_length
 from acidctl.orc.stripe import read_stripe_footer
 from acidctl.orc.tail import read_stripe_statistics, read_tail
 from acidctl.orc.wire import Message, WireError
+
+pytestmark = pytest.mark.random
 
 _SETTINGS = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 
