@@ -72,8 +72,13 @@ class DeletedRows:
             if mask is not None:
                 deletes &= mask
             if deletes.any():
-                kept.append(keys.select(deletes))
-        return cls(EventKeys.concat(kept)) if kept else cls(_NO_KEYS)
+                kept.append((keys.write_id[deletes], keys.bucket[deletes], keys.row_id[deletes]))
+        if not kept:
+            return cls(_NO_KEYS)
+        write_id, bucket, row_id = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        kept.clear()
+        # Which write deleted a row does not matter any more.
+        return cls(EventKeys(write_id, bucket, row_id, current=row_id))
 
     def __len__(self) -> int:
         return len(self._codes)

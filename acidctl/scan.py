@@ -110,6 +110,7 @@ class DataSource:
     before: DataSource | None = None
     _facts: FileFacts | None = field(default=None, repr=False)
     _offset: int | None = field(default=None, repr=False)
+    _buckets: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def facts(self) -> FileFacts:
@@ -171,6 +172,21 @@ class DataSource:
                     columns = _fitted(batch.columns, children, projection, len(batch))
                     yield EventBatch(self._keys_from(at, len(batch)), columns)
                     at += len(batch)
+
+    @property
+    def buckets(self) -> tuple[int, int] | None:
+        """Lowest and highest bucket property of an ACID file, as far as known."""
+        low, high = self.facts.lowest, self.facts.highest
+        return self._buckets if low is None or high is None else (low.bucket_property, high.bucket_property)
+
+    def delete_keys(self) -> Iterator[EventKeys]:
+        """All keys; which buckets they are of is remembered, so that other buckets need not read them again."""
+        spans = []
+        for batch in self.events(None, BATCH_ROWS):
+            spans.append((int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+            yield batch.keys
+        if spans:
+            self._buckets = min(low for low, _ in spans), max(high for _, high in spans)
 
     def _raw_keys(self, batch_rows: int) -> Iterator[EventKeys]:
         end = self.row_offset + self.facts.rows
@@ -320,12 +336,8 @@ class LocationReader:
             return [delete for delete in self._deletes if delete.facts.rows]
         chosen = []
         for delete in self._deletes:
-            low, high = delete.facts.lowest, delete.facts.highest
-            apart = (
-                low is not None
-                and high is not None
-                and (high.bucket_property < span[0] or low.bucket_property > span[1])
-            )
+            buckets = delete.buckets
+            apart = buckets is not None and (buckets[1] < span[0] or buckets[0] > span[1])
             if delete.facts.rows and not apart:
                 chosen.append(delete)
         return chosen
@@ -337,7 +349,7 @@ class LocationReader:
         wanted = (span, *(delete.name for delete in chosen))
         if self._held is None or self._held[0] != wanted:
             self._held = None
-            keys = (batch.keys for delete in chosen for batch in delete.events(None, BATCH_ROWS))
+            keys = (part for delete in chosen for part in delete.delete_keys())
             self._held = (wanted, DeletedRows.collect((_within(k, span) for k in keys), self._write_ids))
         return self._held[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,16 @@ HIVE2 = {"validtxns": "999:9223372036854775807::", "list_format": "hive2"}
 
 
 class Watch:
-    """Counts the data files that are open, now and at most."""
+    """Counts the data files that are open, now and at most, and how often each was opened."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
+        self.opened: Counter[str] = Counter()
 
     def open(self, path: str) -> io.BufferedReader:
         """A stream that tells when it is closed."""
         self.now += 1
+        self.opened[path] += 1
         self.most = max(self.most, self.now)
         return _Watched(path, self)
 
@@ -88,6 +91,20 @@ def test_rows_that_nobody_takes_leave_no_file_open(tmp_path: Path, watch: Watch,
     assert sum(len(batch) for batch in batches) == 1
     del batches
     assert watch.now == 0
+
+
+def test_delete_files_are_not_read_for_every_bucket(tmp_path: Path, watch: Watch) -> None:
+    """Without statistics a delete file is read once to learn which buckets it is of, and again by those alone."""
+    buckets = [536870912 + (number << 16) for number in range(6)]
+    for number, bucket in enumerate(buckets):
+        rows = [Event(0, (1, bucket, row), 1, [row]) for row in range(3)]
+        write_events(tmp_path / "delta_0000001_0000001_0000" / f"bucket_{number:05}", COLUMNS, rows)
+        gone = [Event(2, (1, bucket, 1), 2, None)]
+        name = f"delete_delta_0000002_0000002_0000/bucket_{number:05}"
+        write_events(tmp_path / name, COLUMNS, gone, indexed=False)
+    seen = open_table(str(tmp_path)).snapshot()
+    assert values(seen) == [0, 2] * 6
+    assert max(times for path, times in watch.opened.items() if "delete_delta" in path) == 3
 
 
 def test_a_damaged_file_ends_the_rows_and_leaves_no_file_open(tmp_path: Path, watch: Watch) -> None:
