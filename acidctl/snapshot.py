@@ -35,10 +35,10 @@ from acidctl.scan import (
     has_placeholders,
 )
 from acidctl.schema import TableSchema
-from acidctl.sources import empty_files, live_sources
+from acidctl.sources import live_sources
 from acidctl.state import AcidState
 from acidctl.storage.gather import Location
-from acidctl.storage.port import Storage, join
+from acidctl.storage.port import Storage
 from acidctl.writeids import ReaderLists
 
 ROW_ID = "ROW__ID"
@@ -128,7 +128,7 @@ class Snapshot:
     ) -> None:
         self.location = location
         self.notes = tuple(notes)
-        self._warnings = tuple(warnings)
+        self.warnings = tuple(warnings)
         self.partitions = tuple(partitions)
         self.lists = lists
         self._storage = storage
@@ -180,17 +180,6 @@ class Snapshot:
     def fields(self) -> tuple[Field, ...]:
         """All columns in answer order: data columns, then partition columns."""
         return (*self.columns.fields, *self.partition_columns)
-
-    @cached_property
-    def warnings(self) -> tuple[str, ...]:
-        """What an operator has to know about the lists, the directories and the files that are read."""
-        found = [*self._warnings]
-        for partition in self.partitions:
-            for info in empty_files(partition.state):
-                path = self._storage.display(join(partition.location.listing.root, info.path))
-                if not partition.state.insert_only:
-                    found.append(f"{path} has 0 bytes and is passed over, as Hive does")
-        return tuple(found)
 
     def plan(self) -> dict[str, Any]:
         """What is read and what is not, in the JSON form of `snapshot --files`; opens no data file."""

@@ -7,20 +7,18 @@ from contextlib import contextmanager
 from functools import partial
 
 from acidctl.bucketcodec import BucketCodecError, encode
-from acidctl.listing import FileInfo
 from acidctl.names import MIN_LONG, OriginalFile
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.sidefile import read_logical_length
 from acidctl.scan import DataSource
 from acidctl.state import (
-    ORIGINALS_NAME,
     AcidState,
     DataFile,
     EntryKind,
-    EntryState,
     StateEntry,
     SyntheticGroup,
     data_files,
+    live_entries,
     synthetic_layout,
 )
 from acidctl.storage.port import Storage, join
@@ -36,22 +34,6 @@ def live_sources(
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
         target += _sources(storage, root, state, entry)
     return tuple(inserts), tuple(deletes)
-
-
-def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
-    """What is read: base or originals, then deltas in selection order."""
-    originals = [entry for entry in state.entries if entry.name == ORIGINALS_NAME and entry.state is EntryState.LIVE]
-    return (*originals, *([state.base] if state.base else []), *state.deltas)
-
-
-def empty_files(state: AcidState) -> tuple[FileInfo, ...]:
-    """Live data files of no bytes: Hive passes over them, and so do we."""
-    return tuple(
-        file.info
-        for entry in live_entries(state)
-        for file in data_files(entry, insert_only=state.insert_only)
-        if not file.info.size
-    )
 
 
 def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:

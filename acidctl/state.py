@@ -17,7 +17,9 @@ from acidctl.state_files import (
     SyntheticGroup,
     attempt_notes,
     data_files,
+    empty_file_notes,
     ignored_files,
+    live_entries,
     synthetic_layout,
 )
 from acidctl.state_hive4 import HiveAnswer, select_hive4
@@ -61,8 +63,10 @@ __all__ = [
     "TableType",
     "data_files",
     "disagreements",
+    "empty_file_notes",
     "guess_table_type",
     "ignored_files",
+    "live_entries",
     "looks_like_acid",
     "resolve",
     "synthetic_layout",

@@ -19,7 +19,7 @@ from acidctl.names import (
     path_order_key,
 )
 from acidctl.state_stock import has_hidden_part
-from acidctl.state_types import EntryKind, EntryState, StateEntry
+from acidctl.state_types import ORIGINALS_NAME, AcidState, EntryKind, EntryState, StateEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,23 @@ def ignored_files(entry: StateEntry, *, insert_only: bool = False) -> tuple[File
         for f in entry.files
         if f.path not in taken and not has_hidden_part(f.path[len(prefix) :]) and not f.name.endswith(SIDE_FILE_SUFFIX)
     )
+
+
+def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
+    """What is read: base or originals, then deltas in selection order."""
+    originals = [e for e in state.entries if e.name == ORIGINALS_NAME and e.state is EntryState.LIVE]
+    return (*originals, *([state.base] if state.base else []), *state.deltas)
+
+
+def empty_file_notes(state: AcidState) -> list[str]:
+    """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
+    if state.insert_only:
+        return []
+    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.info.size]
+    if not empty:
+        return []
+    more = f" and {len(empty) - 1} more files have" if len(empty) > 1 else " has"
+    return [f"{empty[0]}{more} 0 bytes and no rows: passed over, as Hive does"]
 
 
 def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:

@@ -39,6 +39,7 @@ from acidctl.state import (
     TableType,
     data_files,
     disagreements,
+    empty_file_notes,
     guess_table_type,
     resolve,
 )
@@ -271,7 +272,7 @@ def read(
         notes.append("The directory is empty: an empty table.")
     for part in parts:
         where = f"{part.location.partition}: " if part.location.partition else ""
-        warnings.extend(where + note for note in part.state.notes)
+        warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
         if part.location.stray:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
     return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
