@@ -339,6 +339,7 @@ bounded = settings(
 )
 
 
+@pytest.mark.random
 @bounded
 @given(full_tables())
 def test_a_full_table_is_read_as_the_slow_reader_does(made: tuple[Maker, ValidWriteIds]) -> None:
@@ -351,6 +352,7 @@ def test_a_full_table_is_read_as_the_slow_reader_does(made: tuple[Maker, ValidWr
             assert digest(rewritten(maker, want), maker.columns) == seen
 
 
+@pytest.mark.random
 @bounded
 @given(old_tables())
 def test_a_table_of_acid_version_1_is_read_as_the_slow_reader_does(made: tuple[Maker, ValidWriteIds]) -> None:
@@ -360,6 +362,7 @@ def test_a_table_of_acid_version_1_is_read_as_the_slow_reader_does(made: tuple[M
         check(maker.root, ids, maker.columns, acid_v1=True)
 
 
+@pytest.mark.random
 @bounded
 @given(insert_only_tables())
 def test_an_insert_only_table_is_read_as_the_slow_reader_does(made: tuple[Maker, ValidWriteIds]) -> None:
