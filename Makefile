@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 DEMO := fixtures/tables/hive4/demo_orders
 DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
 SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
-SLOW := $(SERVICES) or random
+SLOW := $(SERVICES) or slow
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,11 @@ $(VENV)/.installed: pyproject.toml
 demo: install ## Run ls and snapshot on a small table that real Hive has written
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
-test-fast: install ## Run the tests that need no service and no thousands of cases (below a minute)
+test-fast: install ## Run the tests that are quick and need no service (below a minute)
 	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))"
 
-test-slow: install ## Run the thousands of random cases, then the tests against real Hive 4 and the ORC tools
-	$(BIN)/python -m pytest -q -n auto -m random
+test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then the tests against real Hive 4 and the ORC tools
+	$(BIN)/python -m pytest -q -n auto -m slow
 	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
 
 test: test-fast test-slow ## Run all tests but those of Hive 3 and 2

@@ -108,8 +108,8 @@ def test_markers_are_run_by_make() -> None:
     makefile = (ROOT / "Makefile").read_text()
     services = re.search(r"^SERVICES := (.*)$", makefile, re.MULTILINE)
     assert services is not None
-    assert {*services[1].split(" or "), "random"} == markers
-    assert "pytest -q -n auto -m random" in makefile
+    assert {*services[1].split(" or "), "slow"} == markers
+    assert "pytest -q -n auto -m slow" in makefile
 
 
 def test_links_and_paths_in_the_readme_exist() -> None:

@@ -76,6 +76,7 @@ def test_rows_are_those_of_hive(path: Path) -> None:
     assert in_order(rows) == in_order(want)
 
 
+@pytest.mark.slow
 @each_step
 def test_rows_from_the_files_alone(path: Path) -> None:
     """Without a schema the same rows come out, as far as files tell: columns never written are not known to them."""
@@ -103,6 +104,7 @@ def test_rows_from_the_files_alone(path: Path) -> None:
     assert in_order(rows) == in_order(want)
 
 
+@pytest.mark.slow
 @each_step
 def test_count_is_the_number_of_rows(path: Path) -> None:
     """`--count` agrees with Hive, whether it reads tails or keys."""
@@ -110,6 +112,7 @@ def test_count_is_the_number_of_rows(path: Path) -> None:
     assert result.json()["rows"] == step_of(path)["rows"]
 
 
+@pytest.mark.slow
 @each_step
 def test_batch_size_changes_nothing(path: Path) -> None:
     """The stream of rows is the same text for batches of seven rows as for large ones."""

@@ -14,7 +14,7 @@ from acidctl.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delt
 from acidctl.state import EntryState, Profile, disagreements, resolve
 from acidctl.writeids import ValidTxns, ValidWriteIds
 
-pytestmark = pytest.mark.random
+pytestmark = pytest.mark.slow
 
 TOP = 14
 

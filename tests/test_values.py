@@ -211,7 +211,7 @@ def _wrap_nan(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-@pytest.mark.random
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_json_column_equals_the_model_on_any_nested_type_and_slice(data: st.DataObject) -> None:

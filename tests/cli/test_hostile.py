@@ -461,6 +461,7 @@ MUTATED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MUTATED, ids=lambda path: path.partition("/")[0])
 def test_no_damage_ends_the_process(path: str) -> None:
     """In a process of its own: a crash of the C++ reader is a failure here, not the end of the tests."""

@@ -13,7 +13,7 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.filereport import report_of
 from tests.cli.runner import acidctl
 
-pytestmark = pytest.mark.random
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = [

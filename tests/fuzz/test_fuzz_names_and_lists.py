@@ -59,7 +59,7 @@ list_texts = st.one_of(
     ),
 )
 
-pytestmark = pytest.mark.random
+pytestmark = pytest.mark.slow
 common = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 

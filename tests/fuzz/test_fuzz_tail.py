@@ -22,7 +22,7 @@ from acidctl.orc.stripe import read_stripe_footer
 from acidctl.orc.tail import read_stripe_statistics, read_tail
 from acidctl.orc.wire import Message, WireError
 
-pytestmark = pytest.mark.random
+pytestmark = pytest.mark.slow
 
 _SETTINGS = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 

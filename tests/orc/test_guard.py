@@ -101,7 +101,7 @@ print("alive")
 """
 
 
-@pytest.mark.random
+@pytest.mark.slow
 def test_flipped_bytes_anywhere(tmp_path: Path) -> None:
     """Random damage in stripes and tails never ends the process, whatever the compression."""
     paths = []
