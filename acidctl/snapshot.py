@@ -199,10 +199,15 @@ class Snapshot:
 
     def digest(self) -> str:
         """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
-        total = Digest()
+        return self.count_and_digest()[1]
+
+    def count_and_digest(self) -> tuple[int, str]:
+        """Both in one pass over the rows."""
+        count, total = 0, Digest()
         for rows in self.rows():
+            count += rows.count
             total.update(rows.row_ids, rows.columns, rows.types)
-        return total.hexdigest()
+        return count, total.hexdigest()
 
     def rows(self, columns: Sequence[str] | None = None, *, batch_rows: int = BATCH_ROWS) -> Iterator[Rows]:
         """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order."""

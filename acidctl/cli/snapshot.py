@@ -192,11 +192,13 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
 
 def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     answer: dict[str, Any] = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
-    counts = {partition.partition: snapshot.count_of(partition) for partition in snapshot.partitions}
-    partitions = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
-    answer["rows"] = sum(counts.values())
+    counts: dict[str, int] = {}
+    if view.by_partition or not view.digest:
+        counts = {partition.partition: snapshot.count_of(partition) for partition in snapshot.partitions}
+        answer["rows"] = sum(counts.values())
     if view.digest:
-        answer["digest"] = snapshot.digest()
+        answer["rows"], answer["digest"] = snapshot.count_and_digest()
+    partitions = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
     if view.by_partition:
         answer["partitions"] = partitions
     if out.form is Format.JSON or (out.form is Format.JSONL and not view.by_partition):
