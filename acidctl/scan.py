@@ -318,13 +318,9 @@ class LocationReader:
             return False
         for source in sources:
             low, high = source.bounds(updates=False)
-            if low is None or high is None or self._hides_any(low.write_id, high.write_id):
+            if low is None or high is None or not self._write_ids.covers(low.write_id, high.write_id):
                 return False
         return True
-
-    def _hides_any(self, low: int, high: int) -> bool:
-        exceptions = self._write_ids.exceptions
-        return high > self._write_ids.high_watermark or any(low <= e <= high for e in exceptions)
 
     def _deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
         """The delete files that may hold a key of these sources, judged by key ranges, never by file names.
