@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from typing import Any
@@ -36,6 +37,11 @@ class Result:
         """The last JSON error on stderr."""
         error: dict[str, Any] = json.loads(self.stderr.splitlines()[-1])["error"]
         return error
+
+
+def heed_interrupts() -> None:
+    """For `preexec_fn`: a shell that starts tests in the background makes them, and their children, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def acidctl(*args: str, width: int | None = None, color: bool = False) -> Result:

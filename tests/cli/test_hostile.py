@@ -17,7 +17,7 @@ import pyarrow.orc
 import pytest
 
 from acidctl.cli import options
-from tests.cli.runner import acidctl
+from tests.cli.runner import acidctl, heed_interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "fixtures/tables/hive4"
@@ -525,7 +525,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _reading(path: Path, *args: str) -> subprocess.Popen[bytes]:
     """A command that has begun to answer, and waits for its answer to be read."""
     command = [*COMMAND, "snapshot", str(path), "-q", "-o", "jsonl", *args]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts)
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["a"] == 0
     return process

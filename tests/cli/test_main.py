@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from acidctl import __version__
 from acidctl.cli import decode_bucket
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.config import is_safety_option
-from tests.cli.runner import acidctl
+from tests.cli.runner import acidctl, heed_interrupts
 
 COMMAND = [sys.executable, "-m", "acidctl"]
 
@@ -92,6 +94,14 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.code, result.stderr) == (130, "error: interrupted\n")
 
 
+def _wait_until_read(pipe: int) -> None:
+    """Return when the other end has taken what was written."""
+    unread = b"\1"
+    while any(unread):
+        time.sleep(0.02)
+        unread = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+
+
 def test_ctrl_c_ends_a_waiting_process() -> None:
     """A real SIGINT, while the command reads stdin."""
     process = subprocess.Popen(
@@ -99,8 +109,12 @@ def test_ctrl_c_ends_a_waiting_process() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     )
-    time.sleep(1.0)
+    assert process.stdin is not None
+    process.stdin.write(b"1")
+    process.stdin.flush()
+    _wait_until_read(process.stdin.fileno())
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (130, b"")
