@@ -165,6 +165,8 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def __enter__(self) -> Jvm:
         return self
