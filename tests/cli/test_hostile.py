@@ -30,7 +30,7 @@ ALL = "9223372036854775807"
 COMMAND = [sys.executable, "-m", "acidctl"]
 
 
-def _fails(args: list[str], code: int, name: str, said: str) -> None:
+def _expect_failure(args: list[str], code: int, name: str, said: str) -> None:
     """In text and in JSON: one error that says it, and nothing on stdout."""
     text = acidctl(*args)
     assert (text.code, text.stdout) == (code, ""), text
@@ -93,13 +93,13 @@ def test_links_that_lead_round(command: str, table: Path) -> None:
     for i in range(4):
         (table / f"x{i}").symlink_to("../other")
         (other / f"y{i}").symlink_to("../table")
-    _fails([command, str(table)], 14, "storage", "is a symbolic link to one of its own parent directories")
+    _expect_failure([command, str(table)], 14, "storage", "is a symbolic link to one of its own parent directories")
 
 
 def test_a_link_to_itself_in_a_table(table: Path) -> None:
     """The link is named, not the table."""
     (table / "self").symlink_to("self")
-    _fails(["ls", str(table)], 14, "storage", f"{table}/self")
+    _expect_failure(["ls", str(table)], 14, "storage", f"{table}/self")
 
 
 def test_a_partition_behind_a_link_is_read(table: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_may_not_be_read(closed: str, command: list[str], unprivileged: Pat
     try:
         if was == 0:
             os.seteuid(65534)
-        _fails([*command, path], 14, "storage", "Permission denied")
+        _expect_failure([*command, path], 14, "storage", "Permission denied")
     finally:
         os.seteuid(was)
 
@@ -228,14 +228,14 @@ LISTS = {
 def test_lists_that_do_not_fit(case: str) -> None:
     """Exit 2, never "everything valid"."""
     args, said = LISTS[case]
-    _fails(["snapshot", "--count", str(DEMO), *args], 2, "usage", said)
+    _expect_failure(["snapshot", "--count", str(DEMO), *args], 2, "usage", said)
 
 
 @pytest.mark.parametrize("args", [["--validtxns", "@/dev/zero"], ["--names", "/dev/zero"]])
 def test_a_text_without_end(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded in time and memory."""
     monkeypatch.setattr(options, "_MAX_TEXT", 1 << 20)
-    _fails(["ls", str(DEMO), *args], 2, "usage", "holds more than 1 MiB")
+    _expect_failure(["ls", str(DEMO), *args], 2, "usage", "holds more than 1 MiB")
 
 
 SCHEMAS = [
@@ -249,7 +249,7 @@ SCHEMAS = [
 @pytest.mark.parametrize("text", SCHEMAS)
 def test_a_malformed_schema(text: str) -> None:
     """Exit 2."""
-    _fails(["snapshot", str(DEMO), "--schema", text], 2, "usage", "schema")
+    _expect_failure(["snapshot", str(DEMO), "--schema", text], 2, "usage", "schema")
 
 
 # --- options, environment, configuration ------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ OPTIONS = {
 @pytest.mark.parametrize("case", OPTIONS)
 def test_options_that_contradict(case: str) -> None:
     """Exit 2 before anything is answered."""
-    _fails(OPTIONS[case], 2, "usage", "")
+    _expect_failure(OPTIONS[case], 2, "usage", "")
 
 
 @pytest.mark.parametrize("limit", ["0", "9" * 30])
@@ -318,7 +318,7 @@ CONFIGURATIONS = [
 def test_a_configuration_with_garbage(text: bytes, tmp_path: Path) -> None:
     """Exit 2."""
     (tmp_path / "config.toml").write_bytes(text)
-    _fails(["ls", str(DEMO), "--config", str(tmp_path / "config.toml")], 2, "usage", "")
+    _expect_failure(["ls", str(DEMO), "--config", str(tmp_path / "config.toml")], 2, "usage", "")
 
 
 def test_one_value_may_stand_for_a_list_in_a_configuration(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_broken_file(command: list[str], case: str, table: Path) -> None:
 def test_a_file_of_no_bytes(table: Path) -> None:
     """`dump` of it is damage; a table is read past it as Hive does, and `ls` and `snapshot` say so."""
     (table / BUCKET).write_bytes(b"")
-    _fails(["dump", str(table / BUCKET)], 13, "damaged", "is empty (0 bytes)")
+    _expect_failure(["dump", str(table / BUCKET)], 13, "damaged", "is empty (0 bytes)")
     result = acidctl("snapshot", str(table), "--count", "-o", "json")
     assert (result.code, result.json()["rows"]) == (0, 9)
     for answer in (result, acidctl("ls", str(table))):
@@ -401,17 +401,17 @@ def test_a_corrupt_side_file(case: str, streaming: Path) -> None:
     """Exit 13: where the data ends is not guessed."""
     content, said = SIDE_FILES[case]
     (streaming / SIDE).write_bytes(content)
-    _fails(["snapshot", str(streaming), "--count"], 13, "damaged", said)
-    _fails(["dump", str(streaming / STREAMED)], 13, "damaged", said)
+    _expect_failure(["snapshot", str(streaming), "--count"], 13, "damaged", said)
+    _expect_failure(["dump", str(streaming / STREAMED)], 13, "damaged", said)
 
 
 def test_special_files_are_not_opened(table: Path) -> None:
     """A pipe in place of a file must not hang the reader."""
     (table / BUCKET).unlink()
     os.mkfifo(table / BUCKET)
-    _fails(["dump", str(table / BUCKET)], 14, "storage", "is not a regular file")
+    _expect_failure(["dump", str(table / BUCKET)], 14, "storage", "is not a regular file")
     os.mkfifo(table / "_orc_acid_version")
-    _fails(["snapshot", str(table), "--count"], 14, "storage", "is not a regular file")
+    _expect_failure(["snapshot", str(table), "--count"], 14, "storage", "is not a regular file")
 
 
 NAMES = [
