@@ -81,7 +81,7 @@ def batch_rows(tail: Tail, most: int) -> int:
     )
     # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
     width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
-    return max(_FEWEST_ROWS, min(most, int(_BATCH_BYTES / width)))
+    return min(most, max(_FEWEST_ROWS, int(_BATCH_BYTES / width)))
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:

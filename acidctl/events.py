@@ -21,6 +21,9 @@ from acidctl.errors import DamagedDataError
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+# Joining saves the cost of small batches; from here on there is nothing to save, only memory to hold.
+_JOINED_BYTES = 16 << 20
+
 #: Top-level field names of an ACID file, in file order (Hive: `OrcRecordUpdater.ALL_ACID_ROW_NAMES`).
 EVENT_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 #: The fields that say which row an event concerns and who wrote it.
@@ -173,19 +176,20 @@ def keys_of(batch: pa.RecordBatch, *, name: str) -> EventKeys:
 
 
 def coalesce(batches: Iterator[EventBatch], size: int) -> Iterator[EventBatch]:
-    """The same events in batches of at most `size` rows, small neighbours joined."""
+    """The same events in batches of at most `size` rows, small neighbours joined while they are not large in bytes."""
     held: list[EventBatch] = []
-    rows = 0
+    rows = width = 0
     for batch in batches:
         for start in range(0, len(batch), size):
             piece = batch.slice(start, min(start + size, len(batch))) if len(batch) > size else batch
             if rows + len(piece) > size and held:
                 yield EventBatch.concat(held)
-                held, rows = [], 0
+                held, rows, width = [], 0, 0
             held.append(piece)
             rows += len(piece)
-            if rows == size:  # what is whole does not wait for what comes next
+            width += sum(column.nbytes for column in piece.columns)
+            if rows == size or width >= _JOINED_BYTES:  # what is whole does not wait for what comes next
                 yield EventBatch.concat(held)
-                held, rows = [], 0
+                held, rows, width = [], 0, 0
     if held:
         yield EventBatch.concat(held)

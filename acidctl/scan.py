@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from acidctl.datafiles import batch_rows as fitting_rows
 from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation, RowId, coalesce, keys_of
 from acidctl.hivetypes import Dialect, Fit, StructType, plan_fit
 from acidctl.merge import DeletedRows, EventStream, MergeReader, packed
@@ -159,6 +160,8 @@ class DataSource:
             if orc is None:
                 return
             children, places = _fits(self.facts.columns, projection)
+            if places:
+                batch_rows = fitting_rows(orc.tail, batch_rows)
             if self.facts.is_acid:
                 fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
                 for batch in orc.scan(fields, batch_size=batch_rows, fields=places):

@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.orc
 import pytest
 from slow_reader import Event
 from test_slow_reader import write_events, write_orc
@@ -161,3 +163,15 @@ def test_columns_that_are_not_wanted_are_not_read(tmp_path: Path, acid: bool) ->
             [(-number, number) for number in range(100)]
         ]
     assert reads == [(0, 2)]
+
+
+def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:
+    """A batch is bounded in bytes too: rows of 100 kB do not come by the ten thousand."""
+    place = tmp_path / "delta_0000001_0000001_0000"
+    place.mkdir()
+    text = pa.array(["x" * 100_000 for _ in range(600)])
+    pyarrow.orc.write_table(pa.table({"v": text}), str(place / "000000_0"))
+    seen = open_table(str(tmp_path)).snapshot(table_type="insert-only")
+    counts = [rows.count for rows in seen.rows()]
+    assert sum(counts) == 600
+    assert max(counts) <= 200
