@@ -138,6 +138,7 @@ def _same_rows() -> list[Any]:
     return [pytest.param(paths, id=name_of(paths[0])) for paths in groups.values() if len(paths) > 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", _same_rows())
 def test_digest_survives_compaction(paths: list[Path]) -> None:
     """Equal rows have equal digests, whatever directories hold them."""

@@ -372,6 +372,7 @@ def test_an_insert_only_table_is_read_as_the_slow_reader_does(made: tuple[Maker,
         check(maker.root, ids, maker.columns, insert_only=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STEPS, ids=lambda path: str(path.parent.relative_to(TABLES)))
 def test_a_fixture_is_read_as_the_slow_reader_does(path: Path, tmp_path: Path) -> None:
     """Tables that Hive made give the same rows to both readers."""
@@ -386,6 +387,7 @@ def test_a_fixture_is_read_as_the_slow_reader_does(path: Path, tmp_path: Path) -
     check(root, ids, columns, (3,), insert_only=step["kind"] == "insert_only", acid_v1=acid_v1)
 
 
+@pytest.mark.slow
 def test_a_null_union_with_a_moment_of_any_year_takes_none_of_its_nanoseconds(tmp_path: Path) -> None:
     """Arrow's arrays have something in the slots of NULL unions; the file has not."""
     values = [None, 1, WIDE[1], None, WIDE[0], None]
@@ -394,6 +396,7 @@ def test_a_null_union_with_a_moment_of_any_year_takes_none_of_its_nanoseconds(tm
     assert [value and value["value"] for value in seen] == [None, 1, moment(*WIDE[1]), None, moment(*WIDE[0]), None]
 
 
+@pytest.mark.slow
 def test_no_row_of_acid_version_1_hides_one_of_another_file(tmp_path: Path) -> None:
     """Two original files of one bucket number their rows alike; all are returned, and events hit the first file."""
     write_orc(tmp_path / "000000_0", "struct<a:int>", [(1,), (2,)])

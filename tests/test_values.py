@@ -228,6 +228,7 @@ def test_json_column_equals_the_model_on_any_nested_type_and_slice(data: st.Data
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_json_lines_are_objects_of_all_columns(data: st.DataObject) -> None:
@@ -245,6 +246,7 @@ def test_json_lines_are_objects_of_all_columns(data: st.DataObject) -> None:
     assert all(list(row) == names for row in parsed)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_csv_reads_back(data: st.DataObject) -> None:

@@ -151,6 +151,7 @@ def test_arrow_reads_the_same() -> None:
         assert pa.Table.from_batches(file.scan()).to_pylist() == plain.to_pylist(), path
 
 
+@pytest.mark.slow
 def test_every_fixture_file_is_read() -> None:
     """Files of all engines and all shapes deliver as many valid rows as they promise."""
     files = [path for path in fixture_files() if not path.with_name(path.name + "_flush_length").exists()]
@@ -271,6 +272,7 @@ print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """A file of a hundred megabytes in one stripe is streamed in less than half of that."""
     path = tmp_path / "large.orc"
