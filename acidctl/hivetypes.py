@@ -207,13 +207,14 @@ def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.H
     Raises DamagedDataError where Hive refuses too; `where` names the column in its message.
     """
     if isinstance(source, StructType) and isinstance(target, StructType):
-        nameless = _nameless(source) or _nameless(target)
+        nameless = is_nameless(source) or is_nameless(target)
         by_name = dialect is Dialect.HIVE3 and not nameless
         return _fit_struct(source, target, dialect, where, by_name=by_name)
     return _fit(source, target, dialect, where)
 
 
-def _nameless(columns: StructType) -> bool:
+def is_nameless(columns: StructType) -> bool:
+    """Whether all columns are called `_col0`, `_col1`..., as ACID files before Hive 3.1 call them."""
     return all(_NO_NAME.match(name) for name in columns.names)
 
 

@@ -7,7 +7,6 @@ Files are opened when their turn comes. Which files are live is `state`'s decisi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ _READ_AHEAD_FILES = 2
 _LEAST_ROWS = 1024
 _SMALL_PART = 16
 _INT32_MIN = -(2**31)
-_PLACEHOLDER = re.compile(r"_col\d+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +81,6 @@ class FileFacts:
         bounds = orc.key_range() if orc.is_acid else None
         lowest, highest = bounds if bounds else (None, None)
         return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update, orc.dialect)
-
-
-def has_placeholders(columns: StructType) -> bool:
-    """Whether the columns are called `_col0`, `_col1`..., as ACID files before Hive 3.1 call them."""
-    return bool(columns.fields) and all(_PLACEHOLDER.match(name) for name in columns.names)
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,7 @@ from acidctl.export import (
     public_schema,
     row_id_array,
 )
-from acidctl.hivetypes import Dialect, Field, HiveType, Primitive, StructType, TypeKind, plan_fit
+from acidctl.hivetypes import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
 from acidctl.names import parse_partition
 from acidctl.orc.evolve import fit_array
 from acidctl.scan import (
@@ -32,7 +32,6 @@ from acidctl.scan import (
     LocationReader,
     Projection,
     RowBatch,
-    has_placeholders,
 )
 from acidctl.schema import TableSchema
 from acidctl.sources import live_sources
@@ -347,9 +346,9 @@ def _newest(sources: Sequence[DataSource]) -> _Newest | None:
     if chosen is None:
         return None
     columns = chosen.facts.columns
-    if has_placeholders(columns):
+    if is_nameless(columns):
         others = (source.facts.columns for source in newest_first)
-        named = (o for o in others if len(o.fields) == len(columns.fields) and not has_placeholders(o))
+        named = (o for o in others if len(o.fields) == len(columns.fields) and not is_nameless(o))
         # An UPDATE of Hive 2 counts from `_col1`; the names mean nothing, so they may as well be regular.
         regular = tuple(f"_col{i}" for i in range(len(columns.fields)))
         names = next((other.names for other in named), regular)

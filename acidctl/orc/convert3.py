@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.arrays import WIDE
 from acidctl.hivetypes import Primitive, TypeKind
 from acidctl.javatext import double_text, float_text
 from acidctl.orc import convert as hive4
 from acidctl.orc.calendar import SECONDS_PER_DAY
-from acidctl.orc.exact import WIDE
 
 _NANOS = 1_000_000_000
 _DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})\Z")

@@ -16,14 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from acidctl.arrays import WIDE
 from acidctl.orc.calendar import ORC_EPOCH, is_utc, wall_clock, zone_epoch
 from acidctl.orc.stats import TimestampStatistics
 from acidctl.orc.streams import SecondaryStream
 from acidctl.orc.stripe import StripeFooter
 from acidctl.orc.tail import OrcKind, Tail, damaged
-
-#: The Arrow form of a wide timestamp.
-WIDE = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
 
 _DAY_MS = 86_400_000
 # What int64 nanoseconds hold, less two days for time zones and for the statistics' own rounding.

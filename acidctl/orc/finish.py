@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.arrays import WIDE
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
-from acidctl.orc.exact import WIDE, WideColumn
+from acidctl.orc.exact import WideColumn
 from acidctl.orc.nesting import BoolArray, Finisher, rebuild
 from acidctl.orc.stats import DateStatistics
 from acidctl.orc.streams import PresentStream

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from acidctl.arrays import WIDE
 from acidctl.errors import DamagedDataError
 from acidctl.javatext import double_text
 from acidctl.orc.evolve import arrow_type, fit, fit_array, null_array
-from acidctl.orc.exact import WIDE
 from acidctl.schema import Dialect, parse_schema, parse_type, plan_fit
 
 LINES = [json.loads(line) for line in (Path(__file__).parent / "conversions.jsonl").read_text().splitlines()]
