@@ -18,6 +18,7 @@ from acidctl.cli.output import (
     Format,
     Output,
     Paint,
+    display_width,
     human_age,
     human_size,
     plural,
@@ -279,7 +280,10 @@ def _header(out: Output, answer: LsReport) -> list[str]:
     summary = answer.summary
     kind = _TYPE_WORDS.get(answer.table_type, answer.table_type)
     profile = "" if answer.profile == "strict" else f", by the rules of profile {answer.profile}"
-    lines = [out.paint(shown(answer.location), Paint.BOLD) + f"  {kind}{profile}"]
+    location = shown(answer.location)
+    title = out.paint(location, Paint.BOLD)
+    fits = out.width is None or display_width(f"{location}  {kind}{profile}") <= out.width
+    lines = [f"{title}  {kind}{profile}"] if fits else [title, f"  {kind}{profile}"]
     if not summary.entries:
         return lines
     read = [plural(summary.partitions, "partition") + ","] if summary.partitions > 1 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -74,7 +75,21 @@ def test_text_tells_the_story_at_any_width() -> None:
             in flat
         )
         if width:
-            assert max(len(line) for line in result.stdout.splitlines()) <= width
+            # A path is never broken, wherever the tests run.
+            lines = [line for line in result.stdout.splitlines() if line != f"{DEMO}/table"]
+            assert max(len(line) for line in lines) <= width
+
+
+@pytest.mark.parametrize("length", [62, 63, 64, 80, 90])
+def test_the_kind_of_table_stands_beside_its_path_where_both_fit(length: int, tmp_path: Path) -> None:
+    """Below it where they do not; the path stays whole."""
+    with contextlib.chdir(tmp_path):
+        name = "t" * length
+        Path(name, "delta_0000001_0000001_0000").mkdir(parents=True)
+        Path(name, "delta_0000001_0000001_0000", "_orc_acid_version").write_bytes(b"2")
+        lines = acidctl("ls", name, width=80).stdout.splitlines()
+    kind = "full ACID table"
+    assert lines[: 1 if length <= 63 else 2] == ([f"{name}  {kind}"] if length <= 63 else [name, f"  {kind}"])
 
 
 def test_lines_are_one_a_directory_without_a_terminal() -> None:
