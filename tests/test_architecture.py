@@ -22,7 +22,12 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("names", "bucketcodec", "idtext", "idlists", "writeids", "listing"), (), ()),
     (("state", "state_"), ("names", "writeids", "listing"), ()),
     (("hivetypes", "schema"), (), ()),
-    (("arrays", "javatext", "leaves", "values", "digest"), ("hivetypes", "schema"), ("pyarrow", "numpy")),
+    (
+        ("plan", "plan_"),
+        ("names", "bucketcodec", "writeids", "listing", "state", "state_", "hivetypes", "schema"),
+        (),
+    ),
+    (("arrays", "javatext", "leaves", "values", "digest", "rowhash"), ("hivetypes", "schema"), ("pyarrow", "numpy")),
     (("events", "merge"), ("bucketcodec", "writeids", "arrays"), ("pyarrow", "numpy")),
     (("pipeline",), (), ()),
     (("storage.",), ("listing", "names"), ("fsspec",)),
@@ -50,11 +55,27 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ),
         ("pyarrow", "numpy"),
     ),
-    (("lsreport",), ("names", "listing", "state", "state_"), ()),
+    (
+        ("jobs.",),
+        (
+            *("names", "bucketcodec", "writeids", "listing", "state", "state_", "plan", "plan_", "hivetypes", "schema"),
+            *("events", "merge", "arrays", "values", "digest", "rowhash", "pipeline", "storage.", "orc."),
+            *("scan", "sources", "snapshot", "datafiles"),
+        ),
+        ("pyarrow", "numpy", "pyspark"),
+    ),
+    (
+        ("lsreport", "compactreport", "cleanreport"),
+        ("names", "listing", "state", "state_", "plan", "plan_", "jobs."),
+        (),
+    ),
     (("config",), (), ()),
     (
         ("table",),
-        ("names", "writeids", "listing", "state", "state_", "schema", "storage.", "orc.", "snapshot", "lsreport"),
+        (
+            *("names", "writeids", "listing", "state", "state_", "plan", "plan_", "schema", "storage.", "orc."),
+            *("snapshot", "jobs.", "lsreport", "compactreport", "cleanreport"),
+        ),
         (),
     ),
     (("cli.", "__init__", "__main__"), ("*",), ("click", "rich", "pyarrow", "numpy")),
@@ -65,7 +86,7 @@ ONLY_IN = {
     "fsspec": ("storage.fsspec",),
     "click": ("cli.",),
     "rich": ("cli.",),
-    "pyspark": (),
+    "pyspark": ("jobs.spark",),
     "hdfs": (),
     "hdfs_native": (),
 }

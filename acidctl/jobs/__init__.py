@@ -1,0 +1,1 @@
+"""Carrying out plans: the folder that changes tables."""

@@ -1,0 +1,83 @@
+"""The unit of work and what comes back: plain values that travel to worker processes and to Spark executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from acidctl.errors import AcidctlError
+from acidctl.plan import InputEntry, KeyCut, PlannedTask, TableFacts
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task, or one part of one.
+
+    `url` and `storage_options` open the location; `work` is its work directory (a name below the location) in which
+    `attempts/` exists. `inputs` are the entries of the task's own files and delete files, with no other files.
+    `lower` (inclusive) and `upper` (exclusive) bound the keys of a part. For a JOIN, `parts` are the paths of the
+    finished parts below the work directory, in key order.
+    """
+
+    url: str
+    work: str
+    table: TableFacts
+    task: PlannedTask
+    inputs: tuple[InputEntry, ...]
+    part: int | None = None
+    lower: KeyCut | None = None
+    upper: KeyCut | None = None
+    parts: tuple[TaskResult, ...] = ()
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A finished task: what it read and what it wrote.
+
+    `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
+    `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
+    delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
+    input (`rowhash`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is in
+    bytes, of the process that ran it.
+    """
+
+    output: str
+    path: str | None
+    rows: int
+    bytes: int
+    rows_in: int = 0
+    hidden: int = 0
+    deletes_applied: int = 0
+    counts: tuple[tuple[int, int, int], ...] = ()
+    digest: str = ""
+    writer: str = ""
+    seconds: float = 0.0
+    peak_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What became of one spec: `index` is its place in the sequence that was given to the engine."""
+
+    index: int
+    result: TaskResult | None = None
+    error: AcidctlError | None = None
+
+
+class Engine(Protocol):
+    """Runs `jobs.task.run_task` somewhere, for each spec at least once; the first finished attempt counts."""
+
+    name: str
+
+    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        """One outcome per spec, as they finish; a task that fails for good gives its error, the others go on.
+
+        Specs are taken in the order given. Raises what concerns all of them (no Java, executors that cannot work).
+        """
+        ...
+
+    def close(self) -> None:
+        """End what the engine started."""
+        ...

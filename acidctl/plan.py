@@ -1,0 +1,296 @@
+"""Compaction plans as data: what is read, what is written, under which names, and what must still be so at the end.
+
+A plan is the only way to change a table by `compact`. It is made by `plan_compact` from a state, travels as JSON
+(`--plan-out`, `--plan`), and is carried out by `jobs`, which refuses it when the inputs are not what they were. Values
+only: no storage, no clock, no decision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from acidctl.errors import UsageError
+from acidctl.listing import FileInfo
+
+PLAN_TYPE = "compaction_plan"
+SCHEMA_VERSION = 1
+
+Value = TypeVar("Value")
+
+
+class CompactionKind(Enum):
+    """What a compaction makes: wider deltas, or a base."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+
+
+class Target(Enum):
+    """Which Hive has to read the result; it decides names, markers and codecs."""
+
+    HIVE3 = "hive3"
+    HIVE4 = "hive4"
+
+
+class Action(Enum):
+    """What a plan does with a partition."""
+
+    COMPACT = "compact"
+    NOTHING_TO_DO = "nothing_to_do"
+    REFUSED = "refused"
+
+
+class Role(Enum):
+    """What a task writes.
+
+    SURVIVING: rows with deletes applied (major). INSERTS, DELETES: events of one kind, nothing netted out (minor).
+    ROWS: rows without row ids (insert-only ORC or Parquet). BYTES: files one after the other (insert-only text).
+    JOIN: the parts of one output, stripe by stripe.
+    """
+
+    SURVIVING = "surviving"
+    INSERTS = "inserts"
+    DELETES = "deletes"
+    ROWS = "rows"
+    BYTES = "bytes"
+    JOIN = "join"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCut:
+    """A row id between two parts of a bucket: the part before it ends before this key, the next begins with it."""
+
+    write_id: int
+    bucket_property: int
+    row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputEntry:
+    """A live directory (or all original files together, `state.ORIGINALS_NAME`) whose content the output replaces.
+
+    `files` are all its visible data and side files, paths relative to the location; `min_write_id` and `max_write_id`
+    are those of its name, None for originals.
+    """
+
+    name: str
+    kind: str
+    min_write_id: int | None
+    max_write_id: int | None
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDir:
+    """A directory to be published; `markers` are (file name, content) and are written before the rename."""
+
+    name: str
+    kind: str
+    markers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """One output file: `output` is `<directory>/<file>` below the location.
+
+    `files` hold the rows, `delete_files` the delete events that may concern them (SURVIVING only); both are paths
+    relative to the location. `cuts` divide the bucket into `len(cuts) + 1` parts. `rows_in` counts stored events of
+    `files` by footers, `bytes_in` the bytes of all files.
+    """
+
+    role: Role
+    output: str
+    bucket_id: int | None
+    files: tuple[str, ...]
+    delete_files: tuple[str, ...] = ()
+    rows_in: int = 0
+    bytes_in: int = 0
+    cuts: tuple[KeyCut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What happens to one location; `path` is its place below the table ("" for the table itself).
+
+    `reason` is a sentence and `reason_code` its stable name; for COMPACT they may be empty. `notes` are sentences for
+    the operator. `fingerprint` covers the inputs (see `fingerprint_of`).
+    """
+
+    partition: str
+    path: str
+    action: Action
+    reason_code: str = ""
+    reason: str = ""
+    inputs: tuple[InputEntry, ...] = ()
+    outputs: tuple[OutputDir, ...] = ()
+    tasks: tuple[PlannedTask, ...] = ()
+    rows_in: int = 0
+    bytes_in: int = 0
+    fingerprint: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needs_two_renames(self) -> bool:
+        """Whether one output without the other would be misread."""
+        return len(self.outputs) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Physical form of ORC outputs; sizes in bytes, `row_index_stride` in rows, `bloom_columns` names of columns."""
+
+    compression: str = "zlib"
+    stripe_size: int = 64 << 20
+    block_size: int = 256 << 10
+    row_index_stride: int = 10_000
+    bloom_columns: tuple[str, ...] = ()
+    bloom_fpp: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What every task of a plan has to know of the table.
+
+    `write_ids` is the text of the list of which the compactor's is made (see `ValidWriteIds.compactor`), empty where
+    everything counts as committed; `columns` is the text of a `struct<...>`; `dialect` is a `hivetypes.Dialect` value;
+    `file_format` is orc, parquet or text.
+    """
+
+    table_type: str
+    acid_v1: bool
+    write_ids: str
+    columns: str
+    dialect: str
+    file_format: str = "orc"
+    writer: WriterSettings = WriterSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """A whole run. `write_ids` and `txns` are the reader's lists as texts, empty where everything counts as committed.
+
+    `assume_exclusive` records that nobody else uses the table during the run; it allows two renames.
+    """
+
+    location: str
+    kind: CompactionKind
+    target: Target
+    visibility_txn: int | None
+    table: TableFacts
+    partitions: tuple[PartitionPlan, ...]
+    write_ids: str = ""
+    txns: str = ""
+    assumed: tuple[str, ...] = ()
+    assume_exclusive: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def fingerprint_of(entries: Iterable[InputEntry]) -> str:
+    """A hash over names, paths, sizes and times of the inputs; what else appears in the location does not matter."""
+    digest = hashlib.sha256()
+    for entry in sorted(entries, key=lambda e: e.name):
+        digest.update(f"{entry.name}\0{entry.kind}\n".encode("utf-8", "surrogateescape"))
+        for info in sorted(entry.files, key=lambda f: f.path):
+            line = f"{info.path}\0{info.size}\0{info.modified!r}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def to_json(plan: CompactionPlan) -> dict[str, Any]:
+    """The plan as JSON values, `type` and `schema_version` first; `from_json` reads it back unchanged."""
+    values = encode(plan)
+    assert isinstance(values, dict)
+    return {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION, **values}
+
+
+def from_json(values: object) -> CompactionPlan:
+    """A plan from JSON values; UsageError for everything that `to_json` does not make."""
+    if not isinstance(values, dict) or values.get("type") != PLAN_TYPE:
+        found = values.get("type") if isinstance(values, dict) else None
+        what = f"is a {found}" if isinstance(found, str) else "is something else"
+        raise UsageError(
+            f"the plan {what}, not a {PLAN_TYPE}", hint="Make one with `acidctl compact ... --plan-out FILE`."
+        )
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"the plan has schema version {values.get('schema_version')!r}, this acidctl knows {SCHEMA_VERSION}",
+            hint="Make the plan anew with this version.",
+        )
+    return decode(CompactionPlan, values, "plan")
+
+
+def parse(text: str) -> CompactionPlan:
+    """A plan from the text of a plan file; UsageError when it is none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("the plan is not JSON", hint="Make one with `acidctl compact ... --plan-out FILE`.") from error
+    return from_json(values)
+
+
+def encode(value: Any) -> Any:
+    """A value of this module as JSON values: dataclasses as objects, enums by value, tuples as lists."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [encode(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def decode(kind: type[Value], values: object, where: str) -> Value:
+    """The dataclass `kind` from JSON values, unknown names ignored; UsageError names the place that does not fit."""
+    if not isinstance(values, Mapping):
+        raise _misfit(where)
+    hints = get_type_hints(kind)
+    given = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in values:
+            given[field.name] = _decode(hints[field.name], values[field.name], f"{where}.{field.name}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise _misfit(where) from error
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin in (UnionType, Union):
+        if value is None and type(None) in get_args(kind):
+            return None
+        kind = next(option for option in get_args(kind) if option is not type(None))
+        return _decode(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _misfit(where)
+        kinds = get_args(kind)
+        if len(kinds) == 2 and kinds[1] is Ellipsis:
+            return tuple(_decode(kinds[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        if len(kinds) != len(value):
+            raise _misfit(where)
+        return tuple(_decode(one, item, where) for one, item in zip(kinds, value, strict=True))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise _misfit(where) from error
+    if hasattr(kind, "__dataclass_fields__"):
+        return decode(kind, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise _misfit(where)
+    return value
+
+
+def _misfit(where: str) -> UsageError:
+    return UsageError(
+        f"the plan is damaged at {where}", hint="Make it anew with `acidctl compact ... --plan-out FILE`."
+    )
