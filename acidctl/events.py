@@ -117,6 +117,30 @@ class EventKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySpan:
+    """A stretch of row ids: `lower` belongs to it, `upper` does not; None is no bound."""
+
+    lower: RowId | None = None
+    upper: RowId | None = None
+
+    def meets(self, low: RowId | None, high: RowId | None) -> bool:
+        """Whether keys between `low` and `high`, both inclusive, may lie in it; None is an unknown bound."""
+        below = self.lower is not None and high is not None and high < self.lower
+        above = self.upper is not None and low is not None and low >= self.upper
+        return not (below or above)
+
+    def mask(self, keys: EventKeys) -> BoolArray | None:
+        """Which of the keys lie in it; None means all of them."""
+        inside: BoolArray | None = None
+        if self.lower is not None:
+            inside = keys.at_or_after(self.lower)
+        if self.upper is not None:
+            before = ~keys.at_or_after(self.upper)
+            inside = before if inside is None else inside & before
+        return None if inside is None or inside.all() else inside
+
+
+@dataclass(frozen=True, slots=True)
 class EventBatch:
     """Events and their rows: `columns` are the reader's columns, or empty when only keys were asked for."""
 

@@ -201,6 +201,7 @@ class MergeReader:
 
     `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
     newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
+    After the reading `deletes_applied` says how many rows were removed by a DELETE event.
     """
 
     def __init__(
@@ -215,17 +216,33 @@ class MergeReader:
         self._write_ids = write_ids
         self._deleted = deleted
         self._updates = updates
+        self.deletes_applied = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
         merged = _merge_sorted([self._visible(stream) for stream in self._streams])
         if self._updates:
-            merged = _newest_events(merged)
+            merged = self._newest_events(merged)
         for batch in merged:
             deleted = self._deleted.mask(batch.keys)
             if deleted is None:
                 yield batch
-            elif not deleted.all():
+                continue
+            self.deletes_applied += int(np.count_nonzero(deleted))
+            if not deleted.all():
                 yield batch.filter(~deleted)
+
+    def _newest_events(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The first event of each key, unless it is a DELETE; keys may straddle batches."""
+        for batch, first in _first_of_each(batches, lambda keys: keys.same_as_previous()):
+            keep = first
+            operation = batch.keys.operation
+            if operation is not None:
+                keep = first & (operation != Operation.DELETE)
+                self.deletes_applied += int(np.count_nonzero(first)) - int(np.count_nonzero(keep))
+            if keep.all():
+                yield batch
+            elif keep.any():
+                yield batch.filter(keep)
 
     def _visible(self, stream: EventStream) -> _Cursor:
         def batches() -> Iterator[EventBatch]:
@@ -351,18 +368,39 @@ def _sorted(batch: EventBatch, statements: Int64Array | None) -> EventBatch:
     return batch.take(order.astype(np.int64))
 
 
-def _newest_events(batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-    """The first event of each key, unless it is a DELETE; keys may straddle batches."""
-    previous: RowId | None = None
-    for batch in batches:
-        keys = batch.keys
-        keep = ~keys.same_as_previous()
-        if previous is not None and keys.at(0) == previous:
-            keep[: keys.not_after(previous)] = False
-        previous = keys.at(-1)
-        if keys.operation is not None:
-            keep &= keys.operation != Operation.DELETE
-        if keep.all():
+def merge_events(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
+    """All events in key order, newest first; of events that agree in key and current write id only the first.
+
+    This is what Hive's minor compaction keeps (`OrcRawRecordMerger` with `collapseEvents` off). Which events are
+    visible, the streams have decided.
+    """
+    cursors = [_Cursor(stream.open, stream.lower, stream.statement_id) for stream in streams]
+    for batch, first in _first_of_each(_merge_sorted(cursors), _repeats):
+        if first.all():
             yield batch
-        elif keep.any():
-            yield batch.filter(keep)
+        elif first.any():
+            yield batch.filter(first)
+
+
+def _repeats(keys: EventKeys) -> BoolArray:
+    same = keys.same_as_previous()
+    same[1:] &= keys.current[1:] == keys.current[:-1]
+    return same
+
+
+def _first_of_each(
+    batches: Iterator[EventBatch], repeats: Callable[[EventKeys], BoolArray]
+) -> Iterator[tuple[EventBatch, BoolArray]]:
+    """Each batch, and which of its events do not repeat the one before them, be it in an earlier batch."""
+    last: EventKeys | None = None
+    for batch in batches:
+        if not len(batch):
+            continue
+        first = ~repeats(batch.keys)
+        if last is not None:
+            # Only the head of a batch can go on with the event that ended the one before.
+            run = int(np.argmax(first[1:])) + 1 if first[1:].any() else len(batch)
+            if repeats(EventKeys.concat([last, batch.keys.select(slice(0, 1))]))[1]:
+                first[:run] = False
+        last = batch.keys.select(slice(-1, None))
+        yield batch, first

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.datafiles import batch_rows as fitting_rows
-from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation, RowId, coalesce, keys_of
+from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
 from acidctl.hivetypes import Dialect, Fit, StructType, plan_fit
 from acidctl.merge import DeletedRows, EventStream, MergeReader, packed
 from acidctl.orc.evolve import fit_array, null_array
@@ -147,27 +147,71 @@ class DataSource:
             return RowId(self.min_write_id, _INT32_MIN, 0), None
         return facts.lowest, facts.highest
 
-    def events(self, projection: Projection | None, batch_rows: int) -> Iterator[EventBatch]:
-        """The file as event batches: keys, and the projected columns fitted to the reader's types."""
+    def events(
+        self, projection: Projection | None, batch_rows: int, span: KeySpan | None = None
+    ) -> Iterator[EventBatch]:
+        """The file as event batches: keys, and the projected columns fitted to the reader's types.
+
+        With a span just the events in it; stripes that hold none are not read, as far as their statistics tell.
+        """
         with self.open() as orc:
             if orc is None:
                 return
             children, places = _fits(self.facts.columns, projection)
             if places:
                 batch_rows = fitting_rows(orc.tail, batch_rows)
-            if self.facts.is_acid:
-                fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
-                for batch in orc.scan(fields, batch_size=batch_rows, fields=places):
-                    arrays = _children(batch.column("row")) if places else []
-                    yield EventBatch(keys_of(batch, name=self.name), _fitted(arrays, children, projection, len(batch)))
-            elif children is None:
-                yield from (EventBatch(keys) for keys in self._raw_keys(batch_rows))
-            else:
-                at = self.row_offset
-                for batch in orc.scan(batch_size=batch_rows, fields=places):
-                    columns = _fitted(batch.columns, children, projection, len(batch))
-                    yield EventBatch(self._keys_from(at, len(batch)), columns)
-                    at += len(batch)
+            if not self.facts.is_acid:
+                yield from self._raw_events(orc, projection, children, places, batch_rows, span)
+                return
+            stripes = None if span is None else _stripes_in(orc, span)
+            fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
+            for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
+                arrays = _children(batch.column("row")) if places else []
+                columns = _fitted(arrays, children, projection, len(batch))
+                events = EventBatch(keys_of(batch, name=self.name), columns)
+                inside = None if span is None else span.mask(events.keys)
+                yield events if inside is None else events.filter(inside)
+
+    def _raw_events(
+        self,
+        orc: OrcFile,
+        projection: Projection | None,
+        children: Sequence[tuple[int, Fit] | None] | None,
+        places: Sequence[int],
+        batch_rows: int,
+        span: KeySpan | None,
+    ) -> Iterator[EventBatch]:
+        first, last = self._rows_in(span)
+        if children is None:
+            for start in range(first, last, batch_rows):
+                yield EventBatch(self._keys_from(start, min(batch_rows, last - start)))
+            return
+        stripes, at = None, self.row_offset
+        if span is not None:
+            stripes, skipped = _stripes_with_rows(orc, first - at, last - at)
+            at += skipped
+        for batch in orc.scan(batch_size=batch_rows, fields=places, stripes=stripes):
+            events = EventBatch(
+                self._keys_from(at, len(batch)), _fitted(batch.columns, children, projection, len(batch))
+            )
+            start, stop = max(first - at, 0), min(last - at, len(batch))
+            at += len(batch)
+            if start < stop:
+                yield events if (start, stop) == (0, len(batch)) else events.slice(start, stop)
+
+    def _rows_in(self, span: KeySpan | None) -> tuple[int, int]:
+        """Row numbers of the rows of a file without ACID columns that lie in the span, the second exclusive."""
+        first, last = self.row_offset, self.row_offset + self.facts.rows
+        if span is None:
+            return first, last
+        own = self.raw_write_id, self.raw_bucket or 0
+        if span.lower is not None:
+            bound = span.lower.write_id, span.lower.bucket_property
+            first = last if own < bound else max(first, span.lower.row_id) if own == bound else first
+        if span.upper is not None:
+            bound = span.upper.write_id, span.upper.bucket_property
+            last = first if own > bound else min(last, span.upper.row_id) if own == bound else last
+        return min(first, last), last
 
     @property
     def buckets(self) -> tuple[int, int] | None:
@@ -175,24 +219,42 @@ class DataSource:
         low, high = self.facts.lowest, self.facts.highest
         return self._buckets if low is None or high is None else (low.bucket_property, high.bucket_property)
 
-    def delete_keys(self) -> Iterator[EventKeys]:
-        """All keys; which buckets they are of is remembered, so that other buckets need not read them again."""
-        spans = []
-        for batch in self.events(None, BATCH_ROWS):
-            spans.append((int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
-            yield batch.keys
-        if spans:
-            self._buckets = min(low for low, _ in spans), max(high for _, high in spans)
+    def delete_keys(self, span: KeySpan | None = None) -> Iterator[EventKeys]:
+        """The keys, all or those in a span.
 
-    def _raw_keys(self, batch_rows: int) -> Iterator[EventKeys]:
-        end = self.row_offset + self.facts.rows
-        for start in range(self.row_offset, end, batch_rows):
-            yield self._keys_from(start, min(batch_rows, end - start))
+        Which buckets all of them are of is remembered, so that other buckets need not read them again.
+        """
+        spans = []
+        for batch in self.events(None, BATCH_ROWS, span):
+            if len(batch):
+                spans.append((int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+                yield batch.keys
+        if spans and span is None:
+            self._buckets = min(low for low, _ in spans), max(high for _, high in spans)
 
     def _keys_from(self, first: int, count: int) -> EventKeys:
         write_id = np.full(count, self.raw_write_id, dtype=np.int64)
         bucket = np.full(count, self.raw_bucket or 0, dtype=np.int64)
         return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
+
+
+def _stripes_in(orc: OrcFile, span: KeySpan) -> range:
+    """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
+    bounds = orc.stripe_key_ranges()
+    met = [i for i, known in enumerate(bounds) if span.meets(*(known or (None, None)))]
+    return range(met[0], met[-1] + 1) if met else range(0)
+
+
+def _stripes_with_rows(orc: OrcFile, first: int, last: int) -> tuple[range, int]:
+    """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
+    begin = end = skipped = at = 0
+    for index, stripe in enumerate(orc.tail.stripes):
+        if at + stripe.rows <= first:
+            begin, skipped = index + 1, at + stripe.rows
+        if at < last:
+            end = index + 1
+        at += stripe.rows
+    return range(begin, max(begin, end)), skipped
 
 
 def _fits(
@@ -230,6 +292,10 @@ def _fitted(
         else:
             fitted.append(fit_array(arrays[child[0]], child[1]))
     return tuple(fitted)
+
+
+#: Stands between a file and the merge: the file's events in, those that go on out.
+Through = Callable[[DataSource, Iterator[EventBatch]], Iterator[EventBatch]]
 
 
 class LocationReader:
@@ -293,20 +359,51 @@ class LocationReader:
             for batch in source.events(projection, batch_rows):
                 yield RowBatch(batch.columns, len(batch))
 
+    def merge(
+        self,
+        projection: Projection | None,
+        *,
+        span: KeySpan | None = None,
+        through: Through | None = None,
+        batch_rows: int = BATCH_ROWS,
+        threads: bool = True,
+    ) -> MergeReader:
+        """The rows of all files together, whatever buckets their names tell; every row needs an id.
+
+        `span` narrows the keys. `through` stands between each file and the merge: it may look at events and leave some
+        out. Without `threads` nothing is decoded ahead.
+        """
+        sources = [source for source in self._inserts if source.facts.rows]
+        return self._merge(sources, projection, batch_rows, span, through, threads)
+
     def _merged(
         self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int
     ) -> Iterator[EventBatch]:
+        return iter(self._merge(sources, projection, batch_rows))
+
+    def _merge(
+        self,
+        sources: Sequence[DataSource],
+        projection: Projection | None,
+        batch_rows: int,
+        span: KeySpan | None = None,
+        through: Through | None = None,
+        threads: bool = True,
+    ) -> MergeReader:
         updates = any(source.facts.may_update for source in sources)
         large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
         # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
-        ahead = large if len(large) <= _READ_AHEAD_FILES else []
+        ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []
         # Updates lie in files of any later write, so that all files of a bucket are read side by side.
         rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
-        streams = [_stream(source, projection, rows, updates, source in ahead) for source in sources]
+        streams = [
+            stream_of(s, projection, rows, span=span, through=through, updates=updates, ahead=s in ahead)
+            for s in sources
+        ]
         if updates:
             streams = _packed(list(zip(sources, streams, strict=True)), batch_rows)
-        deleted = self._deleted_rows(sources, updates)
-        return iter(MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates))
+        deleted = self._deleted_rows(sources, updates, span)
+        return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates)
 
     def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
         """Whether each stored row of these files is visible, as far as tails tell."""
@@ -334,14 +431,16 @@ class LocationReader:
                 chosen.append(delete)
         return chosen
 
-    def _deleted_rows(self, sources: Sequence[DataSource], updates: bool) -> DeletedRows:
+    def _deleted_rows(
+        self, sources: Sequence[DataSource], updates: bool, keys_in: KeySpan | None = None
+    ) -> DeletedRows:
         """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
         chosen = self._deletes_for(sources, updates=updates)
         span = _bucket_span(sources, updates)
-        wanted = (span, *(delete.name for delete in chosen))
+        wanted = (span, keys_in, *(delete.name for delete in chosen))
         if self._held is None or self._held[0] != wanted:
             self._held = None
-            keys = (part for delete in chosen for part in delete.delete_keys())
+            keys = (part for delete in chosen for part in delete.delete_keys(keys_in))
             self._held = (wanted, DeletedRows.collect((_within(k, span) for k in keys), self._write_ids))
         return self._held[1]
 
@@ -379,13 +478,23 @@ def _packed(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) 
     return [*large, *(packed(pack) for pack in packs)]
 
 
-def _stream(
-    source: DataSource, projection: Projection | None, batch_rows: int, updates: bool, ahead: bool
+def stream_of(
+    source: DataSource,
+    projection: Projection | None,
+    batch_rows: int,
+    *,
+    span: KeySpan | None = None,
+    through: Through | None = None,
+    updates: bool = False,
+    ahead: bool = False,
 ) -> EventStream:
+    """A file as a stream for the merge; see `LocationReader.merge`. `ahead` decodes it in a thread of its own."""
     lower, _ = source.bounds(updates=updates)
 
     def events() -> Iterator[EventBatch]:
-        batches = source.events(projection, batch_rows)
+        batches = source.events(projection, batch_rows, span)
+        if through is not None:
+            batches = through(source, batches)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, lower, source.statement_id)

@@ -7,10 +7,11 @@ where these can be trusted and are unknown otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acidctl.events import Operation, RowId
-from acidctl.orc.stats import IntegerStatistics
+from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.orc.tail import Tail
 
 KEY_INDEX = "hive.acid.key.index"
@@ -68,7 +69,21 @@ def key_range(tail: Tail) -> tuple[RowId, RowId] | None:
 
     None when the statistics are absent or cannot be trusted (no row index: writers leave extreme values then).
     """
-    parts = [_integers(tail, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID)]
+    return _key_range(tail, tail.statistics, tail.rows)
+
+
+def stripe_key_ranges(
+    tail: Tail, statistics: Sequence[Sequence[ColumnStatistics]]
+) -> tuple[tuple[RowId, RowId] | None, ...]:
+    """The same per stripe, of the statistics that the file keeps for each."""
+    if len(statistics) != len(tail.stripes):
+        return (None,) * len(tail.stripes)
+    pairs = zip(tail.stripes, statistics, strict=True)
+    return tuple(_key_range(tail, columns, stripe.rows) for stripe, columns in pairs)
+
+
+def _key_range(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int) -> tuple[RowId, RowId] | None:
+    parts = [_integers(tail, statistics, rows, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID)]
     known = [part for part in parts if part is not None]
     if len(known) < 3:
         return None
@@ -80,19 +95,18 @@ def operations(tail: Tail) -> frozenset[int] | None:
 
     `hive.acid.stats` is not asked: writers fill it differently and no Hive reader decides by it.
     """
-    bounds = _integers(tail, _OPERATION)
+    bounds = _integers(tail, tail.statistics, tail.rows, _OPERATION)
     if bounds is None:
         return None
     low, high = bounds
     return frozenset(int(code) for code in Operation if low <= code <= high)
 
 
-def _integers(tail: Tail, column: int) -> tuple[int, int] | None:
-    if not tail.row_index_stride or len(tail.statistics) <= column:
+def _integers(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int, column: int) -> tuple[int, int] | None:
+    if not tail.row_index_stride or len(statistics) <= column:
         return None
-    statistics = tail.statistics[column]
-    values = statistics.values
-    if statistics.count != tail.rows or not isinstance(values, IntegerStatistics):
+    values = statistics[column].values
+    if statistics[column].count != rows or not isinstance(values, IntegerStatistics):
         return None
     if values.minimum is None or values.maximum is None or values.minimum > values.maximum:
         return None

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -121,6 +122,12 @@ class OrcFile:
         """Inclusive bounds of an ACID file's keys, from statistics; None when unknown (see `acidmeta.key_range`)."""
         return acidmeta.key_range(self.tail) if self.is_acid else None
 
+    def stripe_key_ranges(self) -> tuple[tuple[RowId, RowId] | None, ...]:
+        """Per stripe the inclusive bounds of its keys, as `key_range` gives them for the file; None where unknown."""
+        if not self.is_acid:
+            return (None,) * len(self.tail.stripes)
+        return acidmeta.stripe_key_ranges(self.tail, self.stripe_statistics())
+
     def operations(self) -> frozenset[int] | None:
         """The operation codes that can occur in an ACID file; None when its statistics do not tell."""
         return acidmeta.operations(self.tail) if self.is_acid else None
@@ -145,33 +152,39 @@ class OrcFile:
         *,
         batch_size: int = DEFAULT_BATCH_SIZE,
         fields: Sequence[int] | None = None,
+        stripes: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Stream record batches of at most `batch_size` rows; `columns` are top-level names, in the order wanted.
 
         `fields` are positions in `OrcFile.columns`: of an ACID file the struct `row` then has just these, in
-        this order; of another file the batches have just these columns. Batches never span stripes. A
+        this order; of another file the batches have just these columns. `stripes` are the indexes of adjacent
+        stripes to which the scan keeps; the bytes of others are not read. Batches never span stripes. A
         timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values may
         not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
         """
-        batches = self._batches(columns, batch_size, fields)
+        batches = self._batches(columns, batch_size, fields, stripes)
         _SCANS.add(batches)
         return batches
 
     def _batches(
-        self, columns: Sequence[str] | None, batch_size: int, fields: Sequence[int] | None
+        self, columns: Sequence[str] | None, batch_size: int, fields: Sequence[int] | None, stripes: range | None
     ) -> Generator[pa.RecordBatch, None, None]:
         indexes = self._indexes(columns)
         if fields is not None and not self.is_acid:
             indexes = tuple(fields)
-        if not self.tail.rows:
+        tail = self.tail if stripes is None else _part_of(self.tail, stripes)
+        if not tail.rows:
             return
         if not indexes:
-            yield from self._empty_batches(batch_size)
+            yield from self._empty_batches(tail.rows, batch_size)
             return
         footers = self.stripe_footers()
+        # Whatever stripes are asked for, the types of the delivered columns are those of the whole file.
         projection, beside = self._project(indexes, fields, footers)
-        end, suffix = gated_tail(self.tail, beside.wide, flatten=projection.flat)
-        guard = Guard(self._file, self._lock, self.tail, footers, projection.columns(self.tail))
+        if stripes is not None:
+            footers = footers[stripes.start : stripes.stop]
+        end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
+        guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail))
         failures: list[AcidctlError] = []
         open_view = partial(
             SplicedFile,
@@ -183,17 +196,17 @@ class OrcFile:
             before_read=guard.before_read,
             failures=failures,
         )
-        stripes = _StripeClock(self.tail, footers, beside)
+        clock = _StripeClock(tail, footers, beside)
         try:
             for batch in _arrow_batches(open_view, projection.offered(), batch_size):
-                stripes.advance(len(batch))
+                clock.advance(len(batch))
                 yield projection.assemble(batch)
         except AcidctlError:
             raise
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             raise self._explain(failures, error) from error
-        if stripes.rows != self.tail.rows:
-            raise damaged(self.name, f"delivered {stripes.rows} rows, its footer says {self.tail.rows}")
+        if clock.rows != tail.rows:
+            raise damaged(self.name, f"delivered {clock.rows} rows, its footer says {tail.rows}")
 
     def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         if columns is None:
@@ -204,8 +217,8 @@ class OrcFile:
             raise damaged(self.name, f"has no column '{missing[0]}'")
         return tuple(places[name] for name in columns)
 
-    def _empty_batches(self, batch_size: int) -> Iterator[pa.RecordBatch]:
-        left = self.tail.rows
+    @staticmethod
+    def _empty_batches(left: int, batch_size: int) -> Iterator[pa.RecordBatch]:
         while left:
             count = min(left, batch_size)
             left -= count
@@ -307,6 +320,12 @@ def _let_go(held: weakref.ref[SplicedFile]) -> None:
         view.closed = True
         del view
         time.sleep(0.0002)
+
+
+def _part_of(tail: Tail, stripes: range) -> Tail:
+    """The tail as if the file had just these stripes; its statistics stay those of the whole file."""
+    kept = tail.stripes[stripes.start : stripes.stop]
+    return replace(tail, stripes=kept, rows=sum(stripe.rows for stripe in kept))
 
 
 def _is_acid(tail: Tail) -> bool:
