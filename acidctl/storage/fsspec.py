@@ -74,6 +74,10 @@ class FsspecStorage:
         with self._translated(path):
             return cast(BinaryIO, self._filesystem.open(path, "rb"))
 
+    def create(self, path: str) -> BinaryIO:
+        """Refused."""
+        self._refuse_writing(path)
+
     def create_exclusive(self, path: str, data: bytes) -> None:
         """Refused."""
         self._refuse_writing(path)
@@ -82,11 +86,19 @@ class FsspecStorage:
         """Refused."""
         self._refuse_writing(path)
 
+    def inherit(self, path: str, like: str) -> None:
+        """Refused."""
+        self._refuse_writing(path)
+
     def rename_dir(self, source: str, target: str) -> None:
         """Refused."""
         self._refuse_writing(source)
 
     def remove_tree(self, path: str) -> None:
+        """Refused."""
+        self._refuse_writing(path)
+
+    def remove_file(self, path: str) -> None:
         """Refused."""
         self._refuse_writing(path)
 

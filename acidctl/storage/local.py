@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import shutil
 import stat as stat_bits
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
 
 from acidctl.errors import AcidctlError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
+_BUFFER_BYTES = 1 << 20
+_MAY_READ = "Run as a user that may read the table, for example the owner of the warehouse."
+_MAY_WRITE = "Run as a user that may write to the table, for example the owner of the warehouse."
+_READING_HINTS = {errno.EACCES: _MAY_READ, errno.EPERM: _MAY_READ}
+_WRITING_HINTS = {
+    errno.EACCES: _MAY_WRITE,
+    errno.EPERM: _MAY_WRITE,
+    errno.EROFS: "The file system is mounted read-only; mount it for writing, or work on a copy of the table.",
+    errno.ENOSPC: "Free space on this file system and run the command again; the table is as it was.",
+    errno.EDQUOT: "Raise the quota or free space, and run the command again; the table is as it was.",
+    errno.EXDEV: "Source and target have to lie on one file system, because a copy could be seen half done.",
+}
 
 
 class LocalStorage:
@@ -79,42 +98,111 @@ class LocalStorage:
         except (OSError, ValueError) as error:
             raise _refused(path, error) from error
 
+    def create(self, path: str) -> BinaryIO:
+        """O_EXCL decides who wins."""
+        with _writing(path):
+            return _NewFile(path)
+
     def create_exclusive(self, path: str, data: bytes) -> None:
-        """O_EXCL decides who wins; the data is on disk when this returns."""
-        try:
-            with open(path, "xb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise _refused(path, error) from error
+        """O_EXCL decides who wins; what could not be written whole is removed."""
+        with self.create(path) as stream:
+            stream.write(data)
 
     def mkdir(self, path: str) -> None:
         """Parents are not made: a missing one means that the plan is wrong."""
-        try:
+        with _writing(path):
             os.mkdir(path)
-        except OSError as error:
-            raise _refused(path, error) from error
+            _sync_parents(path)
+
+    def inherit(self, path: str, like: str) -> None:
+        """Only the superuser gives files away, and groups go to their members: what is refused stays as it is."""
+        with _writing(path):
+            model, found = os.stat(like), os.stat(path)
+            if (model.st_uid, model.st_gid) != (found.st_uid, found.st_gid):
+                _give(path, model.st_uid, model.st_gid)
+            mode = stat_bits.S_IMODE(model.st_mode)
+            if stat_bits.S_ISDIR(model.st_mode) and not stat_bits.S_ISDIR(found.st_mode):
+                mode &= 0o666
+            with suppress(PermissionError):
+                os.chmod(path, mode)
 
     def rename_dir(self, source: str, target: str) -> None:
         """The test closes the one case that POSIX rename would let pass: an empty directory in the way."""
+        if not os.path.isdir(source) and os.path.lexists(source):
+            raise StorageError(f"{source} is not a directory", path=source)
         self.move(source, target)
 
     def remove_tree(self, path: str) -> None:
         """`rmtree` refuses a link at the top and does not follow those below."""
-        try:
+        with _writing(path):
             shutil.rmtree(path)
-        except OSError as error:
-            raise _refused(path, error) from error
+            _sync_parents(path)
+
+    def remove_file(self, path: str) -> None:
+        """A link is removed, not what it points to."""
+        with _writing(path):
+            os.unlink(path)
+            _sync_parents(path)
 
     def move(self, source: str, target: str) -> None:
         """Within one file system only: a copy could be seen half done."""
         if os.path.lexists(target):
             raise StorageError(f"{target} exists already", path=target)
-        try:
+        with _writing(source):
             os.rename(source, target)
-        except OSError as error:
-            raise _refused(source, error) from error
+            _sync_parents(target, source)
+
+
+class _NewFile(io.BufferedWriter):
+    """A file that is being written: synchronised when closed, removed when its block fails."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(io.FileIO(path, "xb"), _BUFFER_BYTES)
+        self._path = path
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def write(self, data: ReadableBuffer) -> int:
+        """A full disk shows here, or when the buffer is emptied."""
+        with _writing(self._path):
+            return super().write(data)
+
+    def flush(self) -> None:
+        """Hand the buffer to the system."""
+        with _writing(self._path):
+            super().flush()
+
+    def close(self) -> None:
+        """On disk when this returns, and so is the name."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+            with _writing(self._path):
+                os.fsync(self.fileno())
+        finally:
+            with _writing(self._path):
+                super().close()
+        with _writing(self._path):
+            _sync_parents(self._path)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """An exception leaves no file, be it from the block or from closing."""
+        try:
+            self.close()
+        except BaseException:
+            self._remove()
+            if kind is None:
+                raise
+        else:
+            if kind is not None:
+                self._remove()
+
+    def _remove(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._path)
 
 
 def _path_of(info: FileInfo) -> str:
@@ -154,16 +242,51 @@ def _named(error: OSError | ValueError) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _refused(path: str, error: OSError | ValueError) -> AcidctlError:
-    """The system's answer as one of our errors."""
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """What the system refuses, as one of our errors with the advice for those who write."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise _refused(path, error, _WRITING_HINTS) from error
+
+
+def _sync_parents(*paths: str) -> None:
+    """Make names durable; file systems that cannot synchronise directories keep them in order by themselves."""
+    for parent in dict.fromkeys(os.path.dirname(path) or os.curdir for path in paths):
+        descriptor = os.open(parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def _give(path: str, owner: int, group: int) -> None:
+    """Owner and group together, else the group alone."""
+    try:
+        os.chown(path, owner, group)
+    except PermissionError:
+        with suppress(PermissionError):
+            os.chown(path, -1, group)
+
+
+def _refused(path: str, error: OSError | ValueError, hints: Mapping[int, str] | None = None) -> AcidctlError:
+    """The system's answer as one of our errors; `hints` advise by error number."""
     if isinstance(error, FileNotFoundError):
         return StorageError(
             f"{path} is not there any more",
             path=path,
             hint="If a compaction or a cleaner runs on this table now, run the command again.",
         )
-    hint = None
-    if isinstance(error, PermissionError):
-        hint = "Run as a user that may read the table, for example the owner of the warehouse."
+    if isinstance(error, FileExistsError) and hints is not None:
+        return StorageError(f"{path} exists already", path=path)
+    number = error.errno if isinstance(error, OSError) and error.errno else 0
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return StorageError(f"{path} cannot be used: {reason}", path=path, hint=hint)
+    return StorageError(
+        f"{path} cannot be {'used' if hints is None else 'written'}: {reason}",
+        path=path,
+        hint=(_READING_HINTS if hints is None else hints).get(number),
+    )

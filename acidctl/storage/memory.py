@@ -68,6 +68,12 @@ class MemoryStorage:
             raise StorageError(f"{path} is not there any more", path=path)
         return BytesIO(self._files[path])
 
+    def create(self, path: str) -> BinaryIO:
+        """The name is taken at once, and the content appears with `close`."""
+        self._require_free(path)
+        self._files[path] = b""
+        return _NewFile(self._files, path)
+
     def create_exclusive(self, path: str, data: bytes) -> None:
         """The parent has to exist."""
         self._require_free(path)
@@ -77,6 +83,12 @@ class MemoryStorage:
         """The parent has to exist."""
         self._require_free(path)
         self._directories.add(path)
+
+    def inherit(self, path: str, like: str) -> None:
+        """Nothing has an owner here."""
+        for name in (path, like):
+            if self.stat(name) is None:
+                raise StorageError(f"{name} is not there any more", path=name)
 
     def rename_dir(self, source: str, target: str) -> None:
         """Refused for files."""
@@ -90,6 +102,12 @@ class MemoryStorage:
             raise StorageError(f"{path} is not a directory", path=path)
         self._files = {name: data for name, data in self._files.items() if not _inside(name, [path])}
         self._directories = {name for name in self._directories if name != path and not _inside(name, [path])}
+
+    def remove_file(self, path: str) -> None:
+        """Refused for directories and for what does not exist."""
+        if path not in self._files:
+            raise StorageError(f"{path} is not a file", path=path)
+        del self._files[path]
 
     def move(self, source: str, target: str) -> None:
         """All below the source moves with it."""
@@ -113,6 +131,31 @@ class MemoryStorage:
         while "/" in path:
             path = path.rpartition("/")[0]
             self._directories.add(path)
+
+
+class _NewFile(BytesIO):
+    """A file that is being written."""
+
+    def __init__(self, files: dict[str, bytes], path: str) -> None:
+        super().__init__()
+        self._files = files
+        self._path = path
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def close(self) -> None:
+        """Make the content visible."""
+        if not self.closed:
+            self._files[self._path] = self.getvalue()
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """An exception leaves no file."""
+        self.close()
+        if kind is not None:
+            self._files.pop(self._path, None)
 
 
 def _below(root: str, path: str) -> str:

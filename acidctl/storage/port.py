@@ -74,24 +74,43 @@ class Storage(Protocol):
         """Open a file for reading; the result can seek, and reads only the ranges asked for."""
         ...
 
+    def create(self, path: str) -> BinaryIO:
+        """Open a new file for writing from its beginning to its end; `StorageError` when the path exists.
+
+        The parent has to exist. The result cannot seek. The file is complete and durable when `close` has returned
+        or its `with` block has ended; a block that ends by an exception leaves no file.
+        """
+        ...
+
     def create_exclusive(self, path: str, data: bytes) -> None:
-        """Write a new file; `StorageError` when the path exists, and then nothing is changed."""
+        """Write a new file, durable on return; `StorageError` when the path exists, and then nothing is changed."""
         ...
 
     def mkdir(self, path: str) -> None:
         """Make a directory whose parent exists; `StorageError` when the path exists."""
         ...
 
+    def inherit(self, path: str, like: str) -> None:
+        """Give a file or directory the owner, group and mode of another, as far as this user may.
+
+        A file takes no execution bits from a directory. Does nothing where `facts.owner_and_mode` is False.
+        """
+        ...
+
     def rename_dir(self, source: str, target: str) -> None:
-        """Rename a directory, never into nor onto anything that exists."""
+        """Rename a directory, never into nor onto anything that exists; durable on return."""
         ...
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it; symbolic links are removed, not followed."""
         ...
 
+    def remove_file(self, path: str) -> None:
+        """Remove one file (or symbolic link); `StorageError` for directories and for what does not exist."""
+        ...
+
     def move(self, source: str, target: str) -> None:
-        """Move a file or directory to a path that does not exist (quarantine and back)."""
+        """Move a file or directory to a path that does not exist (quarantine and back); durable on return."""
         ...
 
 

@@ -151,3 +151,73 @@ class WritingStorage(ReadingStorage):
         with pytest.raises(StorageError):
             storage.move(join(root, "h"), join(root, "g"))
         assert [info.path for info in storage.walk(root).files] == ["g", "h"]
+
+    def test_create_writes_from_beginning_to_end(self, make: Make) -> None:
+        """The content of all writes is there when the file is closed, and a second writer is refused."""
+        storage, root = make({"d/f": b"1"})
+        path = join(root, "d/new")
+        with storage.create(path) as stream:
+            assert not stream.seekable()
+            for number in range(300):
+                stream.write(bytes([number % 256]) * 10_000)
+            assert stream.tell() == 3_000_000
+        stream.close()
+        with pytest.raises(StorageError):
+            storage.create(path)
+        found = storage.stat(path)
+        assert found is not None
+        assert found.size == 3_000_000
+        with storage.open(path) as written:
+            written.seek(2_999_999)
+            assert written.read() == bytes([299 % 256])
+
+    def test_create_leaves_nothing_after_an_exception(self, make: Make) -> None:
+        """Half a file must not pass for a whole one."""
+        storage, root = make({"d/f": b"1"})
+        path = join(root, "d/new")
+
+        def fail_halfway() -> None:
+            with storage.create(path) as stream:
+                stream.write(b"half")
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail_halfway()
+        assert storage.stat(path) is None
+        with storage.create(path) as stream:
+            stream.write(b"whole")
+        assert [(info.path, info.size) for info in storage.walk(root).files] == [("d/f", 1), ("d/new", 5)]
+
+    def test_create_needs_the_parent(self, make: Make) -> None:
+        """A missing parent means that the work directory is gone."""
+        storage, root = make({"d/f": b"1"})
+        with pytest.raises(StorageError):
+            storage.create(join(root, "missing/new"))
+        with pytest.raises(StorageError):
+            storage.create(join(root, "d"))
+
+    def test_remove_file_removes_files_only(self, make: Make) -> None:
+        """Neither directories nor what is gone already."""
+        storage, root = make({"d/f": b"1", "d/g": b"2"})
+        storage.remove_file(join(root, "d/f"))
+        for path in ("d/f", "d", "missing"):
+            with pytest.raises(StorageError):
+                storage.remove_file(join(root, path))
+        assert [info.path for info in storage.walk(root).files] == ["d/g"]
+
+    def test_inherit_changes_no_content(self, make: Make) -> None:
+        """Where owners and modes exist they follow; everywhere else nothing happens."""
+        storage, root = make({"d/f": b"1", "e/g": b"2"})
+        before = storage.walk(root)
+        storage.inherit(join(root, "e"), join(root, "d"))
+        storage.inherit(join(root, "e/g"), join(root, "d"))
+        assert storage.walk(root) == before
+        with pytest.raises(StorageError):
+            storage.inherit(join(root, "missing"), join(root, "d"))
+
+    def test_rename_dir_refuses_files(self, make: Make) -> None:
+        """What is published is a directory."""
+        storage, root = make({"f": b"1"})
+        with pytest.raises(StorageError):
+            storage.rename_dir(join(root, "f"), join(root, "g"))
+        assert [info.path for info in storage.walk(root).files] == ["f"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Mapping
+import resource
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import fsspec
@@ -106,6 +108,78 @@ class TestLocal(WritingStorage):
         os.mkfifo(tmp_path / "bucket_00000")
         with pytest.raises(StorageError, match="not a regular file"):
             LocalStorage().open(f"{tmp_path}/bucket_00000")
+
+    def test_modes_are_inherited(self, tmp_path: Path) -> None:
+        """Directories as they are, with the bit that hands the group down; files without execution bits."""
+        _plant(tmp_path, {"old/f": b"1", "new/f": b"2"})
+        (tmp_path / "old").chmod(0o2775)
+        (tmp_path / "old/f").chmod(0o640)
+        storage = LocalStorage()
+        storage.inherit(f"{tmp_path}/new", f"{tmp_path}/old")
+        storage.inherit(f"{tmp_path}/new/f", f"{tmp_path}/old")
+        assert [oct((tmp_path / name).stat().st_mode)[-4:] for name in ("new", "new/f")] == ["2775", "0664"]
+        storage.inherit(f"{tmp_path}/new/f", f"{tmp_path}/old/f")
+        assert oct((tmp_path / "new/f").stat().st_mode)[-4:] == "0640"
+
+    def test_who_may_not_give_files_away_keeps_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The group follows alone where the owner cannot, and neither is an error."""
+        _plant(tmp_path, {"old/f": b"1", "new/f": b"2"})
+        model, asked = os.stat(tmp_path / "old"), []
+
+        def chown(path: str, owner: int, group: int) -> None:
+            asked.append((owner, group))
+            raise PermissionError(1, "Operation not permitted", path)
+
+        monkeypatch.setattr(os, "chown", chown)
+        real = os.stat
+
+        def stat(path: str) -> os.stat_result:
+            found = list(real(path))
+            return os.stat_result([*found[:4], 12, 34, *found[6:]]) if path.endswith("old") else real(path)
+
+        monkeypatch.setattr(os, "stat", stat)
+        LocalStorage().inherit(f"{tmp_path}/new", f"{tmp_path}/old")
+        assert asked == [(12, 34), (-1, 34)]
+        assert model.st_uid != 12
+
+    @pytest.mark.parametrize(
+        ("number", "advice"),
+        [(errno.ENOSPC, "Free space"), (errno.EROFS, "mounted read-only"), (errno.EACCES, "may write")],
+    )
+    def test_what_the_system_refuses_to_write_says_what_to_do(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+    ) -> None:
+        """One sentence and one piece of advice, for files and for directories; no half file stays."""
+
+        def refuse(*args: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        storage = LocalStorage()
+        for name in ("fsync", "mkdir", "rename"):
+            monkeypatch.setattr(os, name, refuse)
+        changes: tuple[Callable[[], None], ...] = (
+            lambda: storage.create_exclusive(f"{tmp_path}/f", b"1"),
+            lambda: storage.mkdir(f"{tmp_path}/d"),
+            lambda: storage.move(f"{tmp_path}/g", f"{tmp_path}/h"),
+        )
+        for change in changes:
+            with pytest.raises(StorageError, match=os.strerror(number)) as caught:
+                change()
+            assert advice in (caught.value.hint or "")
+        assert storage.walk(str(tmp_path)).files == ()
+
+    @pytest.mark.parametrize("size", [2_000, 3_000_000], ids=["at the end", "at once"])
+    def test_a_limit_met_while_writing_leaves_no_file(self, tmp_path: Path, size: int) -> None:
+        """The system refuses in the middle of a file, as it does when the disk is full."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        storage = LocalStorage()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+        try:
+            with pytest.raises(StorageError, match="File too large"), storage.create(f"{tmp_path}/f") as stream:
+                stream.write(b"x" * size)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert storage.walk(str(tmp_path)).files == ()
 
 
 class TestMemory(WritingStorage):
