@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
         ("pyarrow", "numpy"),
     ),
+    (("readings",), ("names", "writeids", "listing", "state", "state_", "schema", "storage."), ()),
     (
         ("scan", "sources", "snapshot", "export", "datafiles", "filereport"),
         (
@@ -55,17 +56,18 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ),
         ("pyarrow", "numpy"),
     ),
+    (("compactreport",), ("plan",), ()),
     (
         ("jobs.",),
         (
             *("names", "bucketcodec", "writeids", "listing", "state", "state_", "plan", "plan_", "hivetypes", "schema"),
             *("events", "merge", "arrays", "values", "digest", "rowhash", "pipeline", "storage.", "orc."),
-            *("scan", "sources", "snapshot", "datafiles"),
+            *("readings", "scan", "sources", "snapshot", "datafiles", "compactreport"),
         ),
         ("pyarrow", "numpy", "pyspark"),
     ),
     (
-        ("lsreport", "compactreport", "cleanreport"),
+        ("lsreport", "cleanreport"),
         ("names", "listing", "state", "state_", "plan", "plan_", "jobs."),
         (),
     ),
@@ -74,7 +76,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ("table",),
         (
             *("names", "writeids", "listing", "state", "state_", "plan", "plan_", "schema", "storage.", "orc."),
-            *("snapshot", "jobs.", "lsreport", "compactreport", "cleanreport"),
+            *("readings", "snapshot", "jobs.", "lsreport", "compactreport", "cleanreport"),
         ),
         (),
     ),

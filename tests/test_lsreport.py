@@ -6,9 +6,10 @@ import pytest
 
 from acidctl.listing import FileInfo, Listing
 from acidctl.lsreport import iso_time, seconds_of, to_json
+from acidctl.readings import read
 from acidctl.storage.gather import locate
 from acidctl.storage.port import Walk
-from acidctl.table import read, report
+from acidctl.table import report
 
 
 def _report(*paths: str, **view: object) -> list[tuple[str, str]]:

@@ -39,8 +39,9 @@ from acidctl.lsreport import (
     seconds_of,
     to_json,
 )
+from acidctl.readings import read, require_table
 from acidctl.state import EntryState
-from acidctl.table import Table, open_table, read, report, require_table
+from acidctl.table import Table, open_table, report
 
 _PAINTS = {
     EntryState.LIVE.value: Paint.GOOD,

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError, UsageError
+from acidctl.readings import read
 from acidctl.storage.gather import locate
 from acidctl.storage.prepared import parse_listing
-from acidctl.table import read, report
+from acidctl.table import report
 
 LINE = st.one_of(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=40),

@@ -1,0 +1,222 @@
+"""What lies on storage, judged for a reader: locations, their states, and what the user has to know.
+
+Neither pyarrow nor numpy is needed here; a schema is parsed only when one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from acidctl.errors import NotAcidTableError, UsageError
+from acidctl.listing import Listing
+from acidctl.names import ACID_PREFIXES, is_hidden
+from acidctl.state import (
+    AcidState,
+    EntryState,
+    Profile,
+    TableGuess,
+    TableType,
+    empty_file_notes,
+    guess_table_type,
+    resolve,
+)
+from acidctl.state_stock import has_hidden_part
+from acidctl.storage.gather import Location, is_partition_folder
+from acidctl.storage.port import Storage, join
+from acidctl.writeids import ReaderLists, TxnListFormat, recognise
+
+if TYPE_CHECKING:
+    from acidctl.schema import TableSchema
+
+ORC_MAGIC = b"ORC"
+_TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One location as a reader with given lists sees it."""
+
+    location: Location
+    state: AcidState
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """All locations of a table, the lists they were judged by, and what the user has to know."""
+
+    parts: tuple[Reading, ...]
+    lists: ReaderLists
+    profile: Profile
+    kind: TableGuess
+    schema: TableSchema | None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def table_type(self) -> TableType:
+        """The kind that was stated, else guessed."""
+        return self.kind.type
+
+
+def read(
+    locations: Sequence[Location],
+    *,
+    validtxns: str | Sequence[str] = (),
+    as_of: int | None = None,
+    table: str | None = None,
+    list_format: str | None = None,
+    profile: str | Profile = Profile.STRICT,
+    schema: str | None = None,
+    table_type: str = "auto",
+) -> Readings:
+    """Judge listed locations for a reader.
+
+    `validtxns` are lists in any form that `--validtxns` takes, `as_of` stands for "write ids up to N";
+    `table` chooses out of a list of several tables. Missing history is in the states (`history_gap`), it does
+    not raise here.
+    """
+    texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
+    lists = recognise(texts, table=table, list_format=list_format, as_of=as_of)
+    known = _parse_schema(schema)
+    guess = guess_table_type(location.listing for location in locations if not location.stray)
+    kind = _chosen_type(table_type, known) or guess.type
+    # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
+    acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
+    if acid_v1:
+        lists = lists.for_acid_v1()
+    rules = Profile(profile)
+    decided = replace(guess, type=kind, acid_v1=acid_v1)
+    parts = []
+    for location in locations:
+        state = resolve(
+            location.listing,
+            lists.effective_write_ids,
+            lists.effective_txns,
+            profile=rules,
+            table_type=decided,
+            raise_on_history=False,
+        )
+        parts.append(Reading(location, _stray(state) if location.stray else state))
+    notes: list[str] = []
+    warnings = list(lists.notes)
+    if guess.ambiguous and kind is guess.type and kind in (TableType.FULL, TableType.INSERT_ONLY):
+        notes.append(f"Taken as {_KIND_WORDS[kind]}: {guess.why}. --table-type or --schema says otherwise.")
+    if kind is TableType.ORIGINALS:
+        warnings.append("There is no base and no delta: these ORC files may not be of a transactional table.")
+    if kind is TableType.EMPTY:
+        notes.append("The directory is empty: an empty table.")
+    for part in parts:
+        where = f"{part.location.partition}: " if part.location.partition else ""
+        warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
+        if part.location.stray:
+            warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
+    return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
+
+
+_KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
+
+
+def require_table(locations: Sequence[Location], shown: str, storage: Storage | None = None) -> None:
+    """Refuse what is no table: neither ACID directories, nor empty, nor ORC files alone.
+
+    With a storage one file is opened to see whether original files are ORC; without, they are believed.
+    """
+    listings = [location.listing for location in locations]
+    # A name such as base_x is no base, but the directory still wants an answer that says so.
+    if any(path.startswith(ACID_PREFIXES) for listing in listings for path in listing.directories):
+        return
+    for listing in listings:
+        filled = next((info for info in listing.files if info.size and not has_hidden_part(info.path)), None)
+        nested = _nested_table(listing)
+        if nested is not None:
+            raise NotAcidTableError(
+                f"{shown} is not a table, but holds directories that look like tables",
+                path=shown,
+                hint=f"Name one of them, for example {join(shown, nested)}.",
+            )
+        if filled is not None and storage is not None:
+            with storage.open(join(listing.root, filled.path)) as stream:
+                is_orc = stream.read(len(ORC_MAGIC)) == ORC_MAGIC
+            if not is_orc:
+                raise NotAcidTableError(
+                    f"{shown} is not an ACID table: no base, no delta, and {filled.path} is no ORC file",
+                    path=shown,
+                    hint="Give the directory that holds base_* and delta_*, or partitions with them.",
+                )
+            return
+
+
+def require_own_list(readings: Readings, root: str, shown: str) -> None:
+    """Refuse write ids of another table, where the path or the DDL tells which table this is.
+
+    Ids of one table mean nothing in another, and the answer would look right. Hive's own folders are called
+    `<database>.db/<table>`; other paths tell nothing.
+    """
+    given = readings.lists.write_ids.table if readings.lists.write_ids is not None else None
+    if given is None:
+        return
+    parts = [part for part in root.split("/") if not is_partition_folder(part)]
+    expected = readings.schema.table if readings.schema is not None else None
+    if expected is None and len(parts) > 1 and parts[-2].endswith(".db"):
+        expected = f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
+    if expected is not None and not _same_table(given, expected):
+        raise UsageError(
+            f"the write-id list is of table {given}, but {shown} is {expected}",
+            path=shown,
+            hint=f"Give the list of {expected}; if it is the right one all the same, add --table {given}.",
+        )
+
+
+def _same_table(first: str, second: str) -> bool:
+    """Whether two names can mean one table: catalog and database count only where both have them."""
+    pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
+    return all(one == other for one, other in pairs)
+
+
+def _stray(state: AcidState) -> AcidState:
+    """Nothing beside partition folders is read, whatever its name."""
+    entries = tuple(
+        entry
+        if entry.state is EntryState.HIDDEN
+        else replace(
+            entry,
+            state=EntryState.UNRECOGNISED,
+            reason_code="beside_partitions",
+            reason="lies beside partition folders, and Hive reads partitions only",
+            because_of=(),
+        )
+        for entry in state.entries
+    )
+    return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
+
+
+def _parse_schema(text: str | None) -> TableSchema | None:
+    if text is None:
+        return None
+    from acidctl.schema import parse_schema
+
+    return parse_schema(text)
+
+
+def _chosen_type(name: str, schema: TableSchema | None) -> TableType | None:
+    """The kind that the user states, by option or by SHOW CREATE TABLE; None when it has to be guessed."""
+    if name not in _TABLE_TYPES:
+        raise UsageError(f"{name!r} is no table type; known are {', '.join(_TABLE_TYPES)}")
+    stated = _TABLE_TYPES[name]
+    if stated is not None or schema is None or not schema.transactional:
+        return stated
+    return TableType.INSERT_ONLY if schema.insert_only else TableType.FULL
+
+
+def _nested_table(listing: Listing) -> str | None:
+    """Path of the first table that lies deeper than this directory."""
+    for path in listing.directories:
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            if is_hidden(part):
+                break
+            if depth and (part.startswith(ACID_PREFIXES) or is_partition_folder(part)):
+                return "/".join(parts[:depth])
+    return None
