@@ -74,6 +74,13 @@ class DamagedDataError(AcidctlError):
     code = "damaged"
 
 
+class VerificationError(AcidctlError):
+    """What was written is not what was meant to be written; nothing of it is published."""
+
+    exit_code = ExitCode.DAMAGED
+    code = "verification_failed"
+
+
 class StorageError(AcidctlError):
     """The storage refused or could not be reached."""
 
