@@ -11,7 +11,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -185,6 +185,13 @@ class Hive:
             raise HiveError(f"{what}: {cause.getMessage()} (see {self._jvm.log})") from None
         except Py4JError as error:
             raise HiveError(f"{what}: the JVM does not answer, {error} (see {self._jvm.log})") from None
+
+    def strings(self, values: Sequence[str]) -> Any:
+        """A java.util.List of texts."""
+        found = self.java.java.util.ArrayList()
+        for value in values:
+            found.add(value)
+        return found
 
     def session(self, name: str = "main", settings: Mapping[str, str] | None = None) -> Session:
         """The session of that name, made when first asked for (`settings` count then only)."""

@@ -1,0 +1,105 @@
+"""What real Hive makes of tables that acidctl has compacted: reading, writing on, compacting and cleaning them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.hive import Hive
+
+from live.adopted import Adopted
+
+# Hive cannot read the first at all, and the second only as a reader of its own time.
+UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
+OPTIONS = {"minor": ("--assume-exclusive",), "major": ()}
+
+# What follows a compaction: each line changes rows of a table that has `id int` and `v string`.
+STATEMENTS = (
+    "update {t} set v = concat('after-', id) where id % 2 = 0",
+    "delete from {t} where id % 3 = 0",
+    "insert into {t} {columns} select id + 1000, 'again' {partition} from {t}",
+    "merge into {t} using (select id as sid, concat('m', id) as sv {partition} from {t} where id % 2 = 1) s "
+    "on {t}.id = s.sid when matched and s.sid % 5 = 0 then delete when matched then update set v = s.sv "
+    "when not matched then insert {columns} values (s.sid, s.sv {source})",
+)
+
+
+def is_judged(step: Path) -> bool:
+    """Whether this Hive can read the step's rows at all."""
+    return not any(part in str(step) for part in UNREADABLE)
+
+
+def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: str, jobs: bool) -> str:
+    """Compacts a fixture's table with acidctl and reads it with Hive's readers; the outcomes, joined."""
+    table = Adopted(hive, step, name)
+    try:
+        before = table.rows()
+        report = table.compact(kind, "--target", target, *OPTIONS[kind])
+        outcomes = {part["outcome"] for part in report["partitions"]}
+        assert "failed" not in outcomes, report
+        assert table.rows() == before, ("the row reader", report)
+        if "compacted" in outcomes and jobs:
+            # A job cannot be told of row ids in insert-only tables, and Hive says 0,0,0 there.
+            assert table.rows(job=True, vectorised=True) == before, ("the vectorised reader", report)
+            assert table.rows(job=True, vectorised=False) == before, ("the row reader in a job", report)
+        return ",".join(sorted(outcomes))
+    finally:
+        table.drop()
+
+
+def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> bool:
+    """Whether Hive compacts as well; then its rows, row ids and kinds of directories are those of our compaction."""
+    ours = Adopted(hive, step, f"{name}_ours")
+    theirs = Adopted(hive, step, f"{name}_theirs")
+    try:
+        before = theirs.rows()
+        states = theirs.hive_compacts(kind)
+        report = ours.compact(kind, "--target", target, *OPTIONS[kind])
+        compacted = any(part["outcome"] == "compacted" for part in report["partitions"])
+        assert ours.rows() == before
+        done = [state in ("ready for cleaning", "succeeded") for state in states]
+        if compacted and all(done) and theirs.rows() == before:
+            made, expected = set(ours.directories()), set(theirs.directories())
+            assert _kinds(made) == _kinds(expected), (sorted(made), sorted(expected))
+        return compacted
+    finally:
+        ours.drop()
+        theirs.drop()
+
+
+def _kinds(names: set[str]) -> set[tuple[str, str]]:
+    """Partition and kind of each directory; how far the names reach differs between Hive's compactors."""
+    return {(name.rpartition("/")[0], name.rpartition("/")[2].rpartition("delta_")[0] or name[:4]) for name in names}
+
+
+def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> None:
+    """Hive goes on with our compaction as with the table it was: the same statements, the same rows, to the end."""
+    ours = Adopted(hive, step, f"{name}_ours")
+    twin = Adopted(hive, step, f"{name}_twin")
+    try:
+        report = ours.compact(kind, "--target", target, *OPTIONS[kind])
+        assert any(part["outcome"] == "compacted" for part in report["partitions"]), report
+        assert ours.rows() == twin.rows()
+        for statement in STATEMENTS:
+            for table in (ours, twin):
+                hive.run(_filled(statement, table))
+            assert ours.rows() == twin.rows(), statement
+        for again in ("minor", "major"):
+            ours.hive_compacts(again)
+            assert ours.rows() == twin.rows(), f"after Hive's {again}"
+            hive.clean()
+            assert ours.rows() == twin.rows(), f"after cleaning Hive's {again}"
+        assert ours.rows(job=True, vectorised=True) == twin.rows(job=True, vectorised=False)
+    finally:
+        ours.drop()
+        twin.drop()
+
+
+def _filled(statement: str, table: Adopted) -> str:
+    partition = [column.split()[0] for column in table.facts["partition_columns"].split(",") if column.strip()]
+    names = ", ".join(("id", "v", *partition))
+    return statement.format(
+        t=table.name,
+        columns=f"({names})",
+        partition="".join(f", {name}" for name in partition),
+        source="".join(f", s.{name}" for name in partition),
+    )
