@@ -1,7 +1,7 @@
-"""Decompression of ORC's chunked sections.
+"""ORC's chunked sections, decompressed and compressed.
 
-A section is a row of chunks, each behind three bytes of length and flag. No chunk may grow beyond the file's
-block size and no section beyond the caller's limit, so that a small hostile file cannot ask for gigabytes.
+A section is a row of chunks, each behind three bytes of length and flag. On reading, no chunk may grow beyond the
+file's block size and no section beyond the caller's limit, so that a small hostile file cannot ask for gigabytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import zlib
 from enum import IntEnum
 
 MAX_BLOCK_SIZE = 1 << 23
+_MAX_CHUNK = (1 << 23) - 1
 
 
 class Compression(IntEnum):
@@ -52,6 +53,35 @@ def expand(data: bytes, compression: Compression, block_size: int, limit: int) -
             raise CodecError("a section is absurdly large")
         parts.append(part)
     return b"".join(parts)
+
+
+def pack(data: bytes, compression: Compression, block_size: int) -> bytes:
+    """A section that `expand` gives back as `data`; a chunk that would not shrink stays as it is."""
+    if compression is Compression.NONE:
+        return data
+    size = min(block_size, _MAX_CHUNK)
+    parts: list[bytes] = []
+    for at in range(0, len(data), size):
+        plain = data[at : at + size]
+        small = _shrink(plain, compression)
+        original = small is None or len(small) >= len(plain)
+        chunk = plain if original or small is None else small
+        parts += (((len(chunk) << 1) | original).to_bytes(3, "little"), chunk)
+    return b"".join(parts)
+
+
+def _shrink(plain: bytes, compression: Compression) -> bytes | None:
+    if compression is Compression.ZLIB:
+        deflater = zlib.compressobj(wbits=-15)
+        return deflater.compress(plain) + deflater.flush()
+    name = _STREAMED.get(compression) or _SIZED.get(compression, (None,))[0]
+    if name is None:
+        return None
+    import pyarrow as pa
+
+    small = pa.Codec(name).compress(plain, asbytes=True)
+    assert isinstance(small, bytes)
+    return small
 
 
 def expand_chunk(chunk: bytes, compression: Compression, block_size: int) -> bytes:

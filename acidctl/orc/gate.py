@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from acidctl.orc.tail import OrcKind, OrcType, Stripe, Tail
+from acidctl.orc.tail import OrcKind, OrcType, Tail
+from acidctl.orc.tailedit import encode_stripe, encode_type
+from acidctl.orc.wirewrite import block, encode_varint, number
 
 _MAX_CHUNK = (1 << 23) - 1
 
@@ -27,28 +29,28 @@ def gated_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> t
     content_end = max((stripe.end for stripe in tail.stripes), default=0)
     footer = b"".join(
         (
-            _number(1, 3),
-            _number(2, content_end),
-            *(_block(3, _stripe(stripe)) for stripe in tail.stripes),
-            *(_block(4, _type(entry, i in wide)) for i, entry in enumerate(_offered_types(tail, flatten))),
-            _number(6, tail.rows),
+            number(1, 3),
+            number(2, content_end),
+            *(block(3, encode_stripe(stripe)) for stripe in tail.stripes),
+            *(block(4, encode_type(entry)) for entry in _offered_types(tail, wide, flatten)),
+            number(6, tail.rows),
             # Without a stride the reader ignores row indexes, which a plain scan never needs.
-            _number(8, 0),
-            _number(9, tail.writer_code if tail.writer_code < 1 << 31 else 0),
-            _number(11, tail.calendar),
+            number(8, 0),
+            number(9, tail.writer_code if tail.writer_code < 1 << 31 else 0),
+            number(11, tail.calendar),
         )
     )
     post = tail.postscript
     stored = _uncompressed_chunks(footer, post.block_size) if post.compression else footer
     postscript = b"".join(
         (
-            _number(1, len(stored)),
-            _number(2, post.compression),
-            _number(3, post.block_size),
-            _block(4, b"".join(map(_varint, (0, 12)))),
-            _number(5, 0),
-            _number(6, post.writer_version),
-            _block(8000, b"ORC"),
+            number(1, len(stored)),
+            number(2, post.compression),
+            number(3, post.block_size),
+            block(4, b"".join(map(encode_varint, (0, 12)))),
+            number(5, 0),
+            number(6, post.writer_version),
+            block(8000, b"ORC"),
         )
     )
     return content_end, stored + postscript + bytes([len(postscript)])
@@ -59,8 +61,11 @@ def offered_name(column: int) -> str:
     return f"c{column}"
 
 
-def _offered_types(tail: Tail, flatten: bool) -> list[OrcType]:
-    types = list(tail.types)
+def _offered_types(tail: Tail, wide: Collection[int], flatten: bool) -> list[OrcType]:
+    types = [
+        replace(entry, kind=OrcKind.LONG if i in wide else entry.kind, attributes=())
+        for i, entry in enumerate(tail.types)
+    ]
     tops = types[0].subtypes
     if flatten:
         row = types[tops[-1]]
@@ -74,42 +79,3 @@ def _uncompressed_chunks(data: bytes, block_size: int) -> bytes:
     size = min(block_size, _MAX_CHUNK)
     chunks = (data[at : at + size] for at in range(0, len(data), size))
     return b"".join((len(chunk) << 1 | 1).to_bytes(3, "little") + chunk for chunk in chunks)
-
-
-def _stripe(stripe: Stripe) -> bytes:
-    return b"".join(
-        (
-            _number(1, stripe.offset),
-            _number(2, stripe.index_length),
-            _number(3, stripe.data_length),
-            _number(4, stripe.footer_length),
-            _number(5, stripe.rows),
-        )
-    )
-
-
-def _type(entry: OrcType, wide: bool) -> bytes:
-    parts = [_number(1, OrcKind.LONG if wide else entry.kind)]
-    parts += [_number(2, child) for child in entry.subtypes]
-    parts += [_block(3, name.encode()) for name in entry.names]
-    for number, value in ((4, entry.max_length), (5, entry.precision), (6, entry.scale)):
-        if value is not None:
-            parts.append(_number(number, value))
-    return b"".join(parts)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(int(value))
-
-
-def _block(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

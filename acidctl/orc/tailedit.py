@@ -1,0 +1,139 @@
+"""The tail of an ORC file, rewritten: what writers cannot say about a file is said afterwards, in its last bytes.
+
+Arrow's writer knows neither char and varchar nor user metadata nor calendars. All of these stand in the footer, so the
+stripes stay byte for byte and only footer and postscript are made anew. Every field that is not changed is kept as it
+stands, statistics and fields unknown to this code included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from acidctl.errors import InternalError
+from acidctl.hivetypes import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.orc.codec import pack
+from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail
+from acidctl.orc.wirewrite import block, number, rewritten
+
+_KINDS = {
+    TypeKind.BOOLEAN: OrcKind.BOOLEAN,
+    TypeKind.TINYINT: OrcKind.BYTE,
+    TypeKind.SMALLINT: OrcKind.SHORT,
+    TypeKind.INT: OrcKind.INT,
+    TypeKind.BIGINT: OrcKind.LONG,
+    TypeKind.FLOAT: OrcKind.FLOAT,
+    TypeKind.DOUBLE: OrcKind.DOUBLE,
+    TypeKind.DECIMAL: OrcKind.DECIMAL,
+    TypeKind.STRING: OrcKind.STRING,
+    TypeKind.CHAR: OrcKind.CHAR,
+    TypeKind.VARCHAR: OrcKind.VARCHAR,
+    TypeKind.BINARY: OrcKind.BINARY,
+    TypeKind.DATE: OrcKind.DATE,
+    TypeKind.TIMESTAMP: OrcKind.TIMESTAMP,
+    TypeKind.TIMESTAMP_LOCAL: OrcKind.TIMESTAMP_INSTANT,
+}
+# The streams of these are the same, so a column written as one may be called the other.
+_TEXTS = frozenset({OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR})
+_INT = Primitive(TypeKind.INT)
+_BIGINT = Primitive(TypeKind.BIGINT)
+
+# Numbers of fields: of the footer, and of the postscript.
+CONTENT_LENGTH, STRIPES, TYPES, METADATA, ROWS, STATISTICS, STRIDE, CALENDAR = 2, 3, 4, 5, 6, 7, 8, 11
+_FOOTER_LENGTH, _METADATA_LENGTH = 1, 5
+
+
+def event_type(columns: StructType) -> StructType:
+    """The type of an ACID file whose rows have these columns (Hive: `OrcRecordUpdater.createEventObjectInspector`)."""
+    meta = (
+        Field("operation", _INT),
+        Field("originalTransaction", _BIGINT),
+        Field("bucket", _INT),
+        Field("rowId", _BIGINT),
+        Field("currentTransaction", _BIGINT),
+    )
+    return StructType((*meta, Field("row", columns)))
+
+
+def orc_types(kind: HiveType) -> tuple[OrcType, ...]:
+    """The flattened type tree of a Hive type, ids in preorder from 0."""
+    types: list[OrcType] = []
+    _add_type(types, kind)
+    return tuple(types)
+
+
+def _add_type(types: list[OrcType], kind: HiveType) -> int:
+    place = len(types)
+    types.append(OrcType(OrcKind.STRUCT, (), (), None, None, None, ()))
+    names: tuple[str, ...] = ()
+    children: Sequence[HiveType] = ()
+    if isinstance(kind, Primitive):
+        types[place] = OrcType(_KINDS[kind.kind], (), (), kind.length, kind.precision, kind.scale, ())
+        return place
+    if isinstance(kind, ListType):
+        orc_kind, children = OrcKind.LIST, (kind.element,)
+    elif isinstance(kind, MapType):
+        orc_kind, children = OrcKind.MAP, (kind.key, kind.value)
+    elif isinstance(kind, UnionType):
+        orc_kind, children = OrcKind.UNION, kind.alternatives
+    else:
+        orc_kind, names, children = OrcKind.STRUCT, kind.names, [field.type for field in kind.fields]
+    subtypes = tuple(_add_type(types, child) for child in children)
+    types[place] = OrcType(orc_kind, subtypes, names, None, None, None, ())
+    return place
+
+
+def encode_type(entry: OrcType) -> bytes:
+    """A type as it stands in a footer."""
+    parts = [number(1, entry.kind)]
+    parts += [number(2, child) for child in entry.subtypes]
+    parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names]
+    for place, value in ((4, entry.max_length), (5, entry.precision), (6, entry.scale)):
+        if value is not None:
+            parts.append(number(place, value))
+    parts += [block(7, block(1, key.encode()) + block(2, value.encode())) for key, value in entry.attributes]
+    return b"".join(parts)
+
+
+def encode_stripe(stripe: Stripe) -> bytes:
+    """A stripe's place as it stands in a footer."""
+    values = (stripe.offset, stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows)
+    return b"".join(number(place, value) for place, value in enumerate(values, 1))
+
+
+def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
+    """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be."""
+    if len(tail.types) != len(wanted):
+        raise InternalError(f"{tail.name} has {len(tail.types)} columns where {len(wanted)} were meant")
+    for column, (found, new) in enumerate(zip(tail.types, wanted, strict=True)):
+        same = found.kind is new.kind or (new.kind in _TEXTS and found.kind in _TEXTS | {OrcKind.BINARY})
+        decimals = (found.precision, found.scale) == (new.precision, new.scale)
+        if not same or found.subtypes != new.subtypes or (new.kind is OrcKind.DECIMAL and not decimals):
+            raise InternalError(f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant")
+    return b"".join(block(TYPES, encode_type(entry)) for entry in wanted)
+
+
+def merged_metadata(tail: Tail, metadata: Mapping[str, bytes]) -> bytes:
+    """The footer's user metadata with the given keys set and all others kept."""
+    values = {**dict(tail.user_metadata), **metadata}
+    return b"".join(block(METADATA, block(1, key.encode()) + block(2, value)) for key, value in values.items())
+
+
+def edited_footer(tail: Tail, changes: Mapping[int, bytes]) -> bytes:
+    """The footer, not compressed, with all fields of each number in `changes` replaced by the encoded ones there."""
+    return rewritten(tail.footer, changes.keys(), b"".join(changes.values()))
+
+
+def sealed(footer: bytes, postscript: bytes, post: PostScript, *, metadata_length: int | None = None) -> bytes:
+    """Footer, postscript and the last byte, as they end a file.
+
+    `postscript` is the old one without its length byte; of it the lengths of the footer and, if given, of the stripe
+    statistics are changed.
+    """
+    stored = pack(footer, post.compression, post.block_size)
+    changes = {_FOOTER_LENGTH: number(_FOOTER_LENGTH, len(stored))}
+    if metadata_length is not None:
+        changes[_METADATA_LENGTH] = number(_METADATA_LENGTH, metadata_length)
+    new = rewritten(postscript, changes.keys(), b"".join(changes.values()))
+    if len(new) > 255:
+        raise InternalError(f"a postscript of {len(new)} bytes has no room in its length byte")
+    return stored + new + bytes([len(new)])
