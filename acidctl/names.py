@@ -24,6 +24,9 @@ BUCKET_PREFIX = "bucket_"
 SIDE_FILE_SUFFIX = "_flush_length"
 VERSION_MARKER = "_orc_acid_version"
 METADATA_MARKER = "_metadata_acid"
+LOCK_NAME = "_acidctl_lock"
+WORK_PREFIX = "_acidctl_work_"
+JOURNAL_NAME = "journal.json"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 MAX_LONG = (1 << 63) - 1
@@ -131,8 +134,8 @@ _ORIGINAL = re.compile(r"([0-9]+)_([0-9]+)(?:_copy_([0-9]+))?")
 
 # Prefixes that say more than "hidden"; the first match wins.
 _HIDDEN_REASONS = (
-    ("_acidctl_work_", "work directory of an acidctl compaction"),
-    ("_acidctl_lock", "lock of a running acidctl command"),
+    (WORK_PREFIX, "work directory of an acidctl compaction"),
+    (LOCK_NAME, "lock of a running acidctl command"),
     ("_acidctl_quarantine", "directories that acidctl clean has set aside"),
     (".hive-staging", "staging directory of a Hive query"),
     ("_tmp", "temporary directory of a Hive query or compaction"),
@@ -142,6 +145,12 @@ _HIDDEN_REASONS = (
     ("_", "names that begin with _ are hidden from readers"),
     (".", "names that begin with . are hidden from readers"),
 )
+
+
+def is_journal(path: str) -> bool:
+    """Whether a path below a location is that of the journal in a work directory of `compact`."""
+    work, _, name = path.partition("/")
+    return name == JOURNAL_NAME and work.startswith(WORK_PREFIX)
 
 
 def parse_long(text: str) -> int | None:

@@ -8,6 +8,8 @@ says where they part on one directory.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from acidctl import state_reasons as say
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.listing import FileInfo, Listing
@@ -23,6 +25,7 @@ from acidctl.state_files import (
     synthetic_layout,
 )
 from acidctl.state_hive4 import HiveAnswer, select_hive4
+from acidctl.state_journal import judge_half_published
 from acidctl.state_kind import TableGuess, guess_from_stocks, guess_table_type, looks_like_acid
 from acidctl.state_stock import take_stock
 from acidctl.state_strict import select_strict
@@ -155,15 +158,22 @@ def _resolve_strict(
     ignore_empty_files: bool,
 ) -> AcidState:
     insert_only = kind is TableType.INSERT_ONLY
-    selection = select_strict(
+    half = judge_half_published(listing, stock)
+    counting = replace(
         stock,
+        bases=tuple(c for c in stock.bases if c.name not in half.verdicts),
+        deltas=tuple(c for c in stock.deltas if c.name not in half.verdicts),
+    )
+    selection = select_strict(
+        counting,
         ids,
         ValidTxns.everything() if txns is None else txns,
         insert_only=insert_only,
         acid_v1=acid_v1,
     )
     candidates = (*stock.bases, *stock.deltas)
-    entries = [candidate.entry(selection.verdicts[candidate.name]) for candidate in candidates]
+    verdicts = {**selection.verdicts, **half.verdicts}
+    entries = [candidate.entry(verdicts[candidate.name]) for candidate in candidates]
     by_name = {entry.name: entry for entry in entries}
     base = None if selection.base is None else by_name[selection.base]
     base_candidate = next((c for c in stock.bases if c.name == selection.base), None)
@@ -187,7 +197,7 @@ def _resolve_strict(
         uncompacted_aborts=selection.uncompacted_aborts,
         obsolete_paths=tuple(sorted(obsolete, key=path_order_key)),
         aborted_paths=tuple(e.name for e in entries if e.state is EntryState.ABORTED),
-        notes=(*stock.notes, *selection.notes, *attempt_notes(live, insert_only=insert_only)),
+        notes=(*stock.notes, *half.notes, *selection.notes, *attempt_notes(live, insert_only=insert_only)),
         history_gap=selection.history_gap,
         root=listing.root,
     )

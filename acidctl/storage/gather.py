@@ -13,14 +13,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acidctl.errors import NoSuchTableError, UsageError
+from acidctl.errors import NoSuchTableError, StorageError, UsageError
 from acidctl.listing import FileInfo, Listing
-from acidctl.names import METADATA_MARKER, VERSION_MARKER, is_hidden, parse_partition
+from acidctl.names import (
+    JOURNAL_NAME,
+    LOCK_NAME,
+    METADATA_MARKER,
+    VERSION_MARKER,
+    WORK_PREFIX,
+    is_hidden,
+    is_journal,
+    parse_partition,
+)
 from acidctl.storage.port import Storage, Walk, join
 
 # Both markers are a few bytes; a larger file of that name is read in part and then refused by whoever parses
 # it.
 _MARKER_LIMIT = 4096
+# Journals name every input file; one that is larger is none of ours.
+_JOURNAL_LIMIT = 64 << 20
+# How often a listing is made anew because a compaction ended while it was made.
+_LISTINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +100,17 @@ def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple
     select nothing are a `NoSuchTableError` that names what there is.
     """
     filters = [parse_filter(text) for text in partitions]
-    found = storage.walk(root, _descend(own_partition(root), filters) if filters else None)
-    locations = locate(found, root, filters, lambda place, files: _markers(storage, place, files))
+    descend = _descend(own_partition(root), filters) if filters else None
+    for left in reversed(range(_LISTINGS)):
+        found = storage.walk(root, descend)
+        try:
+            locations = locate(found, root, filters, lambda place, files: _markers(storage, place, files))
+        except _JournalGoneError as error:
+            if left:
+                continue
+            raise error.reason from error
+        if not any(_ended_meanwhile(location.listing) for location in locations):
+            break
     if not locations:
         given = " or ".join(repr(item.text) for item in filters)
         raise NoSuchTableError(
@@ -175,11 +197,31 @@ def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
     return [(key.lower(), value, text) for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)]
 
 
-def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[str, bytes]:
-    """Contents of the markers that decide something.
+class _JournalGoneError(Exception):
+    """A journal could not be read any more."""
 
-    Every `_metadata_acid`; of `_orc_acid_version` only one that lies in the location itself (it tells ACID
-    v1), because no reader decides anything by those inside deltas and there may be a hundred thousand.
+    def __init__(self, reason: StorageError | NoSuchTableError) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+def _ended_meanwhile(listing: Listing) -> bool:
+    """Whether a compaction may have published and left while the listing was made, so that it shows half of it.
+
+    Then the lock was there first and the work directory, which loses `attempts` before its journal, was not there
+    later. It also looks so for a moment when a run begins, and after a run that was killed then.
+    """
+    if not any(info.path == LOCK_NAME for info in listing.files):
+        return False
+    return not any(path.startswith(WORK_PREFIX) and path.endswith("/attempts") for path in listing.directories)
+
+
+def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[str, bytes]:
+    """Contents of the files that decide something.
+
+    Every `_metadata_acid`, and every journal of a compaction that publishes two directories; of
+    `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader decides
+    anything by those inside deltas and there may be a hundred thousand.
     """
     contents: dict[str, bytes] = {}
     for info in files:
@@ -187,4 +229,10 @@ def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[st
         if name == METADATA_MARKER or info.path == VERSION_MARKER:
             with storage.open(join(place, info.path)) as stream:
                 contents[info.path] = stream.read(_MARKER_LIMIT)
+        elif name == JOURNAL_NAME and is_journal(info.path):
+            try:
+                with storage.open(join(place, info.path)) as stream:
+                    contents[info.path] = stream.read(_JOURNAL_LIMIT)
+            except (StorageError, NoSuchTableError) as error:
+                raise _JournalGoneError(error) from error
     return contents
