@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
-    from acidctl.table import LsReport, Table, open_table
+    from acidctl.table import LsReport, Table, compact, open_table
 
 __version__ = "0.1.0"
-__all__ = ["AcidctlError", "ExitCode", "LsReport", "Table", "__version__", "open_table"]
+__all__ = ["AcidctlError", "ExitCode", "LsReport", "Table", "__version__", "compact", "open_table"]
 
-_LAZY = frozenset({"LsReport", "Table", "open_table"})
+_LAZY = frozenset({"LsReport", "Table", "compact", "open_table"})
 
 
 def __getattr__(name: str) -> object:

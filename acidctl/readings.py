@@ -81,13 +81,14 @@ def read(
     lists = recognise(texts, table=table, list_format=list_format, as_of=as_of)
     known = _parse_schema(schema)
     guess = guess_table_type(location.listing for location in locations if not location.stray)
-    kind = _chosen_type(table_type, known) or guess.type
+    stated = _chosen_type(table_type, known)
+    kind = stated or guess.type
     # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
     acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
     if acid_v1:
         lists = lists.for_acid_v1()
     rules = Profile(profile)
-    decided = replace(guess, type=kind, acid_v1=acid_v1)
+    decided = replace(guess, type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
     parts = []
     for location in locations:
         state = resolve(

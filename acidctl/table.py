@@ -11,10 +11,12 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError
+from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.lsreport import (
     Damage,
     Details,
@@ -37,19 +39,34 @@ from acidctl.state import (
     disagreements,
 )
 from acidctl.storage.gather import Location, gather
+from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve as resolve_url
 
 if TYPE_CHECKING:
+    from acidctl.compactreport import CompactionReport
+    from acidctl.jobs.compact import Prepared, TablePlace, Watch
+    from acidctl.plan import CompactionPlan, PartitionPlan
+    from acidctl.plan_request import CompactionRequest
     from acidctl.snapshot import Snapshot
 
-__all__ = ["LsReport", "Table", "open_table"]
+__all__ = ["LsReport", "Table", "compact", "open_table"]
+
+_TYPE_NAMES = {TableType.FULL: "full", TableType.INSERT_ONLY: "insert-only"}
 
 
 def open_table(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Table:
     """A table or partition directory by path or URL; nothing is listed yet."""
     storage, root = resolve_url(url, storage_options)
-    return Table(storage, root)
+    return Table(storage, root, url=url, storage_options=storage_options)
+
+
+def compact(table: Table | str, kind: str, **options: Any) -> CompactionReport:
+    """Compact a table, given as such or by path or URL: `acidctl.compact(url, "major", spark=session, ...)`.
+
+    The other arguments are those of `Table.compact`.
+    """
+    return (open_table(table) if isinstance(table, str) else table).compact(kind, **options)
 
 
 def _unwatched(done: int, total: int | None) -> None:
@@ -59,9 +76,14 @@ def _unwatched(done: int, total: int | None) -> None:
 class Table:
     """A table directory, or one partition directory, on some storage."""
 
-    def __init__(self, storage: Storage, root: str) -> None:
+    def __init__(
+        self, storage: Storage, root: str, *, url: str | None = None, storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        """`url` and `storage_options` are how other processes open the same table."""
         self._storage = storage
         self._root = root
+        self._url = url
+        self._options = dict(storage_options or {})
 
     @property
     def location(self) -> str:
@@ -127,8 +149,101 @@ class Table:
             readings.warnings,
         )
 
+    # --- compaction
+
+    def plan_compaction(self, kind: str, **options: Any) -> CompactionPlan:
+        """What `compact` would do; changes nothing, but opens the end of every file that it concerns.
+
+        The arguments are those of `prepare_compaction`.
+        """
+        return self.prepare_compaction(kind, **options).plan
+
+    def compact(
+        self, kind: str, *, engine: str = "auto", spark: Any = None, watch: Watch | None = None, **options: Any
+    ) -> CompactionReport:
+        """Plan, rewrite, verify and publish; `spark` is an existing Spark session. Nothing is ever deleted.
+
+        `options` are those of `prepare_compaction`, and `master`, `conf`, `parallelism` and `memory` of
+        `jobs.engines.EngineChoice`. What became of each partition is in the report; raised is only what concerns all.
+        """
+        from acidctl.jobs.engines import EngineChoice, make_engine
+
+        own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
+        choice = EngineChoice(engine, session=spark, **own)
+        prepared = self.prepare_compaction(kind, **options)
+        chosen, _ = make_engine(choice, prepared.bytes_in)
+        try:
+            return prepared.start(chosen, watch=watch).run()
+        finally:
+            chosen.close()
+
+    def prepare_compaction(
+        self,
+        kind: str,
+        *,
+        partitions: Sequence[str] = (),
+        progress: Callable[[int, int | None], None] = _unwatched,
+        **options: Any,
+    ) -> Prepared:
+        """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into.
+
+        `options` are the arguments of `read`, and those of `plan_request.CompactionRequest` (`target` as hive3, hive4
+        or auto). Raises UsageError where neither a write-id list is given nor `assume_committed`.
+        """
+        from acidctl.jobs.compact import Prepared, leftovers
+
+        request, view = _request(kind, options)
+        locations = self.locations(partitions)
+        plan, known = self._planned(locations, request, view, progress)
+        # What the whole table has decided holds for a partition that is planned again.
+        fixed = {**view, "table_type": _TYPE_NAMES.get(known.table_type, "auto")}
+
+        def replan(part: PartitionPlan) -> PartitionPlan:
+            place = gather(self._storage, join(self._root, part.path))
+            again, _ = self._planned(place, replace(request, target=plan.target, max_bytes=None), fixed, _unwatched)
+            return replace(again.partitions[0], partition=part.partition, path=part.path)
+
+        return Prepared(self._place(), plan, replan, leftovers(self._root, locations))
+
+    def saved_compaction(self, plan: CompactionPlan) -> Prepared:
+        """A plan that was saved, ready to be carried out; UsageError when it is of another table."""
+        from acidctl.jobs.compact import Prepared
+
+        if plan.location != self.location:
+            raise UsageError(
+                f"the plan is for {plan.location}, not for {self.location}",
+                path=self.location,
+                hint="Name the table as it was named when the plan was made, or make a new plan.",
+            )
+        return Prepared(self._place(), plan)
+
+    def _planned(
+        self,
+        locations: Sequence[Location],
+        request: CompactionRequest,
+        view: Mapping[str, Any],
+        progress: Callable[[int, int | None], None],
+    ) -> tuple[CompactionPlan, Readings]:
+        from acidctl.jobs.survey import make_plan
+        from acidctl.plan_request import TableView
+
+        readings = self._judged(locations, view)
+        known = TableView(readings.lists, readings.kind, readings.schema)
+        return make_plan(self._storage, self._root, locations, known, request, progress=progress), readings
+
+    def _place(self) -> TablePlace:
+        from acidctl.jobs.compact import TablePlace
+
+        # Other processes may stand in another directory.
+        local = isinstance(self._storage, LocalStorage)
+        url = os.path.abspath(self._root) if local else self._url or self._storage.display(self._root)
+        return TablePlace(self._storage, self._root, url, self._options)
+
     def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
-        readings = read(self.locations(partitions), **view)
+        return self._judged(self.locations(partitions), view)
+
+    def _judged(self, locations: Sequence[Location], view: Mapping[str, Any]) -> Readings:
+        readings = read(locations, **view)
         if view.get("table") is None:
             require_own_list(readings, self._root, self.location)
         return readings
@@ -182,6 +297,22 @@ class Table:
                 return FileDetail(read_tail(stream, name=self._storage.display(path), length=length).rows, length)
             except DamagedDataError as error:
                 return FileDetail(logical_length=length, problem=error.message)
+
+
+def _request(kind: str, options: Mapping[str, Any]) -> tuple[CompactionRequest, dict[str, Any]]:
+    """The options of a plan, and the arguments of `read` among them."""
+    from acidctl.plan import CompactionKind, Target
+    from acidctl.plan_request import CompactionRequest
+
+    names = {field.name for field in fields(CompactionRequest)} - {"kind", "as_of"}
+    asked = {name: value for name, value in options.items() if name in names}
+    view = {name: value for name, value in options.items() if name not in names}
+    target = asked.pop("target", None)
+    try:
+        chosen = None if target in (None, "auto") else Target(target)
+        return CompactionRequest(CompactionKind(kind), target=chosen, as_of=view.get("as_of"), **asked), view
+    except ValueError as error:
+        raise UsageError(f"{error} of a compaction; known are minor and major, for hive3 and hive4") from error
 
 
 def report(

@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
-from acidctl.cli.output import Output
+from acidctl.cli.output import Output, human_size, shown
+
+if TYPE_CHECKING:
+    from acidctl.jobs.compact import Progress
 
 # Takes what is done so far and the total, None when nobody knows it.
 Report = Callable[[int, int | None], None]
+# The same, and what to write beside the bar.
+_Show = Callable[[int, int | None, str], None]
 
 # What is done sooner needs no bar.
 _PATIENCE = 0.5
@@ -22,22 +28,22 @@ def progress(out: Output, title: str, unit: str) -> Iterator[Report]:
         yield lambda done, total: None
         return
     started = time.monotonic()
-    shown: Report | None = None
+    show: _Show | None = None
     with ExitStack() as stack:
 
         def report(done: int, total: int | None) -> None:
-            nonlocal shown
-            if shown is None:
+            nonlocal show
+            if show is None:
                 if time.monotonic() - started < _PATIENCE:
                     return
-                shown = stack.enter_context(_bar(title, unit, color=out.terminal.error_color))
-            shown(done, total)
+                show = stack.enter_context(_bar(title, color=out.terminal.error_color))
+            show(done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}")
 
         yield report
 
 
 @contextmanager
-def _bar(title: str, unit: str, *, color: bool) -> Iterator[Report]:
+def _bar(title: str, *, color: bool) -> Iterator[_Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -53,8 +59,26 @@ def _bar(title: str, unit: str, *, color: bool) -> Iterator[Report]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None, said="")
 
-        def show(done: int, total: int | None) -> None:
-            said = f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"
+        def show(done: int, total: int | None, said: str) -> None:
             bar.update(task, completed=done, total=total, said=said)
 
         yield show
+
+
+@contextmanager
+def work_progress(out: Output, title: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how far a long work is: which partition, rows and bytes per second, time left; for calls of any thread."""
+    if not out.shows_progress:
+        yield lambda work: None
+        return
+    with _bar(title, color=out.terminal.error_color) as show:
+        started = time.monotonic()
+        show(0, None, "")
+
+        def report(work: Progress) -> None:
+            seconds = max(time.monotonic() - started, 0.001)
+            rates = f"{work.rows_done / seconds:,.0f} rows/s, {human_size(int(work.bytes_done / seconds))}/s"
+            place = f"{work.partitions_done:,} of {work.partitions:,} partitions ({shown(work.partition)}), "
+            show(work.bytes_done, work.bytes, (place if work.partitions > 1 else "") + rates)
+
+        yield report

@@ -1,0 +1,258 @@
+"""Plans and reports of compactions, for eyes and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_size, plural, render_table, shown, wrap
+from acidctl.compactreport import (
+    REPORT_TYPE,
+    SCHEMA_VERSION,
+    CompactionReport,
+    Outcome,
+    PartitionReport,
+    partition_json,
+    to_json,
+)
+from acidctl.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
+from acidctl.plan import to_json as plan_to_json
+
+_HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
+_PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")
+_REPORT_FIELDS = (
+    *("partition", "outcome", "reason_code", "reason", "hint", "inputs", "outputs", "rows_in", "rows_out"),
+    *("deletes_applied", "hidden", "files_in", "files_out", "bytes_in", "bytes_out", "seconds", "peak_memory"),
+    *("verified", "notes"),
+)
+_ACTIONS = {
+    Action.COMPACT: Cell("compact", Paint.GOOD),
+    Action.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
+    Action.REFUSED: Cell("refused", Paint.WARN),
+}
+_OUTCOMES = {
+    Outcome.COMPACTED: Cell("compacted", Paint.GOOD),
+    Outcome.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
+    Outcome.REFUSED: Cell("refused", Paint.WARN),
+    Outcome.FAILED: Cell("failed", Paint.BAD),
+}
+
+
+# --- plans ----------------------------------------------------------------------------------------------------------
+
+
+def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True) -> None:
+    """A plan in the form that is asked for; as JSON it is what `--plan` takes."""
+    if out.form is Format.JSON:
+        out.json(plan_to_json(plan))
+    elif out.form is Format.JSONL:
+        head = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION}
+        out.json_lines({**head, **encode(part)} for part in plan.partitions)
+    elif out.form is Format.CSV:
+        out.csv(_PLAN_FIELDS, (_plan_row(part) for part in plan.partitions), with_header=with_header)
+    else:
+        _plan_text(out, plan)
+
+
+def _plan_row(part: PartitionPlan) -> list[object]:
+    row = encode(part)
+    row |= {"inputs": [e.name for e in part.inputs], "outputs": [o.name for o in part.outputs]}
+    return [row[name] for name in _PLAN_FIELDS]
+
+
+def _plan_text(out: Output, plan: CompactionPlan) -> None:
+    head = f"{plan.kind.value} compaction for {_HIVES[plan.target.value]}"
+    if plan.visibility_txn is not None:
+        head += f", visible with transaction {plan.visibility_txn}"
+    out.line(out.paint(shown(plan.location), Paint.BOLD))
+    out.line(head)
+    whole = len(plan.partitions) == 1 and not plan.partitions[0].partition
+    for part in plan.partitions:
+        out.line()
+        if not whole:
+            out.line(out.paint(shown(part.partition), Paint.BOLD))
+        _partition_text(out, part)
+    todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+    out.line()
+    if todo:
+        size = human_size(sum(part.bytes_in for part in todo))
+        rows = plural(sum(part.rows_in for part in todo), "stored row")
+        tasks = plural(sum(len(task.cuts) + 1 for part in todo for task in part.tasks), "task")
+        out.line(
+            f"{plural(len(todo), 'partition')} to compact: {rows}, {size}, {tasks}".replace("partition ", "place ")
+        )
+    else:
+        out.line("Nothing to compact.")
+    out.line("This is a plan: nothing has been changed.")
+
+
+def _partition_text(out: Output, part: PartitionPlan) -> None:
+    cell = _ACTIONS[part.action]
+    said = part.reason[:1].upper() + part.reason[1:]
+    if part.action is not Action.COMPACT:
+        _sentence(out, f"{cell.text}: {part.reason}" if part.reason else cell.text, cell.paint)
+    else:
+        rows = [
+            [
+                Cell("  read"),
+                Cell(shown(e.name)),
+                Cell(str(len(e.files))),
+                Cell(human_size(sum(f.size for f in e.files))),
+            ]
+            for e in part.inputs
+        ]
+        rows += [
+            [Cell("  write", Paint.GOOD), Cell(shown(o.name), Paint.GOOD), Cell(str(_files_of(part, o.name))), Cell("")]
+            for o in part.outputs
+        ]
+        columns = (Column(""), Column("DIRECTORY"), Column("FILES", right=True), Column("BYTES", right=True))
+        for line in render_table(out, columns, rows):
+            out.line(line)
+        if said:
+            _sentence(out, said, None)
+    for note in part.notes:
+        _sentence(out, f"note: {note}", Paint.DIM)
+
+
+def _bytes(entry: InputEntry) -> int:
+    return sum(info.size for info in entry.files)
+
+
+def _files_of(part: PartitionPlan, directory: str) -> int:
+    return len({task.output for task in part.tasks if task.output.startswith(directory + "/")})
+
+
+def _sentence(out: Output, text: str, paint: Paint | None) -> None:
+    for line in wrap(shown(text), out.width, indent="  "):
+        out.line(out.paint(line, paint))
+
+
+# --- reports --------------------------------------------------------------------------------------------------------
+
+
+def write_report(out: Output, report: CompactionReport, *, with_header: bool = True) -> None:
+    """A report in the form that is asked for."""
+    if out.form is Format.JSON:
+        out.json(to_json(report))
+    elif out.form is Format.JSONL:
+        head = {"type": REPORT_TYPE, "schema_version": SCHEMA_VERSION}
+        out.json_lines({**head, **partition_json(part)} for part in report.partitions)
+    elif out.form is Format.CSV:
+        rows = (list(map(partition_json(part).__getitem__, _REPORT_FIELDS)) for part in report.partitions)
+        out.csv(_REPORT_FIELDS, rows, with_header=with_header)
+    else:
+        _report_text(out, report)
+
+
+def _report_text(out: Output, report: CompactionReport) -> None:
+    """Something to paste into a ticket: what was done, before and after, and what was not done and why."""
+    out.line(out.paint(shown(report.location), Paint.BOLD))
+    out.line(_headline(report))
+    total = report.summary
+    done = [part for part in report.partitions if part.outcome is Outcome.COMPACTED]
+    if done:
+        out.line()
+        _before_and_after(out, report)
+    if len(report.partitions) > 1 or any(part.partition for part in report.partitions):
+        out.line()
+        _partition_table(out, report.partitions)
+    else:
+        for part in report.partitions:
+            _details(out, part)
+    if total.outcomes.get("compacted"):
+        out.line()
+        _sentence(out, "The old directories are still there, obsolete; `acidctl clean` shows what can go.", Paint.DIM)
+
+
+def _headline(report: CompactionReport) -> str:
+    outcomes = report.summary.outcomes
+    said = [f"{outcomes[o.value]:,} {cell.text}" for o, cell in _OUTCOMES.items() if outcomes.get(o.value)]
+    what = ", ".join(said)
+    if report.summary.partitions == 1:
+        what = what.partition(" ")[2]
+    by = "" if report.engine == "none" else f" by the {report.engine} engine"
+    return f"{report.kind} compaction for {_HIVES[report.target]}: {what} in {_seconds(report.seconds)}{by}"
+
+
+def _before_and_after(out: Output, report: CompactionReport) -> None:
+    total = report.summary
+    rows = [
+        ("directories", f"{total.directories_in:,}", f"{total.directories_out:,}", ""),
+        ("files", f"{total.files_in:,}", f"{total.files_out:,}", ""),
+        ("bytes", human_size(total.bytes_in), human_size(total.bytes_out), ""),
+        ("rows", f"{total.rows_in:,}", f"{total.rows_out:,}", _difference(report)),
+    ]
+    columns = (Column(""), Column("BEFORE", right=True), Column("AFTER", right=True), Column("", below=True))
+    for line in render_table(out, columns, [[Cell("  " + name), Cell(a), Cell(b), Cell(c)] for name, a, b, c in rows]):
+        out.line(line)
+
+
+def _difference(report: CompactionReport) -> str:
+    total = report.summary
+    said = [f"{plural(total.deletes_applied, 'delete')} applied"] if report.kind == "major" else []
+    if total.hidden:
+        said.append(f"{plural(total.hidden, 'row')} of aborted writes left out")
+    return ", ".join(said)
+
+
+def _partition_table(out: Output, parts: Sequence[PartitionReport]) -> None:
+    columns = (
+        Column("PARTITION"),
+        Column("OUTCOME"),
+        Column("DIRECTORIES", right=True, drop=2),
+        Column("FILES", right=True, drop=3),
+        Column("BYTES", right=True, drop=4),
+        Column("ROWS", right=True, drop=1),
+        Column("DELETES", right=True, drop=5),
+        Column("TIME", right=True, drop=6),
+        Column("RESULT", below=True),
+    )
+    for line in render_table(out, columns, [_partition_row(part) for part in parts]):
+        out.line(line)
+
+
+def _partition_row(part: PartitionReport) -> list[Cell]:
+    name = Cell(shown(part.partition) or "(table)")
+    outcome = _OUTCOMES[part.outcome]
+    why = " ".join(text for text in (_result(part), *part.notes) if text)
+    if part.outcome is not Outcome.COMPACTED:
+        return [name, outcome, *[Cell("")] * 6, Cell(shown(why))]
+    return [
+        name,
+        outcome,
+        Cell(f"{len(part.inputs):,} > {len(part.outputs):,}"),
+        Cell(f"{part.files_in or 0:,} > {part.files_out or 0:,}"),
+        Cell(f"{human_size(part.bytes_in or 0)} > {human_size(part.bytes_out or 0)}"),
+        Cell(f"{part.rows_in or 0:,} > {part.rows_out or 0:,}"),
+        Cell(f"{part.deletes_applied or 0:,}"),
+        Cell(_seconds(part.seconds)),
+        Cell(shown(why)),
+    ]
+
+
+def _result(part: PartitionReport) -> str:
+    if part.outcome is Outcome.COMPACTED:
+        return ", ".join(part.outputs)
+    return f"{part.reason} ({part.hint})" if part.hint else part.reason
+
+
+def _details(out: Output, part: PartitionReport) -> None:
+    """The one partition of a table without partitions."""
+    if part.outcome is Outcome.COMPACTED:
+        _sentence(out, f"result: {', '.join(part.outputs)}", None)
+        if part.verified is not None:
+            files, rows = plural(part.verified.files, "file"), plural(part.verified.rows, "row")
+            _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}", None)
+    else:
+        _sentence(out, f"{_OUTCOMES[part.outcome].text}: {part.reason}", _OUTCOMES[part.outcome].paint)
+        if part.hint:
+            _sentence(out, f"hint: {part.hint}", Paint.DIM)
+    for note in part.notes:
+        _sentence(out, f"note: {note}", Paint.DIM)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -1,0 +1,484 @@
+"""Carry out a compaction plan: partition after partition, tasks of many at once, each published when it is complete.
+
+    lock -> recover what a dead run left -> inputs still as planned? -> work directory -> tasks -> verify, publish
+
+A failure concerns its partition alone. An interrupt ends the engine, takes away work directories and locks, and leaves
+every table as it was; partitions that were published before stay so. Nothing that a table consists of is ever removed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, Verified, untouched
+from acidctl.errors import AcidctlError, ExitCode, InternalError, StalePlanError, VerificationError
+from acidctl.jobs.lock import Lock, acquire
+from acidctl.jobs.publish import publish, require_inputs
+from acidctl.jobs.recover import recover
+from acidctl.jobs.spec import Engine, TaskOutcome, TaskResult, TaskSpec
+from acidctl.jobs.workdir import WorkDir
+from acidctl.listing import Listing
+from acidctl.names import SIDE_FILE_SUFFIX
+from acidctl.plan import Action, CompactionPlan, InputEntry, KeyCut, PartitionPlan, PlannedTask, Role
+from acidctl.storage.gather import Location, gather
+from acidctl.storage.port import Storage, join
+
+# A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
+_WAVE_TASKS = 512
+_WAVE_PARTITIONS = 64
+# Preparing and publishing wait for the storage, not for a core.
+_STORAGE_THREADS = 4
+
+_OWN_NAMES = ("_acidctl_lock", "_acidctl_work_")
+_DIGEST_MODULUS = 1 << 128
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where the table is: for this process (`storage`, `root`) and for workers (`url`, `options`)."""
+
+    storage: Storage
+    root: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: partitions, and rows and bytes of their inputs; `partition` is the one last heard of."""
+
+    partition: str
+    partitions_done: int
+    partitions: int
+    rows_done: int
+    rows: int
+    bytes_done: int
+    bytes: int
+
+
+Watch = Callable[[Progress], None]
+# The plan of one partition, made anew from what lies there now.
+Replan = Callable[[PartitionPlan], PartitionPlan]
+
+
+def _unwatched(progress: Progress) -> None:
+    """Nobody looks."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A task of a partition: whole, one part of it, or the join of its parts."""
+
+    session: _Session
+    task: int
+    part: int | None
+    bytes: int
+    rows: int
+
+
+@dataclass(slots=True)
+class _Session:
+    """A partition that is being compacted: what it holds on storage and what its tasks have answered."""
+
+    plan: PartitionPlan
+    root: str
+    lock: Lock
+    work: WorkDir
+    started: float
+    notes: tuple[str, ...]
+    parts: dict[int, list[TaskResult | None]] = field(default_factory=dict)
+    results: dict[int, TaskResult] = field(default_factory=dict)
+    error: AcidctlError | None = None
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`."""
+
+    place: TablePlace
+    plan: CompactionPlan
+    replan: Replan | None = None
+    leftovers: frozenset[str] = frozenset()
+
+    @property
+    def bytes_in(self) -> int:
+        """What the tasks will read."""
+        return sum(part.bytes_in for part in self.plan.partitions if part.action is Action.COMPACT)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done on any storage."""
+        return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
+
+    def start(self, engine: Engine, *, watch: Watch | None = None) -> Compaction:
+        """The run; it begins with its `run`."""
+        return Compaction(self, engine, watch=watch or _unwatched)
+
+
+class Compaction:
+    """One run of a plan."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        engine: Engine,
+        *,
+        now: Callable[[], float] = time.time,
+        watch: Watch = _unwatched,
+    ) -> None:
+        """`leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too.
+
+        Without `replan`, a partition in which a dead run had to be completed first is stale.
+        """
+        plan = prepared.plan
+        self._place = prepared.place
+        self._plan = plan
+        self._engine = engine
+        self._replan = prepared.replan
+        self._leftovers = prepared.leftovers
+        self._now = now
+        self._watch = watch
+        self._telling = threading.Lock()
+        self._open: dict[str, _Session] = {}
+        self._reports: dict[str, PartitionReport] = {}
+        todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+        self._progress = Progress(
+            "", 0, len(todo), 0, sum(part.rows_in for part in todo), 0, sum(part.bytes_in for part in todo)
+        )
+
+    @property
+    def compacted(self) -> int:
+        """Partitions published so far."""
+        return sum(report.outcome is Outcome.COMPACTED for report in self._reports.values())
+
+    def run(self) -> CompactionReport:
+        """Do it all. Raises only what concerns the whole run and left no partition changed."""
+        started = self._now()
+        for part in self._plan.partitions:
+            if part.action is not Action.COMPACT and part.path not in self._leftovers:
+                self._reports[part.path] = untouched(part)
+        work = [part for part in self._plan.partitions if part.path not in self._reports]
+        queue = deque(sorted(work, key=lambda part: -part.bytes_in))
+        try:
+            # Whatever changes the storage is done by these threads: an interrupt comes to the main thread alone.
+            with ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
+                try:
+                    self._waves(queue, workers)
+                except BaseException:
+                    workers.shutdown(wait=True, cancel_futures=True)
+                    raise
+        except AcidctlError as error:
+            self._abandon()
+            if not self.compacted:
+                raise
+            for part in work:
+                if part.path not in self._reports:
+                    self._reports[part.path] = _failed(part, error, 0.0, part.notes)
+        except BaseException:
+            self._abandon()
+            raise
+        return CompactionReport(
+            location=self._plan.location,
+            kind=self._plan.kind.value,
+            target=self._plan.target.value,
+            engine=self._engine.name,
+            visibility_txn=self._plan.visibility_txn,
+            assumed=self._plan.assumed,
+            partitions=tuple(self._reports[part.path] for part in self._plan.partitions),
+            seconds=self._now() - started,
+            notes=self._plan.notes,
+        )
+
+    def _abandon(self) -> None:
+        """End the engine first: a task that still runs would write into what is being removed."""
+        with suppress(Exception):
+            self._engine.close()
+        for session in list(self._open.values()):
+            with suppress(Exception):
+                session.work.remove()
+            with suppress(Exception):
+                session.lock.release()
+        self._open.clear()
+
+    # --- waves
+
+    def _waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
+        """Feed the engine until nothing is left; parts that are complete are joined along with the next wave."""
+        joins: list[_Piece] = []
+        finishing: list[Future[None]] = []
+        while queue or joins:
+            pieces, joins = joins, []
+            for session in workers.map(self._begin, _wave(queue)):
+                if session is None:
+                    continue
+                pieces += _pieces(session)
+                if not session.left:
+                    finishing.append(workers.submit(self._finish, session))
+            pieces.sort(key=lambda piece: -piece.bytes)
+            specs = [self._spec(piece) for piece in pieces]
+            with closing(_generator(self._engine.run(specs) if specs else iter(()))) as outcomes:
+                for outcome in outcomes:
+                    piece = pieces[outcome.index]
+                    joins += self._take(piece, outcome)
+                    if not piece.session.left:
+                        finishing.append(workers.submit(self._finish, piece.session))
+        for future in finishing:
+            future.result()
+
+    def _begin(self, part: PartitionPlan) -> _Session | None:
+        """A session with its work directory, or None and a report."""
+        started = self._now()
+        root = join(self._place.root, part.path)
+        storage = self._place.storage
+        lock: Lock | None = None
+        try:
+            lock = acquire(storage, root, now=self._now())
+            listing = _listing(storage, root)
+            notes = tuple(recover(storage, root, listing, lock=lock))
+            if notes:
+                part = part if self._replan is None else self._replan(part)
+                listing = _listing(storage, root)
+            if part.action is Action.COMPACT:
+                require_inputs(listing, part)
+                work = WorkDir.create(storage, root, part, now=self._now())
+                session = _Session(part, root, lock, work, started, (*part.notes, *notes))
+                self._open[part.path] = session
+                return session
+            self._reports[part.path] = replace(untouched(part), notes=(*part.notes, *notes))
+        except Exception as error:
+            if part.action is not Action.COMPACT and isinstance(error, StalePlanError):
+                # Somebody else works there, and there was nothing for us to do.
+                self._reports[part.path] = replace(untouched(part), notes=(*part.notes, error.message))
+            else:
+                self._reports[part.path] = _failed(part, _ours(error), self._now() - started, part.notes)
+        if lock is not None:
+            with suppress(AcidctlError):
+                lock.release()
+        self._tell(part.partition, partitions=1, rows=part.rows_in, bytes=part.bytes_in)
+        return None
+
+    def _spec(self, piece: _Piece) -> TaskSpec:
+        session, part = piece.session, piece.part
+        task = session.plan.tasks[piece.task]
+        url = join(self._place.url, session.plan.path)
+        spec = TaskSpec(
+            url=url,
+            work=session.work.name,
+            table=self._plan.table,
+            task=task,
+            inputs=own_inputs(session.plan, task),
+            storage_options=self._place.options,
+        )
+        if part is not None:
+            edges: tuple[KeyCut | None, ...] = (None, *task.cuts, None)
+            return replace(spec, part=part, lower=edges[part], upper=edges[part + 1])
+        if task.cuts:
+            parts = tuple(result for result in session.parts[piece.task] if result is not None)
+            return replace(spec, task=replace(task, role=Role.JOIN), parts=parts)
+        return spec
+
+    def _take(self, piece: _Piece, outcome: TaskOutcome) -> list[_Piece]:
+        """Note an answer; gives the join that has become possible by it."""
+        session = piece.session
+        session.left -= 1
+        self._tell(session.plan.partition, rows=piece.rows, bytes=piece.bytes)
+        if outcome.error is not None or outcome.result is None:
+            session.error = session.error or outcome.error or InternalError("a task gave neither result nor error")
+            return []
+        if piece.part is None:
+            session.results[piece.task] = outcome.result
+            return []
+        parts = session.parts[piece.task]
+        parts[piece.part] = outcome.result
+        if None in parts or session.error is not None:
+            return []
+        session.left += 1
+        return [_Piece(session, piece.task, None, 0, 0)]
+
+    # --- the end of a partition
+
+    def _finish(self, session: _Session) -> None:
+        """Publish, or keep or remove what was made."""
+        error = session.error
+        outputs: tuple[str, ...] = ()
+        results = [session.results[index] for index in sorted(session.results)]
+        try:
+            if error is None:
+                outputs = publish(
+                    self._place.storage, session.root, session.work, session.plan, self._plan, results, session.lock
+                )
+        except Exception as problem:
+            error = _ours(problem)
+        notes = list(session.notes)
+        try:
+            if isinstance(error, VerificationError):
+                session.work.fail(error.message)
+                notes.append(
+                    f"What was written is kept as evidence in {session.work.name}; `acidctl clean` removes it."
+                )
+            else:
+                session.work.remove()
+        except AcidctlError as problem:
+            notes.append(f"The work directory could not be removed: {problem.message}")
+        try:
+            session.lock.release()
+        except AcidctlError as problem:
+            notes.append(f"The lock could not be removed: {problem.message}")
+        seconds = self._now() - session.started
+        if error is not None:
+            report = _failed(session.plan, error, seconds, notes)
+        else:
+            report = _compacted(session, outputs, results, seconds, notes)
+        del self._open[session.plan.path]
+        self._reports[session.plan.path] = report
+        self._tell(session.plan.partition, partitions=1)
+
+    def _tell(self, partition: str, *, partitions: int = 0, rows: int = 0, bytes: int = 0) -> None:
+        with self._telling:
+            known = self._progress
+            self._progress = Progress(
+                partition,
+                min(known.partitions_done + partitions, known.partitions),
+                known.partitions,
+                min(known.rows_done + rows, known.rows),
+                known.rows,
+                min(known.bytes_done + bytes, known.bytes),
+                known.bytes,
+            )
+            self._watch(self._progress)
+
+
+def leftovers(root: str, locations: Sequence[Location]) -> frozenset[str]:
+    """Paths below the table at which an earlier run, or one that is going on, has left its names."""
+    found = set()
+    for place in locations:
+        listing = place.listing
+        tops = {path.partition("/")[0] for path in listing.directories} | {info.path for info in listing.files}
+        if any(name.startswith(_OWN_NAMES) for name in tops):
+            found.add(listing.root[len(root) :].lstrip("/"))
+    return frozenset(found)
+
+
+def own_inputs(plan: PartitionPlan, task: PlannedTask) -> tuple[InputEntry, ...]:
+    """The entries that hold the task's files, with no other files but their side files."""
+    wanted = {*task.files, *task.delete_files}
+    entries = []
+    for entry in plan.inputs:
+        files = tuple(
+            info for info in entry.files if info.path in wanted or info.path.removesuffix(SIDE_FILE_SUFFIX) in wanted
+        )
+        if files:
+            entries.append(replace(entry, files=files))
+    return tuple(entries)
+
+
+def _wave(queue: deque[PartitionPlan]) -> list[PartitionPlan]:
+    """The next partitions: one at least, and not more than a wave should hold."""
+    chosen: list[PartitionPlan] = []
+    tasks = 0
+    while queue and tasks < _WAVE_TASKS and len(chosen) < _WAVE_PARTITIONS:
+        chosen.append(queue.popleft())
+        tasks += sum(len(task.cuts) + 1 for task in chosen[-1].tasks)
+    return chosen
+
+
+def _pieces(session: _Session) -> list[_Piece]:
+    pieces = []
+    for index, task in enumerate(session.plan.tasks):
+        count = len(task.cuts) + 1
+        if count > 1:
+            session.parts[index] = [None] * count
+        for part in range(count):
+            number = part if count > 1 else None
+            pieces.append(_Piece(session, index, number, task.bytes_in // count, task.rows_in // count))
+    session.left = len(pieces)
+    return pieces
+
+
+def _listing(storage: Storage, root: str) -> Listing:
+    """What lies in one location now."""
+    places = [place for place in gather(storage, root) if not place.stray and place.listing.root == root]
+    if not places:
+        raise StalePlanError(
+            f"{storage.display(root)} holds partition folders now", path=storage.display(root), hint="Plan anew."
+        )
+    return places[0].listing
+
+
+def _generator(outcomes: Iterator[TaskOutcome]) -> Any:
+    """The outcomes with a `close` that reaches the engine's own generator."""
+    try:
+        yield from outcomes
+    finally:
+        close = getattr(outcomes, "close", None)
+        if close is not None:
+            close()
+
+
+def _ours(error: Exception) -> AcidctlError:
+    """Any failure as one of ours: a fault in one partition must not stop the others."""
+    if isinstance(error, AcidctlError):
+        return error
+    text = " ".join(str(error).split())
+    return InternalError(
+        f"unexpected {type(error).__name__}" + (f": {text}" if text else ""),
+        hint="This is a fault of acidctl: please report it, with what the same command prints with --debug.",
+    )
+
+
+def _failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
+    return PartitionReport(
+        part.partition,
+        Outcome.FAILED,
+        error.code,
+        error.message,
+        hint=error.hint,
+        inputs=tuple(entry.name for entry in part.inputs),
+        seconds=seconds,
+        notes=tuple(notes),
+        exit_code=ExitCode(error.exit_code),
+    )
+
+
+def _compacted(
+    session: _Session, outputs: tuple[str, ...], results: Sequence[TaskResult], seconds: float, notes: Sequence[str]
+) -> PartitionReport:
+    part = session.plan
+    files = [info for entry in part.inputs for info in entry.files]
+    written = [result for result in results if result.path is not None]
+    groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
+    digest = sum(_digest_number(result.digest) for result in written) % _DIGEST_MODULUS
+    partial = [one for parts in session.parts.values() for one in parts if one is not None]
+    sources = [*(result for index, result in session.results.items() if index not in session.parts), *partial]
+    return PartitionReport(
+        part.partition,
+        Outcome.COMPACTED,
+        part.reason_code,
+        part.reason,
+        inputs=tuple(entry.name for entry in part.inputs),
+        outputs=outputs,
+        rows_in=sum(result.rows_in for result in sources),
+        rows_out=sum(result.rows for result in written),
+        deletes_applied=sum(result.deletes_applied for result in sources),
+        hidden=sum(result.hidden for result in sources),
+        files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
+        files_out=len(written),
+        bytes_in=sum(info.size for info in files),
+        bytes_out=sum(result.bytes for result in written),
+        seconds=seconds,
+        peak_memory=max((result.peak_memory for result in (*results, *partial)), default=0) or None,
+        verified=Verified(len(written), sum(result.rows for result in written), len(groups), f"{digest:032x}"),
+        notes=tuple(notes),
+    )
+
+
+def _digest_number(text: str) -> int:
+    return int(text.rpartition(":")[2] or "0", 16)

@@ -1,0 +1,72 @@
+"""Which engine runs the tasks of a plan: processes of this machine, or Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from acidctl.errors import UsageError
+from acidctl.jobs.spec import Engine
+
+NAMES = ("auto", "local", "spark")
+
+# What a core gets through in about an hour, read and written compressed.
+_HOUR_OF_A_CORE = 32 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """What was asked for: `name` is auto, local or spark; `session` is an existing Spark session.
+
+    `parallelism` are tasks at a time, `memory` bytes for all workers together; both decide for the local engine, and
+    `parallelism` for a Spark that is started on this machine.
+    """
+
+    name: str = "auto"
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    session: Any = None
+    parallelism: int | None = None
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise UsageError(f"{self.name!r} is no engine; known are {', '.join(NAMES)}")
+        spark_only = next((what for what, given in self._spark_only() if given), None)
+        if self.name == "local" and spark_only is not None:
+            raise UsageError(f"{spark_only} goes with the spark engine, and --engine local was asked for")
+
+    def _spark_only(self) -> tuple[tuple[str, object], ...]:
+        return (("--master", self.master), ("--spark-conf", self.conf), ("a Spark session", self.session))
+
+    def decide(self, bytes_in: int) -> tuple[str, str]:
+        """`local` or `spark`, and in a sentence why."""
+        if self.name != "auto":
+            return self.name, f"the {self.name} engine was asked for"
+        for what, given in self._spark_only():
+            if given:
+                return "spark", f"the work is done by Spark, because {what} is given"
+        cores = os.cpu_count() or 1
+        if bytes_in <= cores * _HOUR_OF_A_CORE:
+            return "local", "the work is done in processes of this machine"
+        if find_spec("pyspark") is None:
+            return "local", "the input is large for this machine, but PySpark is not installed: done in local processes"
+        return "spark", "the work is done by Spark, because the input is large for this machine"
+
+
+def make_engine(choice: EngineChoice, bytes_in: int) -> tuple[Engine, str]:
+    """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task."""
+    name, why = choice.decide(bytes_in)
+    if name == "local":
+        from acidctl.jobs.local import LocalEngine
+
+        return LocalEngine(parallelism=choice.parallelism, memory=choice.memory), why
+    from acidctl.jobs.spark import SparkEngine
+
+    master = choice.master
+    if master is None and choice.session is None and choice.parallelism is not None:
+        master = f"local[{choice.parallelism}]"
+    return SparkEngine(master, choice.conf, session=choice.session), why
