@@ -100,6 +100,11 @@ class EventKeys:
         )
         return same
 
+    def run_heads(self) -> Int64Array:
+        """Positions at which the (write id, bucket) pair changes, 0 included."""
+        changed = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
+
     @staticmethod
     def concat(parts: Sequence[EventKeys]) -> EventKeys:
         """The keys of all parts, one after the other."""

@@ -91,7 +91,7 @@ class DeletedRows:
         """Which of these rows are deleted; None means none of them."""
         if not len(self) or not len(keys):
             return None
-        heads = _run_heads(keys)
+        heads = keys.run_heads()
         ranks = self._ranks(keys.select(heads))
         if (ranks < 0).all():
             return None
@@ -142,12 +142,6 @@ def _distinct(values: Int64Array) -> Int64Array:
     first = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=first[1:])
     return values[first]
-
-
-def _run_heads(keys: EventKeys) -> Int64Array:
-    """Positions at which the (write id, bucket) pair changes, 0 included."""
-    changed = (keys.write_id[1:] != keys.write_id[:-1]) | (keys.bucket[1:] != keys.bucket[:-1])
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
 
 
 def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
@@ -250,7 +244,7 @@ class MergeReader:
             for batch in stream.open():
                 mask = valid_mask(batch.keys.current, self._write_ids)
                 if self._updates and len(batch):
-                    _check_order(batch.keys, last, stream.name)
+                    check_order(batch.keys, last, stream.name)
                     last = batch.keys.at(-1)
                 elif batch.keys.operation is not None:
                     rows = batch.keys.operation != Operation.DELETE
@@ -262,8 +256,8 @@ class MergeReader:
         return _Cursor(batches, stream.lower, stream.statement_id)
 
 
-def _check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
-    """Raise DamagedDataError when events go backwards: the newest one could then not be told."""
+def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
+    """Raise DamagedDataError when the keys go backwards; `before` is the last key of the batch before."""
     where = None
     if before is not None and keys.at(0) < before:
         where = keys.at(0)
@@ -274,7 +268,7 @@ def _check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
     if where is not None:
         raise DamagedDataError(
             f"{name} is not in ROW__ID order at {where.write_id},{where.bucket_property},{where.row_id},"
-            " so updates in it cannot be applied.",
+            " so its events cannot be merged.",
             path=name,
             hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
         )

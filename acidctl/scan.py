@@ -83,13 +83,18 @@ class FileFacts:
         return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update, orc.dialect)
 
 
+#: The events of a file in, those that go on out.
+Through = Callable[["DataSource", Iterator[EventBatch]], Iterator[EventBatch]]
+
+
 @dataclass(slots=True, eq=False)
 class DataSource:
     """A live data file; its tail is read on first use and kept, its handle is not.
 
     Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`,
     the file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
-    `apart` says that no event of another file concerns its rows, although their ids may look alike.
+    `apart` says that no event of another file concerns its rows, although their ids may look alike. `through` stands
+    between the file and whoever reads its events: it may look at them and leave some out.
     """
 
     name: str
@@ -102,6 +107,7 @@ class DataSource:
     raw_bucket: int | None = None
     apart: bool = False
     before: DataSource | None = None
+    through: Through | None = None
     _facts: FileFacts | None = field(default=None, repr=False)
     _offset: int | None = field(default=None, repr=False)
     _buckets: tuple[int, int] | None = field(default=None, repr=False)
@@ -154,6 +160,12 @@ class DataSource:
 
         With a span just the events in it; stripes that hold none are not read, as far as their statistics tell.
         """
+        events = self._stored_events(projection, batch_rows, span)
+        return events if self.through is None else self.through(self, events)
+
+    def _stored_events(
+        self, projection: Projection | None, batch_rows: int, span: KeySpan | None
+    ) -> Iterator[EventBatch]:
         with self.open() as orc:
             if orc is None:
                 return
@@ -294,10 +306,6 @@ def _fitted(
     return tuple(fitted)
 
 
-#: Stands between a file and the merge: the file's events in, those that go on out.
-Through = Callable[[DataSource, Iterator[EventBatch]], Iterator[EventBatch]]
-
-
 class LocationReader:
     """Reads one location: `inserts` and `deletes` are its live data files, `row_ids` False for insert-only tables."""
 
@@ -364,17 +372,15 @@ class LocationReader:
         projection: Projection | None,
         *,
         span: KeySpan | None = None,
-        through: Through | None = None,
         batch_rows: int = BATCH_ROWS,
         threads: bool = True,
     ) -> MergeReader:
         """The rows of all files together, whatever buckets their names tell; every row needs an id.
 
-        `span` narrows the keys. `through` stands between each file and the merge: it may look at events and leave some
-        out. Without `threads` nothing is decoded ahead.
+        `span` narrows the keys. Without `threads` nothing is decoded ahead.
         """
         sources = [source for source in self._inserts if source.facts.rows]
-        return self._merge(sources, projection, batch_rows, span, through, threads)
+        return self._merge(sources, projection, batch_rows, span, threads)
 
     def _merged(
         self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int
@@ -387,7 +393,6 @@ class LocationReader:
         projection: Projection | None,
         batch_rows: int,
         span: KeySpan | None = None,
-        through: Through | None = None,
         threads: bool = True,
     ) -> MergeReader:
         updates = any(source.facts.may_update for source in sources)
@@ -396,10 +401,7 @@ class LocationReader:
         ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []
         # Updates lie in files of any later write, so that all files of a bucket are read side by side.
         rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
-        streams = [
-            stream_of(s, projection, rows, span=span, through=through, updates=updates, ahead=s in ahead)
-            for s in sources
-        ]
+        streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
         if updates:
             streams = _packed(list(zip(sources, streams, strict=True)), batch_rows)
         deleted = self._deleted_rows(sources, updates, span)
@@ -484,7 +486,6 @@ def stream_of(
     batch_rows: int,
     *,
     span: KeySpan | None = None,
-    through: Through | None = None,
     updates: bool = False,
     ahead: bool = False,
 ) -> EventStream:
@@ -493,8 +494,6 @@ def stream_of(
 
     def events() -> Iterator[EventBatch]:
         batches = source.events(projection, batch_rows, span)
-        if through is not None:
-            batches = through(source, batches)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, lower, source.statement_id)

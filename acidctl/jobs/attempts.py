@@ -1,0 +1,45 @@
+"""Attempts of tasks: files in the work directory that no two runs of a task share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from acidctl.jobs.spec import TaskSpec
+from acidctl.storage.port import Storage, join
+
+ATTEMPTS_DIRECTORY = "attempts"
+_RANDOM_BYTES = 6
+
+
+class Attempt:
+    """A file below `attempts/` that this run of a task alone writes; `path` is relative to the work directory."""
+
+    def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
+        part = "" if spec.part is None else f"p{spec.part}-"
+        name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
+        self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
+        self._storage = storage
+        self._place = join(root, f"{spec.work}/{self.path}")
+
+    @property
+    def name(self) -> str:
+        """The file as a user would name it."""
+        return self._storage.display(self._place)
+
+    @contextmanager
+    def create(self) -> Iterator[BinaryIO]:
+        """The file for writing, once; durable after the block, gone when the block fails."""
+        with self._storage.create(self._place) as sink:
+            yield sink
+
+    def open(self) -> BinaryIO:
+        """The file for reading, after it was written."""
+        return self._storage.open(self._place)
+
+    def size(self) -> int:
+        """Its bytes on the storage."""
+        found = self._storage.stat(self._place)
+        return 0 if found is None else found.size

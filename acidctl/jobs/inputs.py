@@ -1,0 +1,256 @@
+"""From a task's spec to the events that it rewrites: the state of its inputs, and what of their files is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acidctl import bucketcodec
+from acidctl.errors import DamagedDataError, InternalError
+from acidctl.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
+from acidctl.hivetypes import Dialect, StructType
+from acidctl.jobs.spec import TaskSpec
+from acidctl.merge import check_order, merge_events, valid_mask
+from acidctl.names import BaseDir, DeltaDir, parse_directory
+from acidctl.plan import InputEntry, KeyCut, Role
+from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, stream_of
+from acidctl.schema import parse_type
+from acidctl.sources import live_sources
+from acidctl.state import AcidState, EntryKind, EntryState, StateEntry, TableType
+from acidctl.state_types import ORIGINALS_NAME
+from acidctl.storage.port import Storage
+from acidctl.writeids import ValidWriteIds
+
+_VERSION_SHIFT = 29
+_BUCKET_SHIFT = 16
+_BUCKET_BITS = 0xFFF
+
+
+def state_of(spec: TaskSpec) -> AcidState:
+    """The task's inputs as a state in which everything is live; nothing is judged anew."""
+    entries = tuple(_live_entry(entry) for entry in spec.inputs)
+    directories = [entry for entry in entries if entry.parsed is not None]
+    deltas = [entry for entry in directories if isinstance(entry.parsed, DeltaDir)]
+    deltas.sort(key=lambda e: (e.min_write_id or 0, -(e.max_write_id or 0), e.statement_id or 0, e.name))
+    originals = [entry for entry in entries if entry.name == ORIGINALS_NAME]
+    return AcidState(
+        base=next((entry for entry in directories if isinstance(entry.parsed, BaseDir)), None),
+        deltas=tuple(deltas),
+        originals=tuple(info for entry in originals for info in entry.files),
+        entries=entries,
+        table_type=TableType(spec.table.table_type),
+        acid_v1=spec.table.acid_v1,
+    )
+
+
+def _live_entry(entry: InputEntry) -> StateEntry:
+    parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
+    return StateEntry(
+        entry.name,
+        EntryKind(entry.kind),
+        parsed if isinstance(parsed, BaseDir | DeltaDir) else None,
+        EntryState.LIVE,
+        "input",
+        "input of a compaction",
+        files=entry.files,
+    )
+
+
+def compactor_write_ids(spec: TaskSpec) -> ValidWriteIds:
+    """What counts as committed; of the rest nothing goes into an output."""
+    return ValidWriteIds.parse(spec.table.write_ids).compactor()
+
+
+def span_of(spec: TaskSpec) -> KeySpan | None:
+    """The stretch of keys of a part; None for a whole bucket."""
+    if spec.lower is None and spec.upper is None:
+        return None
+    return KeySpan(_row_id(spec.lower), _row_id(spec.upper))
+
+
+def _row_id(cut: KeyCut | None) -> RowId | None:
+    return None if cut is None else RowId(cut.write_id, cut.bucket_property, cut.row_id)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Stored events of one file: those of the task, and those of them that an aborted write left."""
+
+    rows_in: int = 0
+    hidden: int = 0
+
+
+class TaskEvents:
+    """The merged events of a task with role SURVIVING, INSERTS or DELETES, as they are to be written.
+
+    Each iteration reads them anew; `rows_in` and its like are those of the last one that was read to its end.
+    """
+
+    def __init__(self, spec: TaskSpec, storage: Storage, root: str, *, threads: bool) -> None:
+        columns = parse_type(spec.table.columns)
+        if not isinstance(columns, StructType):
+            raise InternalError(f"The columns of a task are {columns}, not a struct.")
+        self.columns = columns
+        self._task = spec.task
+        self._threads = threads
+        self._write_ids = compactor_write_ids(spec)
+        self._span = span_of(spec)
+        self._projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
+        self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
+        self.rows_in = self.hidden = self.deletes_applied = 0
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        _require_row_ids(self._inserts)
+        role = self._task.role
+        sieve = Sieve(self._task.bucket_id, self._write_ids)
+        aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS)
+        for source in self._inserts:
+            source.through = sieve
+        for source in self._deletes:
+            source.through = sieve if role is Role.DELETES else aside
+        self.deletes_applied = 0
+        yield from self._delete_events() if role is Role.DELETES else self._rows(collapse=role is Role.SURVIVING)
+        self.rows_in, self.hidden = sieve.rows_in, sieve.hidden
+
+    def _rows(self, *, collapse: bool) -> Iterator[EventBatch]:
+        """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
+        if not collapse:
+            _require_inserts(self._inserts)
+        reader = LocationReader(self._inserts, self._deletes, self._write_ids)
+        merge = reader.merge(self._projection, span=self._span, threads=self._threads)
+        for batch in coalesce(iter(merge), BATCH_ROWS):
+            keys = batch.keys
+            # A row of ACID version 1 that was updated becomes one that its first writer inserted.
+            current = keys.write_id if collapse else keys.current
+            yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
+        self.deletes_applied = merge.deletes_applied
+
+    def _delete_events(self) -> Iterator[EventBatch]:
+        streams = [stream_of(source, None, BATCH_ROWS, span=self._span) for source in self._deletes]
+        for batch in coalesce(merge_events(streams), BATCH_ROWS):
+            operation = batch.keys.operation
+            if operation is None or (operation != Operation.DELETE).any():
+                raise DamagedDataError(
+                    f"A delete delta among the inputs of {self._task.output} holds events that delete nothing.",
+                    hint="Restore it from a copy; nothing was published.",
+                )
+            yield EventBatch(batch.keys)
+
+
+def _require_row_ids(sources: Sequence[DataSource]) -> None:
+    for source in sources:
+        if source.facts.rows and (source.apart or not source.has_row_ids):
+            raise DamagedDataError(
+                f"{source.name} has rows to which its name gives no ROW__ID of their own, so they cannot be merged.",
+                path=source.name,
+                hint="Load its rows into the table with Hive (INSERT ... SELECT); nothing was published.",
+            )
+
+
+def _require_inserts(sources: Sequence[DataSource]) -> None:
+    for source in sources:
+        if source.facts.may_update:
+            raise DamagedDataError(
+                f"{source.name} holds updates or deletes among its rows, as Hive 1 and 2 wrote them.",
+                path=source.name,
+                hint="Compact with `major`, which applies them; nothing was published.",
+            )
+
+
+class Sieve:
+    """Lets those events of a file through that are of the task's bucket and of committed writes, and counts them.
+
+    It also refuses what a compaction must not carry on: events that the name of their directory rules out, buckets
+    that no codec knows, files that are not in ROW__ID order. Files are read by several threads, so each has a tally of
+    its own. With `same_write` only events of the write that made their row pass.
+    """
+
+    def __init__(self, bucket_id: int | None, write_ids: ValidWriteIds, *, same_write: bool = False) -> None:
+        self._bucket_id = bucket_id
+        self._write_ids = write_ids
+        self._same_write = same_write
+        self._tallies: list[Tally] = []
+
+    @property
+    def rows_in(self) -> int:
+        """Events of the task's bucket (and stretch) that have been read."""
+        return sum(tally.rows_in for tally in self._tallies)
+
+    @property
+    def hidden(self) -> int:
+        """Those of them that aborted writes left."""
+        return sum(tally.hidden for tally in self._tallies)
+
+    def __call__(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        tally = Tally()
+        self._tallies.append(tally)
+        # Rows that were there before the table was an ACID table have write id 0, whatever their base is called.
+        limit = max(source.max_write_id, 0)
+        last: RowId | None = None
+        for batch in batches:
+            if not len(batch):
+                continue
+            keys = batch.keys
+            check_order(keys, last, source.name)
+            last = keys.at(-1)
+            _check_limit(keys, limit, source.name)
+            own = self._own(keys, source.name)
+            if self._same_write:
+                own = keys.current == keys.write_id if own is None else own & (keys.current == keys.write_id)
+            visible = valid_mask(keys.current, self._write_ids)
+            count = len(keys) if own is None else int(np.count_nonzero(own))
+            tally.rows_in += count
+            if visible is not None:
+                own = visible if own is None else own & visible
+                tally.hidden += count - int(np.count_nonzero(own))
+            if own is None or own.all():
+                yield batch
+            elif own.any():
+                yield batch.filter(own)
+
+    def _own(self, keys: EventKeys, name: str) -> BoolArray | None:
+        """Which events are of the bucket; None means all of them."""
+        if self._bucket_id is None:
+            return None
+        low, high = int(keys.bucket.min()), int(keys.bucket.max())
+        if low == high:
+            known = _decoded(low, name) == self._bucket_id
+            return None if known else np.zeros(len(keys), dtype=np.bool_)
+        for value in (low, high):
+            _decoded(value, name)
+        buckets = _bucket_ids(keys.bucket)
+        own: BoolArray = buckets == self._bucket_id
+        return own
+
+
+def _bucket_ids(properties: Int64Array) -> Int64Array:
+    """The bucket ids of properties, of which the least and the greatest are known to decode.
+
+    Only versions 0 and 1 exist and they are the smallest numbers, so all between decode as well.
+    """
+    packed = properties >> _VERSION_SHIFT == 1
+    return np.where(packed, properties >> _BUCKET_SHIFT & _BUCKET_BITS, properties)
+
+
+def _decoded(value: int, name: str) -> int:
+    try:
+        return bucketcodec.decode(value).bucket_id
+    except bucketcodec.BucketCodecError as error:
+        raise DamagedDataError(
+            f"{name} holds rows of a bucket that cannot be: {error.message}",
+            path=name,
+            hint="Restore the file from a copy; nothing was published.",
+        ) from error
+
+
+def _check_limit(keys: EventKeys, limit: int, name: str) -> None:
+    newest = max(int(keys.current.max()), int(keys.write_id.max()))
+    if newest > limit:
+        raise DamagedDataError(
+            f"{name} holds an event of write id {newest}, but its directory ends at {limit}: whether that write is"
+            " committed cannot be told.",
+            path=name,
+            hint="Find out who renamed or wrote the directory; nothing was published.",
+        )
