@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acidctl.events import Operation, RowId
+from acidctl.hivetypes import Dialect
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.orc.tail import Tail
 
 KEY_INDEX = "hive.acid.key.index"
 ACID_STATS = "hive.acid.stats"
 ACID_VERSION = "hive.acid.version"
+#: Set by acidctl's own writer: the Hive that its file is for.
+TARGET = "acidctl.target"
+TARGETS = {dialect.value.encode(): dialect for dialect in Dialect}
 
 # Places of the event's fields in the type tree: a struct's children are numbered in preorder.
 _OPERATION, _WRITE_ID, _BUCKET, _ROW_ID = 1, 2, 3, 4

@@ -105,9 +105,13 @@ class OrcFile:
     def dialect(self) -> Dialect:
         """The Hive that wrote the file, as far as its reading of older files differs.
 
-        A table is read by one Hive: it is HIVE4 as soon as one live file is.
+        A file that acidctl wrote counts as written by the Hive that it was written for. A table is read by
+        one Hive: it is HIVE4 as soon as one live file is.
         """
         tail = self.tail
+        target = tail.metadata_value(acidmeta.TARGET)
+        if target in acidmeta.TARGETS:
+            return acidmeta.TARGETS[target]
         if tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN:
             return Dialect.HIVE4
         return Dialect.HIVE3

@@ -108,7 +108,9 @@ def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
         same = found.kind is new.kind or (new.kind in _TEXTS and found.kind in _TEXTS | {OrcKind.BINARY})
         decimals = (found.precision, found.scale) == (new.precision, new.scale)
         if not same or found.subtypes != new.subtypes or (new.kind is OrcKind.DECIMAL and not decimals):
-            raise InternalError(f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant")
+            raise InternalError(
+                f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant"
+            )
     return b"".join(block(TYPES, encode_type(entry)) for entry in wanted)
 
 

@@ -1,0 +1,121 @@
+"""The fast backend: Arrow's ORC writer, given whole columns in the forms that it keeps exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+
+from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation
+from acidctl.hivetypes import StructType
+from acidctl.orc.codec import Compression
+from acidctl.orc.evolve import null_array
+from acidctl.orc.heldsink import HeldSink
+from acidctl.orc.writable import formers
+
+_NAMES = {
+    Compression.NONE: "uncompressed",
+    Compression.ZLIB: "zlib",
+    Compression.SNAPPY: "snappy",
+    Compression.LZ4: "lz4",
+    Compression.ZSTD: "zstd",
+}
+# Arrow refuses 0. With a stride that no stripe reaches there is one entry a stripe, which the edited tail denies.
+_NO_STRIDE = (1 << 31) - 1
+# Text becomes a dictionary where its distinct values are at most this share of all; see `bench_write`.
+DICTIONARY_THRESHOLD = 0.0
+# Rows that Arrow hands to ORC at once: never more than a piece has, so that each piece is one.
+_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """The physical form of a file with everything resolved: `bloom` are column ids, sizes in bytes, stride in rows."""
+
+    compression: Compression
+    stripe_size: int
+    block_size: int
+    row_index_stride: int
+    bloom: frozenset[int]
+    bloom_fpp: float
+
+
+class ArrowBackend:
+    """Writes pieces of at most 65536 rows; raises NeedsExactWriter before a value is lost."""
+
+    def __init__(self, sink: HeldSink, columns: StructType, physical: Physical, *, acid: bool) -> None:
+        self._sink = sink
+        self._columns = columns
+        self._acid = acid
+        self._formers = formers(columns)
+        # Names of files may be doubled and hold anything; the tail gets them later.
+        self._names = [f"c{i}" for i in range(len(columns.fields))]
+        self._started = False
+        self._writer: po.ORCWriter | None = po.ORCWriter(
+            sink,
+            batch_size=_BATCH_ROWS,
+            stripe_size=physical.stripe_size,
+            compression=_NAMES[physical.compression],
+            compression_block_size=physical.block_size,
+            row_index_stride=physical.row_index_stride or _NO_STRIDE,
+            dictionary_key_size_threshold=DICTIONARY_THRESHOLD,
+            bloom_filter_columns=sorted(physical.bloom) or None,
+            bloom_filter_fpp=physical.bloom_fpp,
+        )
+
+    def write(self, piece: EventBatch) -> tuple[int, ...]:
+        """Append; gives the numbers of rows of the piece after which a stripe may have ended."""
+        assert self._writer is not None
+        before = self._sink.tell()
+        self._writer.write(self._table(piece))
+        self._started = True
+        return (len(piece),) if self._sink.tell() > before else ()
+
+    def close(self) -> None:
+        """Write what is left and the tail."""
+        assert self._writer is not None
+        if not self._started:
+            empty = np.empty(0, dtype=np.int64)
+            self._writer.write(self._table(EventBatch(EventKeys(empty, empty, empty, empty))))
+        self._writer.close()
+        self._writer = None
+
+    def abort(self) -> None:
+        """Drop the writer and what it holds."""
+        self._writer = None
+
+    def _table(self, piece: EventBatch) -> pa.Table:
+        columns = piece.columns or tuple(_nulls(self._columns, len(piece)))
+        arrays = [form(column) for form, column in zip(self._formers, columns, strict=True)]
+        if not self._acid:
+            return pa.table(arrays, names=self._names)
+        row = _rows(arrays, self._names, piece.keys)
+        return pa.table([*_key_arrays(piece.keys), row], names=[*KEY_FIELDS, "row"])
+
+
+def _key_arrays(keys: EventKeys) -> list[pa.Array]:
+    operation = _zeros(len(keys)) if keys.operation is None else pa.array(keys.operation.astype(np.int32))
+    bucket = pa.array(keys.bucket.astype(np.int32))
+    return [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current)]
+
+
+def _rows(arrays: list[pa.Array], names: list[str], keys: EventKeys) -> pa.Array:
+    deleted = keys.operation == Operation.DELETE if keys.operation is not None else None
+    kind = pa.struct([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)])
+    if deleted is None or not deleted.any():
+        return pa.Array.from_buffers(kind, len(keys), [None], 0, children=arrays)
+    valid = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(keys), [valid], int(deleted.sum()), children=arrays)
+
+
+@lru_cache(maxsize=2)
+def _zeros(rows: int) -> pa.Array:
+    return pa.array(np.zeros(rows, dtype=np.int32))
+
+
+@lru_cache(maxsize=2)
+def _nulls(columns: StructType, rows: int) -> list[pa.Array]:
+    return [null_array(field.type, rows) for field in columns.fields]
