@@ -1,0 +1,474 @@
+"""The Spark engine: the same tasks as everywhere, spread, repeated and supervised by a Spark cluster.
+
+Spark gets one opaque payload per task and gives back one opaque answer; it never sees a row, and neither its ORC source
+nor its SQL is used. All tasks of a call are one Spark job with a partition each, in the order given, so that Spark's
+own retries and speculation work. Answers arrive by an accumulator, which Spark adds up exactly once per task and as
+soon as a task has finished; the job's result brings them again, and is what counts.
+
+This is the only module that knows pyspark, and it imports it late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import acidctl
+from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
+from acidctl.jobs import spark_failures, spark_host
+from acidctl.jobs.spark_worker import ATTEMPTS, Body, Parcels, RunTask, Unfit, pack, unpack
+from acidctl.jobs.spec import TaskOutcome, TaskSpec
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+
+# The JVMs only pass messages: compiling well takes longer than it saves, and the cores are needed by the tasks.
+_LEAN_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": _LEAN_JVM,
+    "spark.executor.extraJavaOptions": _LEAN_JVM,
+    # A superfluous attempt may be killed at any moment; what it wrote is nobody's.
+    "spark.python.task.killTimeout": "200ms",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+_POLL = 1.0  # seconds between looks at a job that says nothing
+_ENDING = 10.0  # seconds that cancelled or superfluous attempts get to end
+
+
+class SparkEngine:
+    """Runs tasks on Spark: an own application, started by the first `run` (or by `start`), or the given session.
+
+    `master` is a Spark master URL and `conf` Spark's settings. `session` is a SparkSession or SparkContext of the
+    caller; it is used as it is and never stopped. `start_timeout` bounds the start of an own application, `patience`
+    how long a job may stand without a single running task (seconds both). `verbose` lets Spark's errors through to
+    stderr. `notify` gets sentences about waiting. `run` stands in for `jobs.task.run_task` in tests.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        *,
+        master: str = "local[*]",
+        conf: Mapping[str, str] | None = None,
+        session: Any = None,
+        start_timeout: float = 180.0,
+        patience: float = 600.0,
+        verbose: bool = False,
+        notify: Callable[[str], None] | None = None,
+        run: RunTask | None = None,
+    ) -> None:
+        spark_host.check_settings(conf or {})
+        if session is not None and conf:
+            raise UsageError(
+                "Spark settings are given together with a running session, which cannot take them any more",
+                hint="Set them where the session is made.",
+            )
+        self.warnings: tuple[str, ...] = ()
+        self._master = spark_host.with_retries(master)
+        self._conf = dict(conf or {})
+        self._session = session
+        self._start_timeout = start_timeout
+        self._patience = patience
+        self._verbose = verbose
+        self._notify = notify or (lambda sentence: None)
+        self._run = run
+        self._application: _Application | None = None
+        self._context: SparkContext | None = None
+        self._packages: Path | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def description(self) -> str:
+        """Which Spark this is, once it is started: its version and master."""
+        return f"Spark {self._context.version} on {self._context.master}" if self._context else "Spark"
+
+    def start(self) -> None:
+        """Gets the application ready; later calls do nothing. `warnings` then tells what was odd about the settings.
+
+        Raises MissingDependencyError for what has to be installed or switched on, UsageError for wrong settings.
+        """
+        with self._lock:
+            if self._context is not None:
+                return
+            _import_pyspark()
+            if self._session is not None:
+                context = _context_of(self._session)
+            else:
+                self._application = _Application(self._master, self._conf, self._verbose)
+                context = self._application.start(self._start_timeout)
+                self.warnings = tuple(_unknown_settings(context, self._conf))
+            self._ship(context)
+            self._context = context
+
+    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        """See `jobs.spec.Engine.run`. Leaving the iterator early, or Ctrl-C, cancels what still runs."""
+        if not specs:
+            return
+        self.start()
+        pending = list(range(len(specs)))
+        while pending:
+            # A job ends with the first task that failed for good; the others go on in a new one.
+            for outcome in self._run_job(specs, tuple(pending)):
+                pending.remove(outcome.index)
+                yield outcome
+
+    def close(self) -> None:
+        """Ends an own application; a session of the caller's goes on."""
+        with self._lock:
+            self._context = None
+            if self._application is not None:
+                self._application.close()
+                self._application = None
+            if self._packages is not None and self._session is None:
+                shutil.rmtree(self._packages, ignore_errors=True)
+
+    def __enter__(self) -> SparkEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ship(self, context: SparkContext) -> None:
+        """Sends our own code to the executors, unless they import this very copy anyway."""
+        if self._application is not None and spark_host.is_local(self._master):
+            return
+        package = Path(acidctl.__file__).parent
+        folder = Path(tempfile.mkdtemp(prefix="acidctl-"))
+        archive = spark_host.zip_package(package, acidctl.__version__, folder)
+        known = [Path(name).name for name in getattr(context, "_python_includes", None) or ()]
+        if archive.name in known:
+            shutil.rmtree(folder)
+            return
+        # The driver serves the file to every executor that comes later: it stays as long as the session.
+        self._packages = folder
+        before = list(sys.path)
+        context.addPyFile(str(archive))
+        sys.path[:] = before
+
+    def _run_job(self, specs: Sequence[TaskSpec], indices: tuple[int, ...]) -> Iterator[TaskOutcome]:
+        assert self._context is not None
+        context = self._context
+        failures = spark_host.max_failures(str(context.master), context.getConf().get("spark.task.maxFailures"))
+        job = _Job(context, [pack(index, specs[index]) for index in indices], self._run, min(ATTEMPTS, failures))
+        left = set(indices)
+        try:
+            for parcel in self._parcels(job):
+                found = unpack(parcel)
+                if isinstance(found, Unfit):
+                    raise MissingDependencyError(f"an executor {found.reason}", hint=found.hint)
+                if found.index in left:
+                    left.remove(found.index)
+                    yield found
+        finally:
+            job.end()
+        if job.error is not None and left:
+            failure = spark_failures.explain(job.error, [specs[index].task.output for index in indices])
+            if failure.place is None or indices[failure.place] not in left:
+                raise failure.error from job.error
+            yield TaskOutcome(indices[failure.place], error=failure.error)
+        elif left:
+            raise AcidctlError("Spark ended its job without the answers of all tasks", hint="Run it again.")
+
+    def _parcels(self, job: _Job) -> Iterator[bytes]:
+        """What arrives until the job is over; raises when nothing runs for too long."""
+        job.start()
+        since = time.monotonic()
+        told = False
+        while True:
+            try:
+                parcel = job.inbox.get(timeout=_POLL)
+            except queue.Empty:
+                if job.running_tasks() > 0:
+                    since = time.monotonic()
+                waited = time.monotonic() - since
+                if waited > 15 and not told:
+                    told = True
+                    self._notify("Spark has no free executor for the tasks yet; waiting")
+                if waited > self._patience:
+                    raise MissingDependencyError(
+                        f"no Spark executor has taken a task for {self._patience:.0f} seconds",
+                        hint="Check that the cluster has workers with free cores and memory for what "
+                        "spark.executor.cores and spark.executor.memory ask for.",
+                    ) from None
+                continue
+            if parcel is None:
+                return
+            since = time.monotonic()
+            yield parcel
+
+
+class _Inbox(Parcels):
+    """The driver's end of the accumulator: puts what arrives into a queue; executors get a plain `Parcels`."""
+
+    def __init__(self, arrived: queue.SimpleQueue[bytes | None]) -> None:
+        self._arrived = arrived
+
+    def addInPlace(self, one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Hands on what is new, and keeps nothing."""
+        for parcel in other:
+            self._arrived.put(parcel)
+        return ()
+
+    def __reduce__(self) -> tuple[type[Parcels], tuple[()]]:
+        return (Parcels, ())
+
+
+class _Job:
+    """One Spark job over some payloads; `inbox` gets every answer at least once, and None at the end."""
+
+    def __init__(self, context: SparkContext, payloads: list[bytes], run: RunTask | None, attempts: int) -> None:
+        self.inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.error: Exception | None = None
+        self._context = context
+        self._payloads = payloads
+        self._group = f"acidctl-{uuid.uuid4().hex[:12]}"
+        inbox: Any = _Inbox(self.inbox)
+        self._sink: Accumulator[tuple[bytes, ...]] = context.accumulator((), inbox)
+        self._body = Body(self._sink, acidctl.__version__, attempts, run)
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Submits the job, in a thread that keeps the caller's Spark properties (scheduler pools)."""
+        from pyspark import InheritableThread
+
+        self._thread = InheritableThread(target=self._collect, name=self._group, daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        try:
+            # The thread's own property: other jobs of the session are not concerned.
+            self._context.setJobGroup(self._group, f"acidctl: {len(self._payloads)} tasks", True)
+            if not self._stopped:
+                payloads = self._context.parallelize(self._payloads, len(self._payloads))
+                for parcel in payloads.mapPartitions(self._body).collect():
+                    self.inbox.put(parcel)
+        except Exception as error:
+            self.error = error
+        finally:
+            self.inbox.put(None)
+
+    def running_tasks(self) -> int:
+        """How many attempts run now; 0 when Spark cannot tell any more."""
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+            return sum(stage.numActiveTasks for stage in stages if stage is not None)
+        except Exception:  # the JVM is gone: the job's thread reports that
+            return 0
+
+    def end(self) -> None:
+        """Cancels what still runs, and waits a little until no attempt writes any more."""
+        from pyspark.accumulators import _accumulatorRegistry
+
+        self._stopped = True
+        deadline = time.monotonic() + _ENDING
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(Exception):
+                self._context.cancelJobGroup(self._group)
+            self._thread.join(0.2)
+        while self.running_tasks() > 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _accumulatorRegistry.pop(self._sink.aid, None)
+
+
+class _Application:
+    """A Spark application of our own: a JVM started for it, and ended with it."""
+
+    def __init__(self, master: str, conf: Mapping[str, str], verbose: bool) -> None:
+        self._master = master
+        self._local = spark_host.is_local(master)
+        self._conf = _with_defaults(conf, self._local)
+        self._verbose = verbose
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the JVM writes to it
+        self._gateway: Any = None
+        self._context: SparkContext | None = None
+        self._path = list(sys.path)
+
+    def start(self, timeout: float) -> SparkContext:
+        """Starts the JVM and the application; whatever goes wrong is one sentence."""
+        import pyspark
+
+        if pyspark.SparkContext._active_spark_context is not None:
+            raise UsageError(
+                "a Spark session is already running in this process", hint="Hand it over: compact(..., spark=session)."
+            )
+        try:
+            spark_host.check_master(self._master, os.environ)
+            if "PYSPARK_GATEWAY_PORT" not in os.environ:
+                spark_host.find_java(os.environ, pyspark.__version__)
+            self._start_within(timeout)
+        except BaseException:
+            self.close()
+            raise
+        assert self._context is not None
+        return self._context
+
+    def _start_within(self, timeout: float) -> None:
+        """In a thread of its own, because Spark has waits that nothing interrupts."""
+        problem: list[Exception] = []
+
+        def start() -> None:
+            try:
+                self._launch()
+            except Exception as error:
+                problem.append(error)
+
+        thread = threading.Thread(target=start, name="acidctl-spark-start", daemon=True)
+        thread.start()
+        deadline = time.monotonic() + timeout
+        while thread.is_alive():
+            if time.monotonic() > deadline:
+                raise MissingDependencyError(
+                    f"Spark did not start within {timeout:.0f} seconds on {self._master}",
+                    hint="The cluster may have no free resources, or be unable to reach this machine "
+                    "(--spark-conf spark.driver.host=ADDRESS).",
+                )
+            thread.join(0.05)
+        if problem:
+            raise spark_failures.explain_start(problem[0], self._said(), self._master) from problem[0]
+
+    def _launch(self) -> None:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+
+        if SparkContext._gateway is None:
+            # Everything that launches a JVM is on its command line, for all to see: secrets go another way.
+            public = SparkConf(loadDefaults=False)
+            public.setAll([("spark.master", self._master)])
+            public.setAll([(key, value) for key, value in self._conf.items() if not spark_host.is_secret(key)])
+            outputs = {"stdout": 2, "stderr": 2} if self._verbose else {"stdout": self._log, "stderr": self._log}
+            with _environment({"SPARK_LAUNCHER_OPTS": _LEAN_JVM}):
+                self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
+        conf = SparkConf(_jvm=self._gateway.jvm if self._gateway is not None else SparkContext._jvm)
+        conf.setAll(list(self._conf.items()))
+        conf.setMaster(self._master)
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        context.pythonExec = self._python(context.pythonExec)
+        self._context = context
+
+    def _python(self, default: str) -> str:
+        """The Python of the executors. Spark itself heeds the setting only in spark-submit."""
+        named = self._conf.get("spark.pyspark.python")
+        if named or "PYSPARK_PYTHON" in os.environ or not self._local:
+            return named or default
+        return sys.executable
+
+    def _said(self) -> str:
+        """The end of what the JVM printed."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 20_000))
+        return self._log.read().decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Stops the application and its JVM; also what has only half started."""
+        with contextlib.suppress(Exception):
+            if self._context is not None:
+                self._context.stop()
+        self._context = None
+        if self._gateway is not None:
+            _end_gateway(self._gateway)
+            self._gateway = None
+        sys.path[:] = [path for path in sys.path if path in self._path]
+        self._log.close()
+
+
+def _with_defaults(conf: Mapping[str, str], local: bool) -> dict[str, str]:
+    settings = {"spark.app.name": "acidctl", **_DEFAULTS, **(_LOOPBACK if local else {}), **conf}
+    if local:
+        # The workers run on this machine and in this Python: they import this very copy, compiled already.
+        paths = [str(Path(acidctl.__file__).parent.parent), conf.get("spark.executorEnv.PYTHONPATH", "")]
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return settings
+
+
+def _end_gateway(gateway: Any) -> None:
+    """Ends the JVM behind a gateway of ours and lets pyspark forget it."""
+    from pyspark import SparkContext
+
+    with SparkContext._lock:
+        if SparkContext._gateway is gateway:
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+            SparkContext._active_spark_context = None
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process = gateway.proc
+    if process is None:
+        return
+    # The JVM ends by itself when this pipe closes.
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_ENDING)
+    except Exception:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables that are not set, for a while."""
+    added = [key for key in values if key not in os.environ]
+    os.environ.update({key: values[key] for key in added})
+    try:
+        yield
+    finally:
+        for key in added:
+            os.environ.pop(key, None)
+
+
+def _import_pyspark() -> None:
+    try:
+        import pyspark
+
+        pyspark.SparkContext  # noqa: B018 - the thin client has none
+    except (ImportError, AttributeError) as error:
+        raise MissingDependencyError(
+            f"the Spark engine needs the package pyspark, which cannot be imported ({error})",
+            hint="Install it with `pip install 'acidctl[spark]'`, or run with --engine local.",
+        ) from error
+
+
+def _context_of(session: Any) -> SparkContext:
+    """The context of a SparkSession, or the context itself; UsageError when it cannot run tasks."""
+    from pyspark import SparkContext
+
+    try:
+        context = session if isinstance(session, SparkContext) else session.sparkContext
+    except Exception as error:
+        raise UsageError(
+            f"the Spark session ({type(session).__module__}) cannot run Python tasks on its executors",
+            hint="Spark Connect sessions cannot; give a classic SparkSession, or a master.",
+        ) from error
+    if not isinstance(context, SparkContext) or context._jsc is None:
+        raise UsageError("the Spark session has been stopped", hint="Start a new one.")
+    return context
+
+
+def _unknown_settings(context: SparkContext, conf: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each setting that this Spark does not know; Spark itself ignores them without a word."""
+    for key in conf:
+        try:
+            registry: Any = context._jvm.org.apache.spark.internal.config.ConfigEntry  # type: ignore[union-attr]
+            known = spark_host.may_be_unregistered(key) or registry.findEntry(key) is not None
+        except Exception:  # another release may keep them elsewhere
+            return
+        if not known:
+            yield f"Spark {context.version} does not know the setting {key}; check its spelling"
