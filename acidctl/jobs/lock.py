@@ -1,0 +1,196 @@
+"""One run of acidctl at a time per location: a file that only one can create.
+
+The lock names its owner. That of a process which is known to be dead is taken over: it is renamed to
+`_acidctl_lock_<id of the dead>`, which only one of several takers can do, and stays under that name as the proof that
+the work directory of the same id has no living owner, until `recover` has dealt with both. Hive knows nothing of this
+lock and needs not: it protects acidctl from itself, and what Hive does is found out by listing again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+
+from acidctl.errors import AcidctlError, NoSuchTableError, StalePlanError, StorageError
+from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
+from acidctl.names import LOCK_NAME
+from acidctl.storage.port import Storage, join
+
+LOCK_TYPE = "acidctl_lock"
+TAKEN_PREFIX = LOCK_NAME + "_"
+# A lock without readable content: its writer died while writing some hundred bytes, or is at it right now.
+TORN_LOCK_SECONDS = 600
+_LIMIT = 1 << 16
+_TRIES = 5
+
+# Locks that this process holds: a lock of ours that is not among them was left behind by a failure.
+_held: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A lock as it lies there; `owner` is None when it cannot be read."""
+
+    content: bytes
+    owner: Owner | None
+
+
+class Lock:
+    """A held lock; a context manager that releases it. Made by `acquire`."""
+
+    def __init__(self, storage: Storage, root: str, owner: Owner) -> None:
+        self._storage = storage
+        self._root = root
+        self._path = join(root, LOCK_NAME)
+        self.owner = owner
+
+    @property
+    def id(self) -> str:
+        """The id that the work directory bears too."""
+        return self.owner.id
+
+    def check(self) -> None:
+        """Raise StalePlanError when somebody has broken this lock: then nothing may be published any more."""
+        found = _read(self._storage, self._path)
+        if found is None or found.owner is None or found.owner.id != self.owner.id:
+            by = f" by {found.owner.described}" if found is not None and found.owner is not None else ""
+            raise StalePlanError(
+                f"the lock of {self._storage.display(self._root)} was broken{by}",
+                path=self._storage.display(self._root),
+                hint="Nothing was published here. See what runs on this table, then run the command again.",
+            )
+
+    def release(self) -> None:
+        """Remove the lock, unless it is somebody else's by now; a second call does nothing.
+
+        Should it fail, the lock counts as left behind, and whoever comes next takes it over.
+        """
+        if self.owner.id not in _held:
+            return
+        _held.discard(self.owner.id)
+        found = _read(self._storage, self._path)
+        if found is not None and found.owner is not None and found.owner.id == self.owner.id:
+            try:
+                self._storage.remove_file(self._path)
+            except StorageError:
+                if self._storage.stat(self._path) is not None:
+                    raise
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What could not be removed is no reason to call a finished run failed."""
+        try:
+            self.release()
+        except AcidctlError:
+            return
+
+
+def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool = False) -> Lock:
+    """Lock a location; `now` is in seconds since 1970.
+
+    Takes over the lock of a process of this machine that is dead. StalePlanError names the owner of any other;
+    `unsafe_break_lock` takes over those too, except one that this very process holds. StorageError when the location
+    cannot be written.
+    """
+    owner = new_owner(now)
+    path = join(root, LOCK_NAME)
+    _held.add(owner.id)
+    try:
+        refused: StorageError | None = None
+        for _ in range(_TRIES):
+            refused = _create(storage, path, owner)
+            if refused is None:
+                return Lock(storage, root, owner)
+            found = _read(storage, path)
+            if found is not None:
+                _require_dead(storage, root, found, now, unsafe_break_lock)
+                _take_over(storage, root, found, owner)
+        if refused is not None and storage.stat(path) is None:
+            raise refused
+        raise StalePlanError(
+            f"{storage.display(root)} is locked again and again by others",
+            path=storage.display(root),
+            hint="Let one run of acidctl work on this table at a time.",
+        )
+    except BaseException:
+        _held.discard(owner.id)
+        raise
+
+
+def _create(storage: Storage, path: str, owner: Owner) -> StorageError | None:
+    """Try to create the lock; None when it is ours, also when the storage failed only to say so."""
+    try:
+        storage.create_exclusive(path, to_bytes(owner, LOCK_TYPE))
+    except StorageError as error:
+        found = _read(storage, path)
+        ours = found is not None and found.owner is not None and found.owner.id == owner.id
+        return None if ours else error
+    return None
+
+
+def _read(storage: Storage, path: str) -> _Found | None:
+    """The lock that lies there; None without one."""
+    try:
+        with storage.open(path) as stream:
+            content = stream.read(_LIMIT)
+    except (StorageError, NoSuchTableError):
+        if storage.stat(path) is None:
+            return None
+        raise
+    return _Found(content, from_bytes(content, LOCK_TYPE))
+
+
+def _require_dead(storage: Storage, root: str, found: _Found, now: float, unsafe: bool) -> None:
+    """Raise StalePlanError unless this lock may be taken over."""
+    shown = storage.display(root)
+    if found.owner is None:
+        at = storage.stat(join(root, LOCK_NAME))
+        if unsafe or at is None or (at.modified is not None and now - at.modified > TORN_LOCK_SECONDS):
+            return
+        raise StalePlanError(
+            f"{shown} holds a lock that does not say whose it is",
+            path=shown,
+            hint=f"Somebody is taking it right now, or died at it; it is taken over {TORN_LOCK_SECONDS // 60} minutes "
+            "after it was written, or at once with --unsafe-break-lock.",
+        )
+    life = life_of(found.owner)
+    if life is Life.DEAD or (life is Life.OURSELVES and found.owner.id not in _held):
+        return
+    if life is Life.OURSELVES:
+        raise StalePlanError(
+            f"{shown} is being worked on by this very process", path=shown, hint="Wait until it has ended."
+        )
+    if unsafe:
+        return
+    if life is Life.ALIVE:
+        hint = "Wait until it has ended, or end it; then run the command again."
+    else:
+        hint = (
+            f"Whether it still runs can only be seen on {found.owner.host}; if it does not, run the command again with "
+            "--unsafe-break-lock."
+        )
+    raise StalePlanError(f"{shown} is locked by {found.owner.described}", path=shown, hint=hint)
+
+
+def _take_over(storage: Storage, root: str, found: _Found, owner: Owner) -> None:
+    """Move a dead lock aside. Whether it worked, the next attempt to create one tells."""
+    path = join(root, LOCK_NAME)
+    aside = join(root, TAKEN_PREFIX + (owner if found.owner is None else found.owner).id)
+    try:
+        storage.move(path, aside)
+    except StorageError:
+        # Another taker was first, or the storage refuses: then the next reading finds the same lock, and in the end
+        # this is said.
+        return
+    moved = _read(storage, aside)
+    if moved is None or moved.content == found.content:
+        return
+    # Between reading and moving another taker was done with it, and this is its successor's: give it back.
+    try:
+        storage.move(aside, path)
+    except StorageError:
+        return

@@ -1,0 +1,217 @@
+"""What a dead run left in a location is completed, undone or removed, before the next one begins there.
+
+Only what is known to be left behind by a dead run of acidctl is touched: its owner file names a process that has ended,
+or its lock was taken over. Work directories that are marked `failed` are evidence and stay. A run may die in here as
+well; whatever it had done by then, the next one starts from what it finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acidctl.errors import StalePlanError
+from acidctl.jobs.lock import LOCK_TYPE, TAKEN_PREFIX, Lock
+from acidctl.jobs.owner import Life, Owner, from_bytes, is_id, life_of
+from acidctl.jobs.publish import changed, rename_dir
+from acidctl.jobs.workdir import (
+    FAILED_NAME,
+    OUT,
+    OWNER_NAME,
+    WORK_TYPE,
+    list_location,
+    remove_file,
+    remove_work,
+)
+from acidctl.listing import FileInfo, Listing
+from acidctl.names import LOCK_NAME, WORK_PREFIX, DeltaDir, parse_directory
+from acidctl.plan import InputEntry
+from acidctl.state import ORIGINALS_NAME
+from acidctl.state_journal import Journal, journals_of
+from acidctl.storage.port import Storage, join
+from acidctl.writeids import ValidTxns
+
+_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A work directory of another run; `owner` is None where nothing valid says whose it is."""
+
+    name: str
+    owner: Owner | None
+    failed: bool
+    bare: bool
+
+    @property
+    def id(self) -> str:
+        """What its name says."""
+        return self.name.removeprefix(WORK_PREFIX)
+
+
+def has_leftovers(listing: Listing) -> bool:
+    """Whether a location holds locks or work directories of any run; `recover` then has something to look at."""
+    return any(_is_ours(name) for name in _top_names(listing))
+
+
+def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: ValidTxns | None = None) -> list[str]:
+    """Deal with what dead runs left; sentences of what was done, empty when there was nothing to do.
+
+    `listing` was made while `lock` was held. A journal of two directories of which one is published is completed when
+    the other is whole and the inputs are as they were, or when inputs are gone already (Hive has cleaned up after the
+    published half, and the other holds what it cannot); else, and when `txns` says that its visibility transaction was
+    aborted, it is undone. StalePlanError when neither can be done, or when a run that lost its lock still lives.
+    """
+    if not has_leftovers(listing):
+        return []
+    said: list[str] = []
+    taken = _taken_locks(storage, root, listing)
+    works = [left for left in _works(storage, root, listing) if left.id != lock.id]
+    journals = {journal.work: journal for journal in journals_of(listing)}
+    for left in works:
+        dead = left.id in taken or (left.owner is not None and _is_dead(left.owner))
+        journal = journals.get(left.name)
+        if journal is not None:
+            said += _settle(storage, root, left, journal, dead, lock, txns)
+        if left.failed:
+            continue
+        if not dead or (left.owner is None and not left.bare):
+            said.append(_kept(left))
+            continue
+        lock.check()
+        remove_work(storage, join(root, left.name))
+        said.append(f"Removed {left.name}, which a run that died had left.")
+    for name in _taken_names(listing):
+        remove_file(storage, join(root, name))
+    return said
+
+
+def _is_ours(name: str) -> bool:
+    return name == LOCK_NAME or name.startswith((TAKEN_PREFIX, WORK_PREFIX))
+
+
+def _top_names(listing: Listing) -> list[str]:
+    return [
+        *(path for path in listing.directories if "/" not in path),
+        *(i.path for i in listing.files if not i.directory),
+    ]
+
+
+def _taken_names(listing: Listing) -> list[str]:
+    """Locks that were taken over: `_acidctl_lock_<id of the dead>`."""
+    names = (info.path for info in listing.files if not info.directory)
+    return [name for name in names if name.startswith(TAKEN_PREFIX) and is_id(name.removeprefix(TAKEN_PREFIX))]
+
+
+def _taken_locks(storage: Storage, root: str, listing: Listing) -> set[str]:
+    """Ids of runs whose lock was taken over; a lock of somebody else under such a name proves nothing."""
+    ids = set()
+    for name in _taken_names(listing):
+        with storage.open(join(root, name)) as stream:
+            owner = from_bytes(stream.read(_LIMIT), LOCK_TYPE)
+        if owner is not None and owner.id == name.removeprefix(TAKEN_PREFIX):
+            ids.add(owner.id)
+    return ids
+
+
+def _works(storage: Storage, root: str, listing: Listing) -> list[_Left]:
+    """Work directories whose names are acidctl's, by name."""
+    found = []
+    for name in listing.directories:
+        if "/" in name or not name.startswith(WORK_PREFIX) or not is_id(name.removeprefix(WORK_PREFIX)):
+            continue
+        files = {info.path[len(name) + 1 :] for info in listing.files if info.path.startswith(f"{name}/")}
+        owner = None
+        if OWNER_NAME in files:
+            with storage.open(join(root, f"{name}/{OWNER_NAME}")) as stream:
+                owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
+        if owner is not None and owner.id != name.removeprefix(WORK_PREFIX):
+            owner = None
+        found.append(_Left(name, owner, FAILED_NAME in files, files <= {OWNER_NAME}))
+    return sorted(found, key=lambda left: left.name)
+
+
+def _is_dead(owner: Owner) -> bool:
+    """Whether a work directory's run is over; our own process holds another lock now, so it has given this one up."""
+    return life_of(owner) in (Life.DEAD, Life.OURSELVES)
+
+
+def _kept(left: _Left) -> str:
+    if left.owner is None:
+        return f"Left {left.name} as it is: nothing says whose it is. `acidctl clean` removes it by age."
+    return f"Left {left.name} as it is: whether {left.owner.described} has ended cannot be told."
+
+
+def _settle(
+    storage: Storage, root: str, left: _Left, journal: Journal, dead: bool, lock: Lock, txns: ValidTxns | None
+) -> list[str]:
+    """Complete or undo a publication of two directories."""
+    # Earlier recoveries may have moved something since.
+    listing = list_location(storage, root)
+    present = set(listing.directories)
+    published = [name for name in journal.outputs if name in present]
+    absent = [name for name in journal.outputs if name not in present]
+    if not published or not absent:
+        return []
+    if not dead and left.owner is not None and life_of(left.owner) is Life.ALIVE:
+        raise StalePlanError(
+            f"{published[0]} is being published by {left.owner.described}, whose lock was broken",
+            path=storage.display(root),
+            hint="End that process, then run the command again.",
+        )
+    work = join(root, left.name)
+    ready = all(f"{left.name}/{OUT}/{name}" in present for name in absent)
+    aborted = journal.visibility_txn is not None and txns is not None and txns.is_aborted(journal.visibility_txn)
+    changes = [why for why in map(_Inputs(listing, journal).changed, journal.inputs) if why is not None]
+    here = {info.path for info in listing.files}
+    gone = sum(info.path not in here for info in journal.input_files)
+    lock.check()
+    if ready and not aborted and (gone or not changes) and not _has_twin(listing, absent):
+        for name in absent:
+            rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
+        return [f"Completed an interrupted compaction: {' and '.join(journal.outputs)} are both published now."]
+    if gone and not aborted:
+        raise StalePlanError(
+            f"{published[0]} is half of an interrupted compaction; it cannot be taken back, because {gone} files of "
+            f"its inputs are gone, nor can {absent[0]} be published with it",
+            path=storage.display(join(root, published[0])),
+            hint=f"Do not let anything write to this table. What is left of {absent[0]} lies in {left.name}.",
+        )
+    for name in published:
+        rename_dir(storage, join(root, name), _place(storage, work, name))
+    return [f"Undid an interrupted compaction: {' and '.join(published)} alone would have been misread."]
+
+
+def _place(storage: Storage, work: str, name: str) -> str:
+    """Where a directory goes back to."""
+    out = join(work, OUT)
+    if storage.stat(out) is None:
+        storage.mkdir(out)
+    return join(out, name)
+
+
+def _has_twin(listing: Listing, names: list[str]) -> bool:
+    """Whether another directory of one kind and range would be read beside one of these, and rows come twice."""
+    wanted = {_span(name) for name in names} - {None}
+    return any(_span(name) in wanted for name in listing.directories if "/" not in name and name not in names)
+
+
+def _span(name: str) -> tuple[object, ...] | None:
+    parsed = parse_directory(name)
+    if not isinstance(parsed, DeltaDir) or parsed.statement_id is not None:
+        return None
+    return parsed.kind, parsed.min_write_id, parsed.max_write_id
+
+
+class _Inputs:
+    """The inputs of a journal, as its plan saw them."""
+
+    def __init__(self, listing: Listing, journal: Journal) -> None:
+        self._listing = listing
+        self._files: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
+        for info in journal.input_files:
+            owner = info.path.partition("/")[0]
+            self._files.setdefault(owner if owner in self._files else ORIGINALS_NAME, []).append(info)
+
+    def changed(self, name: str) -> str | None:
+        """What is not as it was, None when all is."""
+        return changed(self._listing, InputEntry(name, "", None, None, tuple(self._files[name])))

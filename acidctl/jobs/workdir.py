@@ -1,0 +1,172 @@
+"""The hidden directory in which a compaction of one location is put together.
+
+    _acidctl_work_<id>/owner.json            whose it is; the id is that of the lock
+    _acidctl_work_<id>/attempts/             what tasks write, a name of its own for each attempt
+    _acidctl_work_<id>/out/<directory>/      what will be published, as it will be published
+    _acidctl_work_<id>/journal.json          only while two directories are being published
+    _acidctl_work_<id>/failed                why it is kept as evidence
+
+It lies on the table's own storage, so that publishing is a rename.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+from acidctl.errors import AcidctlError, StalePlanError, StorageError
+from acidctl.jobs.lock import Lock
+from acidctl.jobs.owner import SCHEMA_VERSION, to_bytes
+from acidctl.listing import Listing
+from acidctl.names import JOURNAL_NAME, WORK_PREFIX
+from acidctl.plan import PartitionPlan
+from acidctl.state import EntryKind
+from acidctl.storage.gather import gather
+from acidctl.storage.port import Storage, join
+
+WORK_TYPE = "acidctl_work"
+OWNER_NAME = "owner.json"
+ATTEMPTS = "attempts"
+OUT = "out"
+FAILED_NAME = "failed"
+
+
+class WorkDir:
+    """The work directory of one run in one location; made by `create`."""
+
+    def __init__(self, storage: Storage, root: str, id: str) -> None:
+        self._storage = storage
+        self._root = root
+        self.id = id
+        # Set when one of two directories is published and could not be taken back: then the other must not be lost.
+        self.half_published = False
+
+    @classmethod
+    def create(cls, storage: Storage, root: str, plan: PartitionPlan, *, now: float, lock: Lock) -> WorkDir:
+        """Make it, owner file first; `now` is in seconds since 1970. Leaves nothing when the storage refuses."""
+        work = cls(storage, root, lock.id)
+        kind = "major" if any(output.kind == EntryKind.BASE.value for output in plan.outputs) else "minor"
+        more = {"kind": kind, "outputs": [output.name for output in plan.outputs]}
+        try:
+            make_directory(storage, work.path)
+            write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more))
+            storage.inherit(work.path, root)
+            make_directory(storage, work.attempt_dir)
+            storage.inherit(work.attempt_dir, root)
+        except BaseException:
+            with suppress(AcidctlError):
+                if storage.stat(work.path) is not None:
+                    storage.remove_tree(work.path)
+            raise
+        return work
+
+    @property
+    def name(self) -> str:
+        """Its name below the location."""
+        return WORK_PREFIX + self.id
+
+    @property
+    def path(self) -> str:
+        """Its path in the storage."""
+        return join(self._root, self.name)
+
+    @property
+    def attempt_dir(self) -> str:
+        """Path of the folder that tasks write to."""
+        return join(self.path, ATTEMPTS)
+
+    def out_dir(self, output: str) -> str:
+        """Path of a directory that is being put together."""
+        return join(self.path, f"{OUT}/{output}")
+
+    def fail(self, reason: str) -> None:
+        """Mark it to be kept as evidence; nobody but `clean` removes it then."""
+        if not self.half_published:
+            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": reason}
+            write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"))
+
+    def remove(self) -> None:
+        """Remove it and all in it; a second call does nothing, and neither does one while it holds what must be
+        published yet.
+        """
+        if not self.half_published:
+            remove_work(self._storage, self.path)
+
+
+def remove_work(storage: Storage, path: str) -> None:
+    """Remove a work directory in an order that leaves it recognisable until the end.
+
+    `attempts` goes before the journal (a listing that shows `attempts` shows the journal as well, see
+    `storage.gather`), and the owner file with the directory itself. Does nothing where there is none.
+    """
+    if storage.stat(path) is None:
+        return
+    for name in (ATTEMPTS, OUT):
+        remove_directory(storage, join(path, name))
+    remove_file(storage, join(path, JOURNAL_NAME))
+    remove_directory(storage, path)
+
+
+def list_location(storage: Storage, root: str) -> Listing:
+    """What lies in one location now, hidden names too; StalePlanError when it holds partitions by now."""
+    for place in gather(storage, root):
+        if place.listing.root == root and not place.stray:
+            return place.listing
+    shown = storage.display(root)
+    raise StalePlanError(
+        f"{shown} holds partition folders now, and did not when the plan was made",
+        path=shown,
+        hint="Run the command again; it plans anew.",
+    )
+
+
+def surely(change: Callable[[], None], done: Callable[[], bool]) -> None:
+    """Change something on storage; a refusal does not count where the storage shows the change.
+
+    The answer to a request that was carried out can get lost on its way.
+    """
+    try:
+        change()
+    except StorageError:
+        if not done():
+            raise
+
+
+def make_directory(storage: Storage, path: str) -> None:
+    """Make a directory whose name nobody else would use."""
+    surely(lambda: storage.mkdir(path), lambda: storage.stat(path) is not None)
+
+
+def write_file(storage: Storage, path: str, data: bytes) -> None:
+    """Write a new file whose name nobody else would use."""
+
+    def written() -> bool:
+        if storage.stat(path) is None:
+            return False
+        with storage.open(path) as stream:
+            return stream.read(len(data) + 1) == data
+
+    surely(lambda: storage.create_exclusive(path, data), written)
+
+
+def move(storage: Storage, source: str, target: str) -> None:
+    """Move a file or directory to a name that is free."""
+    surely(lambda: storage.move(source, target), lambda: moved(storage, source, target))
+
+
+def moved(storage: Storage, source: str, target: str) -> bool:
+    """Whether what was at one path is at another now."""
+    return storage.stat(source) is None and storage.stat(target) is not None
+
+
+def remove_directory(storage: Storage, path: str) -> None:
+    """Remove a directory if it is there."""
+    if storage.stat(path) is not None:
+        surely(lambda: storage.remove_tree(path), lambda: storage.stat(path) is None)
+
+
+def remove_file(storage: Storage, path: str) -> None:
+    """Remove a file if it is there."""
+    if storage.stat(path) is not None:
+        surely(lambda: storage.remove_file(path), lambda: storage.stat(path) is None)
