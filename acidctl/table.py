@@ -183,12 +183,14 @@ class Table:
         *,
         partitions: Sequence[str] = (),
         progress: Callable[[int, int | None], None] = _unwatched,
+        unsafe_break_lock: bool = False,
         **options: Any,
     ) -> Prepared:
         """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into.
 
         `options` are the arguments of `read`, and those of `plan_request.CompactionRequest` (`target` as hive3, hive4
-        or auto). Raises UsageError where neither a write-id list is given nor `assume_committed`.
+        or auto). `unsafe_break_lock` takes over locks whose owner may still live. Raises UsageError where neither a
+        write-id list is given nor `assume_committed`.
         """
         from acidctl.jobs.compact import Prepared, leftovers
 
@@ -203,9 +205,9 @@ class Table:
             again, _ = self._planned(place, replace(request, target=plan.target, max_bytes=None), fixed, _unwatched)
             return replace(again.partitions[0], partition=part.partition, path=part.path)
 
-        return Prepared(self._place(), plan, replan, leftovers(self._root, locations))
+        return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock)
 
-    def saved_compaction(self, plan: CompactionPlan) -> Prepared:
+    def saved_compaction(self, plan: CompactionPlan, *, unsafe_break_lock: bool = False) -> Prepared:
         """A plan that was saved, ready to be carried out; UsageError when it is of another table."""
         from acidctl.jobs.compact import Prepared
 
@@ -215,7 +217,7 @@ class Table:
                 path=self.location,
                 hint="Name the table as it was named when the plan was made, or make a new plan.",
             )
-        return Prepared(self._place(), plan)
+        return Prepared(self._place(), plan, break_locks=unsafe_break_lock)
 
     def _planned(
         self,

@@ -63,12 +63,14 @@ class Asked:
     max_bytes: int | None
     assume_committed: bool
     assume_exclusive: bool
+    unsafe_break_lock: bool
     no_header: bool
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments by which the library takes what decides a plan."""
-        names = ("target", "visibility_txn", "compression", "max_bytes", "assume_committed", "assume_exclusive")
-        return {name: getattr(self, name) for name in names}
+        names = ("target", "visibility_txn", "compression", "max_bytes")
+        agreed = ("assume_committed", "assume_exclusive", "unsafe_break_lock")
+        return {name: getattr(self, name) for name in (*names, *agreed)}
 
 
 @make_command(
@@ -129,6 +131,7 @@ class Asked:
 @option("--max-bytes", callback=_size, metavar="SIZE", help="Read at most so much in this run, whole partitions only.")
 @option("--assume-committed", is_flag=True, help="Everything on disk is committed; needed where no list is given.")
 @option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table during this run.")
+@option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
 @option("--no-header", is_flag=True, help="CSV without its first line.")
 def command(out: Output, config: Config, *, options: SnapshotOptions, **given: Any) -> ExitCode:
     """Merge the deltas of TABLE (minor), or rewrite it as a base with deletes applied (major).
@@ -220,7 +223,7 @@ def _saved(table: Table, options: SnapshotOptions, asked: Asked) -> Prepared:
             path=asked.plan,
             hint="Add --assume-exclusive if that is so now.",
         )
-    return table.saved_compaction(plan)
+    return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock)
 
 
 def _save(out: Output, plan: CompactionPlan, path: str) -> None:

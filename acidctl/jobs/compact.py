@@ -20,24 +20,23 @@ from typing import Any
 from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, Verified, untouched
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StalePlanError, VerificationError
 from acidctl.jobs.lock import Lock, acquire
-from acidctl.jobs.publish import publish, require_inputs
-from acidctl.jobs.recover import recover
+from acidctl.jobs.publish import NothingToDoError, publish, require_inputs
+from acidctl.jobs.recover import has_leftovers, recover
 from acidctl.jobs.spec import Engine, TaskOutcome, TaskResult, TaskSpec
-from acidctl.jobs.workdir import WorkDir
+from acidctl.jobs.workdir import WorkDir, list_location
 from acidctl.listing import Listing
 from acidctl.names import SIDE_FILE_SUFFIX
 from acidctl.plan import Action, CompactionPlan, InputEntry, KeyCut, PartitionPlan, PlannedTask, Role
-from acidctl.storage.gather import Location, gather
+from acidctl.rowhash import combined
+from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage, join
+from acidctl.writeids import ValidTxns
 
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
 _WAVE_TASKS = 512
 _WAVE_PARTITIONS = 64
 # Preparing and publishing wait for the storage, not for a core.
 _STORAGE_THREADS = 4
-
-_OWN_NAMES = ("_acidctl_lock", "_acidctl_work_")
-_DIGEST_MODULUS = 1 << 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +100,16 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`."""
+    """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`.
+
+    `break_locks` takes over locks whose owner cannot be told to be dead.
+    """
 
     place: TablePlace
     plan: CompactionPlan
     replan: Replan | None = None
     leftovers: frozenset[str] = frozenset()
+    break_locks: bool = False
 
     @property
     def bytes_in(self) -> int:
@@ -144,6 +147,8 @@ class Compaction:
         self._engine = engine
         self._replan = prepared.replan
         self._leftovers = prepared.leftovers
+        self._break_locks = prepared.break_locks
+        self._txns = ValidTxns.parse(plan.txns) if plan.txns else None
         self._now = now
         self._watch = watch
         self._telling = threading.Lock()
@@ -240,15 +245,16 @@ class Compaction:
         storage = self._place.storage
         lock: Lock | None = None
         try:
-            lock = acquire(storage, root, now=self._now())
-            listing = _listing(storage, root)
-            notes = tuple(recover(storage, root, listing, lock=lock))
+            lock = acquire(storage, root, now=self._now(), unsafe_break_lock=self._break_locks)
+            listing = list_location(storage, root)
+            notes = tuple(recover(storage, root, listing, lock=lock, txns=self._txns))
             if notes:
                 part = part if self._replan is None else self._replan(part)
-                listing = _listing(storage, root)
+                listing = list_location(storage, root)
             if part.action is Action.COMPACT:
+                _require_absent(storage, root, listing, part)
                 require_inputs(listing, part)
-                work = WorkDir.create(storage, root, part, now=self._now())
+                work = WorkDir.create(storage, root, part, now=self._now(), lock=lock)
                 session = _Session(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = session
                 return session
@@ -358,13 +364,8 @@ class Compaction:
 
 def leftovers(root: str, locations: Sequence[Location]) -> frozenset[str]:
     """Paths below the table at which an earlier run, or one that is going on, has left its names."""
-    found = set()
-    for place in locations:
-        listing = place.listing
-        tops = {path.partition("/")[0] for path in listing.directories} | {info.path for info in listing.files}
-        if any(name.startswith(_OWN_NAMES) for name in tops):
-            found.add(listing.root[len(root) :].lstrip("/"))
-    return frozenset(found)
+    listings = (place.listing for place in locations if not place.stray)
+    return frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
 
 
 def own_inputs(plan: PartitionPlan, task: PlannedTask) -> tuple[InputEntry, ...]:
@@ -403,14 +404,12 @@ def _pieces(session: _Session) -> list[_Piece]:
     return pieces
 
 
-def _listing(storage: Storage, root: str) -> Listing:
-    """What lies in one location now."""
-    places = [place for place in gather(storage, root) if not place.stray and place.listing.root == root]
-    if not places:
-        raise StalePlanError(
-            f"{storage.display(root)} holds partition folders now", path=storage.display(root), hint="Plan anew."
-        )
-    return places[0].listing
+def _require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:
+    """Raise NothingToDoError where somebody has done all of it already: publishing would find out after the work."""
+    present = set(listing.directories)
+    if part.outputs and all(output.name in present for output in part.outputs):
+        shown = storage.display(join(root, part.outputs[0].name))
+        raise NothingToDoError(f"{shown} exists already", path=shown)
 
 
 def _generator(outcomes: Iterator[TaskOutcome]) -> Any:
@@ -437,7 +436,7 @@ def _ours(error: Exception) -> AcidctlError:
 def _failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
     return PartitionReport(
         part.partition,
-        Outcome.FAILED,
+        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
         error.code,
         error.message,
         hint=error.hint,
@@ -455,7 +454,7 @@ def _compacted(
     files = [info for entry in part.inputs for info in entry.files]
     written = [result for result in results if result.path is not None]
     groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
-    digest = sum(_digest_number(result.digest) for result in written) % _DIGEST_MODULUS
+    digest = combined(result.digest for result in written if result.digest)
     partial = [one for parts in session.parts.values() for one in parts if one is not None]
     sources = [*(result for index, result in session.results.items() if index not in session.parts), *partial]
     return PartitionReport(
@@ -475,10 +474,6 @@ def _compacted(
         bytes_out=sum(result.bytes for result in written),
         seconds=seconds,
         peak_memory=max((result.peak_memory for result in (*results, *partial)), default=0) or None,
-        verified=Verified(len(written), sum(result.rows for result in written), len(groups), f"{digest:032x}"),
+        verified=Verified(len(written), sum(result.rows for result in written), len(groups), digest),
         notes=tuple(notes),
     )
-
-
-def _digest_number(text: str) -> int:
-    return int(text.rpartition(":")[2] or "0", 16)

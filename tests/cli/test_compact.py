@@ -1,0 +1,558 @@
+"""`acidctl compact` over tables that real Hive has written: what it answers, what it leaves, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from restore import restore
+
+from acidctl.plan import from_json
+from tests.cli.runner import Result, acidctl, heed_interrupts
+
+TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))
+DEMO = TABLES / "hive4/demo_orders/03-demo"
+PARTITIONED = TABLES / "hive4/partitioned/02-changed"
+# A few that differ in kind; all of them are compacted among the slow tests.
+CHOSEN = (
+    "hive4/demo_orders/03-demo",
+    "hive4/partitioned/02-changed",
+    "hive4/converted/02-changed",
+    "hive4/insert_only/02-changed",
+    "hive4/deleted_all/01-deleted",
+    "hive3/open_aborted/01-open",
+    "hive2/v1_bucketed/02-changed",
+)
+# What a partition may be refused for, each proved by a test of plans.
+FORMS = ("text", "json", "jsonl", "csv")
+
+
+def _facts(step: Path) -> dict[str, Any]:
+    restore(step / "step.json")
+    facts: dict[str, Any] = json.loads((step / "step.json").read_text())
+    return facts
+
+
+def _lists(step: Path) -> list[str]:
+    facts = _facts(step)
+    args = [o for key in ("valid_write_ids", "valid_txns") if facts[key] for o in ("--validtxns", facts[key])]
+    return [*args, "--list-format", "hive2"] if facts["engine"] == "hive2" else args
+
+
+def _copy(step: Path, folder: Path) -> Path:
+    """A table of its own, files as old as the recorded ones."""
+    _facts(step)
+    table = folder / "table"
+    shutil.copytree(step / "table", table)
+    return table
+
+
+def _compact(kind: str, table: Path, *args: str, width: int | None = None) -> Result:
+    return acidctl("compact", kind, str(table), "--engine", "local", *args, width=width)
+
+
+def _names(table: Path) -> set[str]:
+    return {str(path.relative_to(table)) for path in table.rglob("*")}
+
+
+def _digest(table: Path, *args: str) -> str:
+    result = acidctl("snapshot", str(table), *args, "--digest", "-o", "csv", "--no-header", "-q")
+    assert result.code == 0, result.stderr
+    return result.stdout
+
+
+def _id(step: Path) -> str:
+    return "/".join(step.parts[-3:])
+
+
+def _steps() -> Iterator[Any]:
+    for step in STEPS:
+        marks = () if _id(step) in CHOSEN else (pytest.mark.slow,)
+        yield pytest.param(step, id=_id(step), marks=marks)
+
+
+@pytest.mark.parametrize("target", ["hive3", "hive4"])
+@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize("step", _steps())
+def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_path: Path) -> None:
+    """Rows and row ids stay, nothing is removed, nothing of ours is left, and a second run has nothing to do."""
+    facts = _facts(step)
+    if facts["kind"] == "non_acid":
+        pytest.skip("there is nothing to compact in a table that is not transactional")
+    table, lists = _copy(step, tmp_path), [*_lists(step), "--schema", facts["ddl"]]
+    before, names = _digest(table, *lists), _names(table)
+    args = [*lists, "--target", target, "--assume-exclusive", "-q", "-o", "json"]
+    result = _compact(kind, table, *args)
+    assert result.code in (0, 3), result.stderr
+    report = result.json()
+    assert _digest(table, *lists) == before
+    after = _names(table)
+    assert names <= after
+    assert not [name for name in after if "_acidctl" in name]
+    outcomes = {part["partition"]: part["outcome"] for part in report["partitions"]}
+    assert "failed" not in outcomes.values(), report
+    made = {os.path.join(part["partition"], name) for part in report["partitions"] for name in part["outputs"]}
+    assert {name for name in after - names if not Path(name).suffix and (table / name).is_dir()} == made
+    for part in report["partitions"]:
+        assert (part["outcome"] == "compacted") == bool(part["outputs"]) == bool(part["verified"])
+        assert part["outcome"] == "compacted" or part["reason_code"]
+    again = _compact(kind, table, *args)
+    assert again.code == (3 if "refused" in outcomes.values() else 0), again.stderr
+    expected = {p: "nothing_to_do" if o == "compacted" else o for p, o in outcomes.items()}
+    assert {part["partition"]: part["outcome"] for part in again.json()["partitions"]} == expected
+    assert _names(table) == after
+
+
+# --- answers
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_report_in_every_form(form: str, tmp_path: Path) -> None:
+    """What was read, written and proved."""
+    table = _copy(PARTITIONED, tmp_path)
+    result = _compact("major", table, *_lists(PARTITIONED), "-o", form)
+    assert result.code == 0, result.stderr
+    if form == "text":
+        assert "major compaction for Hive 4: 3 compacted" in result.stdout
+        assert "BEFORE" in result.stdout
+        return
+    parts = {"json": lambda: result.json()["partitions"], "jsonl": result.json_lines, "csv": lambda: _rows(result)}
+    found = {part["partition"]: part for part in parts[form]()}
+    assert set(found) == {"ds=2026-01-01/hr=1", "ds=2026-01-01/hr=2", "ds=2026-01-02/hr=1"}
+    assert {part["outcome"] for part in found.values()} == {"compacted"}
+    assert sum(int(part["rows_out"]) for part in found.values()) == 4
+    if form == "json":
+        answer = result.json()
+        assert (answer["type"], answer["schema_version"], answer["kind"]) == ("compaction_report", 1, "major")
+        assert answer["summary"]["directories_out"] == 3
+        assert answer["engine"] == "local"
+        part = found["ds=2026-01-01/hr=1"]
+        assert part["verified"]["rows"] == part["rows_out"]
+        assert part["bytes_in"] == sum(
+            file.stat().st_size
+            for name in part["inputs"]
+            for file in (table / part["partition"] / name).iterdir()
+            if not file.name.startswith("_")
+        )
+
+
+def _rows(result: Result) -> list[dict[str, str]]:
+    header, *rows = result.csv()
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("step", [DEMO, PARTITIONED], ids=_id)
+def test_text_fits_the_terminal(step: Path, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan and report, of one location and of several; nothing but a long name runs over."""
+    _copy(step, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for args in (("-n",), (), ()):
+        result = _compact("major", Path("table"), *_lists(step), *args, width=width)
+        assert result.code == 0, result.stderr
+        assert max(map(len, result.stdout.splitlines())) <= width, result.stdout
+    assert "nothing to do" in result.stdout
+
+
+def test_a_ticket_has_it_all(tmp_path: Path) -> None:
+    """Before and after: directories, files, bytes, rows, deletes applied, time; what was verified; what comes next."""
+    table = _copy(DEMO, tmp_path)
+    result = _compact("major", table, *_lists(DEMO))
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["directories", "3", "1"] in lines
+    assert "result: base_0000005" in result.stdout
+    for word in ("files", "bytes", "rows", "deletes applied", "verified:", "digest", "acidctl clean", " s by the local"):
+        assert word in result.stdout
+
+
+# --- plans
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    """Text for eyes, and as JSON the very plan that `--plan` takes."""
+    table = _copy(PARTITIONED, tmp_path)
+    names = _names(table)
+    text = _compact("major", table, *_lists(PARTITIONED), "-n")
+    assert (text.code, _names(table)) == (0, names)
+    assert "nothing has been changed" in text.stdout
+    assert "base_0000004" in text.stdout
+    answer = _compact("major", table, *_lists(PARTITIONED), "-n", "-o", "json")
+    assert _names(table) == names
+    plan = from_json(answer.json())
+    assert [part.action.value for part in plan.partitions] == ["compact"] * 3
+    saved = tmp_path / "plan.json"
+    saved.write_text(answer.stdout)
+    done = _compact("major", table, "--plan", str(saved), "-o", "json")
+    assert done.code == 0, done.stderr
+    assert {part["outcome"] for part in done.json()["partitions"]} == {"compacted"}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_plan_as_lines(form: str, tmp_path: Path) -> None:
+    """A line a partition."""
+    table = _copy(PARTITIONED, tmp_path)
+    result = _compact("major", table, *_lists(PARTITIONED), "-n", "-o", form)
+    parts = result.json_lines() if form == "jsonl" else _rows(result)
+    assert [part["action"] for part in parts] == ["compact"] * 3
+
+
+def test_a_saved_plan_is_carried_out_once(tmp_path: Path) -> None:
+    """`--plan-out` changes nothing; the plan is carried out, and is stale from then on: exit 15."""
+    table, plan = _copy(DEMO, tmp_path), tmp_path / "plan.json"
+    names = _names(table)
+    saved = _compact("major", table, *_lists(DEMO), "--plan-out", str(plan))
+    assert (saved.code, _names(table)) == (0, names)
+    assert _compact("major", table, "--plan", str(plan)).code == 0
+    after = _names(table)
+    again = _compact("major", table, "--plan", str(plan), "-o", "json")
+    assert again.code == 15, (again.stdout, again.stderr)
+    assert _names(table) == after
+
+
+def test_a_plan_whose_input_has_changed_is_stale(tmp_path: Path) -> None:
+    """Another file in the place of an input: exit 15, with what to do."""
+    table, plan = _copy(DEMO, tmp_path), tmp_path / "plan.json"
+    assert _compact("major", table, *_lists(DEMO), "--plan-out", str(plan)).code == 0
+    victim = next(table.glob("delta_*/bucket_*"))
+    os.utime(victim, (1, 1))
+    names = _names(table)
+    result = _compact("major", table, "--plan", str(plan), "-o", "json")
+    assert result.code == 15
+    assert result.json()["partitions"][0]["reason_code"] == "stale_plan"
+    assert result.json()["partitions"][0]["hint"]
+    assert _names(table) == names
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plan: "{", "is not JSON"),
+        (lambda plan: "[]", "not a compaction_plan"),
+        (lambda plan: json.dumps({**plan, "type": "compaction_report"}), "is a compaction_report"),
+        (lambda plan: json.dumps({**plan, "schema_version": 9}), "schema version 9"),
+        (lambda plan: json.dumps({**plan, "partitions": [{"partition": 5}]}), "damaged at plan.partitions[0]"),
+        (lambda plan: json.dumps({**plan, "location": "/elsewhere"}), "the plan is for /elsewhere"),
+        (lambda plan: json.dumps({**plan, "kind": "minor"}), "is for a minor compaction"),
+        (lambda plan: json.dumps({**plan, "assume_exclusive": True}), "nobody else uses"),
+    ],
+)
+def test_what_is_no_plan_for_this_is_refused(
+    change: Callable[[dict[str, Any]], str], said: str, tmp_path: Path
+) -> None:
+    """Exit 2 and one sentence."""
+    table, saved = _copy(DEMO, tmp_path), tmp_path / "plan.json"
+    plan = _compact("major", table, *_lists(DEMO), "-n", "-o", "json").json()
+    saved.write_text(change(plan))
+    names = _names(table)
+    result = _compact("major", table, "--plan", str(saved))
+    assert (result.code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert _names(table) == names
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "--assume-committed"),
+        (("--as-of", "9"), "--assume-committed"),
+        (("--validtxns", "default.orders:9:8:8:6"), "--assume-committed"),
+        (("--assume-committed", "--target", "hive3", "--visibility-txn", "30"), "hive3"),
+        (("--assume-committed", "--spark-conf", "executor.memory=4g"), "is no Spark setting"),
+        (("--assume-committed", "--spark-conf", "spark.executor.memory"), "is no Spark setting"),
+        (("--assume-committed", "--engine", "local", "--master", "yarn"), "--engine local was asked for"),
+        (("--assume-committed", "--memory", "plenty"), "is no size"),
+        (("--assume-committed", "--max-bytes", "0"), "is no size"),
+        (("--assume-committed", "--parallelism", "0"), "not in the range"),
+        (("--plan", "x", "-n"), "neither --dry-run nor --plan-out"),
+        (("--plan", "x", "--target", "hive3"), "is in it"),
+        (("--plan", "x", "--as-of", "5"), "are in it"),
+        (("--plan", "/no/such/plan"), "cannot be read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """Usage errors are exit 2, one sentence and a remedy; the table is as it was."""
+    table = _copy(DEMO, tmp_path)
+    names = _names(table)
+    for form in ("text", "json"):
+        result = acidctl("compact", "major", str(table), *args, "-o", form)
+        assert (result.code, result.stdout) == (2, "")
+        assert said.replace("is in it", "are in it") in result.stderr
+    assert _names(table) == names
+
+
+def test_safety_comes_from_the_command_line_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor a configuration file can agree to a risk."""
+    table = _copy(DEMO, tmp_path)
+    for name in ("ACIDCTL_ASSUME_COMMITTED", "ACIDCTL_COMPACT_ASSUME_COMMITTED"):
+        monkeypatch.setenv(name, "1")
+    assert acidctl("compact", "major", str(table), "-n").code == 2
+    config = tmp_path / "config.toml"
+    config.write_text("[options.compact]\nassume-committed = true\n")
+    result = acidctl("compact", "major", str(table), "-n", "--config", str(config))
+    assert result.code == 2
+    assert "command line only" in result.stderr
+
+
+def test_a_damaged_input_publishes_nothing(tmp_path: Path) -> None:
+    """A truncated file is exit 13, and the table is as it was."""
+    table = _copy(DEMO, tmp_path)
+    victim = sorted(table.glob("delta_*/bucket_*"))[0]
+    live = _compact("major", table, *_lists(DEMO), "-n", "-o", "json").json()
+    victim = table / live["partitions"][0]["inputs"][0]["files"][0]["path"]
+    victim = next(f for f in sorted(victim.parent.iterdir()) if not f.name.startswith("_"))
+    victim.write_bytes(victim.read_bytes()[:-7])
+    names = _names(table)
+    result = _compact("major", table, *_lists(DEMO))
+    assert result.code == 13, (result.stdout, result.stderr)
+    assert str(victim) in result.stdout + result.stderr
+    assert _names(table) == names
+
+
+def test_corrupt_data_publishes_nothing(tmp_path: Path) -> None:
+    """Whole tail, broken stripe: found while the rows are read."""
+    table = _copy(DEMO, tmp_path)
+    live = _compact("major", table, *_lists(DEMO), "-n", "-o", "json").json()
+    victim = table / next(
+        file["path"] for entry in live["partitions"][0]["inputs"] for file in entry["files"] if "bucket" in file["path"]
+    )
+    data = bytearray(victim.read_bytes())
+    data[3 : len(data) // 3] = bytes(len(data) // 3 - 3)
+    victim.write_bytes(bytes(data))
+    names = _names(table)
+    result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 13, (result.stdout, result.stderr)
+    assert _names(table) == names
+
+
+def test_one_damaged_partition_does_not_stop_the_others(tmp_path: Path) -> None:
+    """The others are compacted, that one is reported: exit 3."""
+    table = _copy(PARTITIONED, tmp_path)
+    victim = sorted((table / "ds=2026-01-02/hr=1").glob("delta_*/bucket_*"))[0]
+    victim.write_bytes(victim.read_bytes()[:-7])
+    result = _compact("major", table, *_lists(PARTITIONED), "-o", "json")
+    assert result.code == 3, result.stderr
+    outcomes = {part["partition"]: part["outcome"] for part in result.json()["partitions"]}
+    assert outcomes.pop("ds=2026-01-02/hr=1") in ("failed", "refused")
+    assert set(outcomes.values()) == {"compacted"}
+
+
+def test_overlapping_ranges_are_refused(tmp_path: Path) -> None:
+    """Two deltas that overlap without one holding the other: exit 3, with the names."""
+    table = _copy(DEMO, tmp_path)
+    source = next(table.glob("delta_0000007_*"))
+    for name in ("delta_0000005_0000007", "delta_0000006_0000009"):
+        shutil.copytree(source, table / name)
+    names = _names(table)
+    result = _compact("major", table, "--validtxns", "default.orders:9:9223372036854775807::", "--assume-committed")
+    assert result.code == 3, result.stderr
+    assert "delta_0000005_0000007" in result.stdout
+    assert _names(table) == names
+
+
+def test_an_id_above_the_watermark_of_its_delta(tmp_path: Path) -> None:
+    """A delta whose rows claim a later write than its name: exit 13, nothing published."""
+    table = _copy(DEMO, tmp_path)
+    (table / "delta_0000007_0000007_0001").rename(table / "delta_0000005_0000005_0009")
+    names = _names(table)
+    result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 13, (result.stdout, result.stderr)
+    assert _names(table) == names
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_a_table_that_may_not_be_written(tmp_path: Path) -> None:
+    """Permissions: exit 14, one sentence."""
+    table = _copy(DEMO, tmp_path)
+    table.chmod(0o555)
+    try:
+        result = _compact("major", table, *_lists(DEMO))
+    finally:
+        table.chmod(0o755)
+    assert result.code == 14
+    assert "Permission denied" in result.stdout + result.stderr
+
+
+def test_a_read_only_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the storage refuses is the reason of the failure: exit 14, nothing left."""
+    from acidctl.errors import StorageError
+    from acidctl.storage.local import LocalStorage
+
+    def refuse(self: LocalStorage, path: str, data: bytes) -> None:
+        raise StorageError(f"{path} cannot be used: Read-only file system", path=path)
+
+    table = _copy(DEMO, tmp_path)
+    names = _names(table)
+    monkeypatch.setattr(LocalStorage, "create_exclusive", refuse)
+    result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 14
+    assert "Read-only file system" in result.json()["partitions"][0]["reason"]
+    assert _names(table) == names
+
+
+def test_an_output_that_exists_already(tmp_path: Path) -> None:
+    """A base of that name, made by whomever: nothing is overwritten, nothing is read twice."""
+    table = _copy(DEMO, tmp_path)
+    assert _compact("major", table, *_lists(DEMO)).code == 0
+    names, digest = _names(table), _digest(table, *_lists(DEMO))
+    result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 0
+    assert result.json()["partitions"][0]["outcome"] == "nothing_to_do"
+    assert (_names(table), _digest(table, *_lists(DEMO))) == (names, digest)
+
+
+@pytest.mark.parametrize("path", ["/no/such/table", __file__])
+def test_what_is_no_table(path: str) -> None:
+    """The same answers as for reading."""
+    assert acidctl("compact", "major", path, "--assume-committed").code in (10, 11)
+
+
+def test_a_minor_of_two_results_needs_nobody_else(tmp_path: Path) -> None:
+    """Without a visibility transaction and without --assume-exclusive: refused, with the remedy."""
+    table = _copy(TABLES / "hive4/bucketed/02-changed", tmp_path)
+    lists = _lists(TABLES / "hive4/bucketed/02-changed")
+    names = _names(table)
+    refused = _compact("minor", table, *lists, "-o", "json")
+    assert refused.code == 3, refused.stderr
+    assert refused.json()["partitions"][0]["reason_code"] == "needs_two_renames"
+    assert "--assume-exclusive" in json.dumps(refused.json())
+    assert _names(table) == names
+    done = _compact("minor", table, *lists, "-o", "json", "--assume-exclusive")
+    assert done.code == 0, done.stderr
+    assert len(done.json()["partitions"][0]["outputs"]) == 2
+
+
+def test_max_bytes_leaves_the_rest_for_later(tmp_path: Path) -> None:
+    """Runs with a bound come to an end: each takes what fits, and says what it left."""
+    table = _copy(PARTITIONED, tmp_path)
+    plan = from_json(_compact("major", table, *_lists(PARTITIONED), "-n", "-o", "json").json())
+    most = max(part.bytes_in for part in plan.partitions)
+    args = (*_lists(PARTITIONED), "--max-bytes", str(most), "-o", "json")
+    left = 3
+    for _ in range(3):
+        result = _compact("major", table, *args)
+        report = result.json()
+        outcomes = [part["outcome"] for part in report["partitions"]]
+        assert outcomes.count("compacted") >= 1
+        assert report["summary"]["bytes_in"] <= most
+        left -= outcomes.count("compacted")
+        assert result.code == (3 if left else 0)
+        if not left:
+            break
+    assert left == 0
+
+
+# --- interrupts
+
+
+@contextmanager
+def _running(table: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a process of its own, once its work directory is there."""
+    code = (
+        "import sys, time\n"
+        "from acidctl.jobs import local\n"
+        "work = local.LocalEngine.run\n"
+        "def slow(self, specs):\n"
+        "    for outcome in work(self, specs):\n"
+        "        time.sleep(30)\n"
+        "        yield outcome\n"
+        "local.LocalEngine.run = slow\n"
+        "from acidctl.cli.main import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "compact", "major", str(table), "--engine", "local", *args]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts, cwd=TABLES.parent.parent
+    )
+    try:
+        ends = time.monotonic() + 30
+        while not list(table.glob("_acidctl_work_*/attempts/*")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_the_table_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM: exit 130, work directory and lock are gone, the next run completes."""
+    table = _copy(DEMO, tmp_path)
+    names = _names(table)
+    with _running(table, *_lists(DEMO)) as process:
+        process.send_signal(number)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert b"interrupted" in err
+    assert b"Traceback" not in err
+    assert _names(table) == names
+    assert _compact("major", table, *_lists(DEMO)).code == 0
+
+
+def test_a_killed_run_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
+    """kill -9: lock and work directory stay behind, the rows too; the next run takes them away and says so."""
+    table = _copy(DEMO, tmp_path)
+    names, digest = _names(table), _digest(table, *_lists(DEMO))
+    with _running(table, *_lists(DEMO)) as process:
+        process.kill()
+        process.communicate()
+    assert _names(table) > names
+    assert _digest(table, *_lists(DEMO)) == digest
+    result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 0, result.stderr
+    assert result.json()["partitions"][0]["outcome"] == "compacted"
+    assert not list(table.glob("_acidctl*"))
+    assert _digest(table, *_lists(DEMO)) == digest
+
+
+def test_a_second_run_on_the_same_table_loses(tmp_path: Path) -> None:
+    """While one is at work another one is told so: exit 15; the first goes on."""
+    table = _copy(DEMO, tmp_path)
+    with _running(table, *_lists(DEMO)) as process:
+        result = _compact("major", table, *_lists(DEMO), "-o", "json")
+        assert result.code == 15, (result.stdout, result.stderr)
+        assert str(process.pid) in result.json()["partitions"][0]["reason"]
+        assert process.poll() is None
+
+
+def test_plans_are_values() -> None:
+    """A report of one kind is no plan of another."""
+    from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, to_json
+    from acidctl.errors import ExitCode
+
+    compacted = PartitionReport("a", Outcome.COMPACTED)
+    refused = PartitionReport("b", Outcome.REFUSED, "x")
+    failed = PartitionReport("c", Outcome.FAILED, "storage", exit_code=ExitCode.STORAGE)
+    wrong = PartitionReport("d", Outcome.FAILED, "verification_failed", exit_code=ExitCode.DAMAGED)
+    report = CompactionReport("/t", "major", "hive4", "local", None, (), (), 1.0)
+    for parts, code in (
+        ((compacted,), 0),
+        ((compacted, refused), 3),
+        ((failed,), 14),
+        ((failed, failed), 14),
+        ((failed, compacted), 3),
+        ((failed, refused), 3),
+        ((wrong, compacted), 13),
+        ((PartitionReport("e", Outcome.NOTHING_TO_DO, "y"),), 0),
+        ((), 0),
+    ):
+        assert replace(report, partitions=parts).exit_code == code
+    values = to_json(replace(report, partitions=(compacted, refused)))
+    assert values["summary"]["outcomes"] == {"compacted": 1, "refused": 1}
+    assert json.loads(json.dumps(values)) == values
