@@ -48,7 +48,7 @@ def choose_deltas(admitted: Iterable[Candidate], floor: int, ids: ValidWriteIds)
     group: list[Candidate] = []
     previous: DeltaDir | None = None
     last_statement: int | None = None
-    for candidate in sorted(admitted, key=_order):
+    for candidate in sorted(admitted, key=delta_order):
         delta = delta_of(candidate)
         cover = tuple(group)
         if delta.max_write_id > current:
@@ -109,7 +109,8 @@ def lonely_notes(choices: Sequence[Choice]) -> list[str]:
     return notes
 
 
-def _order(candidate: Candidate) -> tuple[int, int, int, bytes]:
+def delta_order(candidate: Candidate) -> tuple[int, int, int, bytes]:
+    """Sort key of the selection order: first id up, last id down, statement up (none first), then the path."""
     delta = delta_of(candidate)
     statement = -1 if delta.statement_id is None else delta.statement_id
     return delta.min_write_id, -delta.max_write_id, statement, path_order_key(candidate.name)

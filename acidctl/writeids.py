@@ -35,6 +35,7 @@ __all__ = [
     "ListFault",
     "ListFormatError",
     "ListView",
+    "ManyLists",
     "RangeAnswer",
     "ReaderLists",
     "TxnListFormat",
@@ -43,7 +44,10 @@ __all__ = [
     "ValidWriteIds",
     "WriteIdRange",
     "describe_ids",
+    "meet_txns",
+    "meet_write_ids",
     "recognise",
+    "recognise_many",
 ]
 
 
@@ -296,6 +300,76 @@ def recognise(
             write_ids = found
     notes = (*_contradictions("write-id list", write_ids), *_contradictions("transaction list", txns))
     return ReaderLists(write_ids, txns, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class ManyLists:
+    """The lists of several readers of one table, each kind in the order given; no order of time is assumed."""
+
+    write_ids: tuple[ValidWriteIds, ...] = ()
+    txns: tuple[ValidTxns, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def recognise_many(
+    texts: Sequence[str],
+    *,
+    table: str | None = None,
+    list_format: str | None = None,
+    as_of: int | None = None,
+) -> ManyLists:
+    """As `recognise`, for any number of lists of each kind; `UsageError` also for write ids of different tables."""
+    write_ids: list[ValidWriteIds] = []
+    txns: list[ValidTxns] = []
+    notes: dict[str, None] = {}
+    if as_of is not None:
+        found = recognise((), as_of=as_of).write_ids
+        assert found is not None
+        write_ids.append(found)
+    for text in texts:
+        one = recognise((text,), table=table, list_format=list_format)
+        notes.update(dict.fromkeys(one.notes))
+        if one.txns is not None:
+            txns.append(one.txns)
+        if one.write_ids is not None:
+            write_ids.append(one.write_ids)
+    named = [item.table for item in write_ids if item.table is not None]
+    for name in named:
+        if not _same_table(name, named[0]):
+            raise UsageError(
+                f"the write-id lists are of different tables, {shorten(named[0])} and {shorten(name)}",
+                hint="Write ids of one table mean nothing in another: give lists of this table only.",
+            )
+    return ManyLists(tuple(write_ids), tuple(txns), tuple(notes))
+
+
+def meet_write_ids(lists: Sequence[ValidWriteIds]) -> ValidWriteIds:
+    """What every one of these readers (at least one) may see, and so every later reader.
+
+    An id that some reader does not see is open unless a list calls it aborted, which is for good. Where another
+    list calls that id valid, the abort has been forgotten (a cleaner ran in between) and the id counts as open.
+    """
+    watermark, lowest, open_ids, aborted = _meet(lists)
+    table = next((item.table for item in lists if item.table is not None), None)
+    return ValidWriteIds(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted, table=table)
+
+
+def meet_txns(lists: Sequence[ValidTxns]) -> ValidTxns:
+    """`meet_write_ids` for transactions."""
+    watermark, lowest, open_ids, aborted = _meet(lists)
+    return ValidTxns(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted)
+
+
+def _meet(lists: Sequence[IdList]) -> tuple[int, int | None, tuple[int, ...], tuple[int, ...]]:
+    watermark = min(item.high_watermark for item in lists)
+    lowest = min((item.lowest_open for item in lists if item.lowest_open is not None), default=None)
+    excepted = {id_ for item in lists for id_ in item.exceptions if id_ <= watermark}
+    aborted = {
+        id_
+        for id_ in excepted
+        if any(item.is_aborted(id_) for item in lists) and not any(item.is_valid(id_) for item in lists)
+    }
+    return watermark, lowest, tuple(excepted - aborted), tuple(aborted)
 
 
 _ONE_OF_EACH = "Give at most one write-id list and one transaction list."
