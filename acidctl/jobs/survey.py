@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from acidctl.plan import CompactionPlan
+from acidctl.errors import AcidctlError
+from acidctl.jobs.survey_files import Look, looks
+from acidctl.pipeline import ordered_map
+from acidctl.plan import Action, CompactionPlan, PartitionPlan
+from acidctl.plan_compact import Draft, Ground, draft, refused, settle
+from acidctl.plan_finish import Harvest, finish, finish_partition, refuse
 from acidctl.plan_request import CompactionRequest, TableView
+from acidctl.plan_tasks import InputFile
+from acidctl.state import data_files
 from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage
+
+# Tails are small and far away on most storages: waiting for several at once costs nothing.
+_WORKERS = 8
 
 
 def _unwatched(done: int, total: int | None) -> None:
@@ -30,4 +41,127 @@ def make_plan(
     is raised: NotEnoughHistoryError, DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or
     options that contradict each other or the table.
     """
-    raise NotImplementedError
+    places = [location for location in locations if not location.stray]
+    ground = settle(view, request, [location.listing for location in places])
+    alone = len(places) == 1
+    drafts = [_drafted(ground, location, root, alone) for location in places]
+    drafts = _bounded(drafts, request.max_bytes)
+    harvest = Harvest()
+    plans = list(_surveyed(storage, ground, drafts, harvest, alone, progress))
+    notes = [
+        f"Data lies beside partition folders in {location.partition or 'the table itself'} and is left as it is; Hive "
+        "reads partitions only."
+        for location in locations
+        if location.stray
+    ]
+    return finish(ground, storage.display(root), plans, harvest, notes)
+
+
+def _drafted(ground: Ground, location: Location, root: str, alone: bool) -> Draft:
+    listing = location.listing
+    path = listing.root.removeprefix(root.rstrip("/")).strip("/") if listing.root != root else ""
+    try:
+        return draft(ground, location.partition, path, listing)
+    except AcidctlError as error:
+        if alone:
+            raise
+        blank = PartitionPlan(location.partition, path, Action.REFUSED, error.code, error.message)
+        return Draft(blank, listing.root)
+
+
+def _bounded(drafts: Sequence[Draft], max_bytes: int | None) -> list[Draft]:
+    """Leave for a later run what goes beyond the bound; a smaller partition behind it still has its turn."""
+    if max_bytes is None:
+        return list(drafts)
+    left, kept = max_bytes, []
+    for item in drafts:
+        size = item.plan.bytes_in if item.compacts else 0
+        if size > left:
+            why = (
+                f"its {size} bytes are more than --max-bytes allows"
+                if size > max_bytes
+                else f"its {size} bytes go beyond --max-bytes {max_bytes}; a later run takes them"
+            )
+            kept.append(refused(item, "max_bytes", why))
+            continue
+        left -= size
+        kept.append(item)
+    return kept
+
+
+@dataclass(slots=True)
+class _Part:
+    """One draft while its files come in."""
+
+    draft: Draft
+    files: list[InputFile] = field(default_factory=list)
+    error: AcidctlError | None = None
+
+
+def _surveyed(
+    storage: Storage,
+    ground: Ground,
+    drafts: Sequence[Draft],
+    harvest: Harvest,
+    alone: bool,
+    progress: Callable[[int, int | None], None],
+) -> Iterator[PartitionPlan]:
+    """The plans in the order of the drafts; what is known of files is let go with each partition."""
+    total = sum(_file_count(item) for item in drafts)
+    done = 0
+    progress(done, total)
+
+    def work() -> Iterator[tuple[Draft, Look | None]]:
+        for item in drafts:
+            yield item, None
+            if item.compacts:
+                yield from ((item, look) for look in looks(storage, item))
+
+    part: _Part | None = None
+    for item, result in ordered_map(_attempt, work(), workers=_WORKERS):
+        if result is None:
+            if part is not None:
+                yield _finished(ground, part, harvest, alone)
+            part = _Part(item)
+            continue
+        assert part is not None
+        if isinstance(result, InputFile):
+            part.files.append(result)
+        else:
+            part.error = part.error or result
+        done += 1
+        progress(done, total)
+    if part is not None:
+        yield _finished(ground, part, harvest, alone)
+
+
+def _attempt(work: tuple[Draft, Look | None]) -> tuple[Draft, InputFile | AcidctlError | None]:
+    item, look = work
+    if look is None:
+        return item, None
+    try:
+        return item, look()
+    except AcidctlError as error:
+        return item, error
+
+
+def _finished(ground: Ground, part: _Part, harvest: Harvest, alone: bool) -> PartitionPlan:
+    plan = part.draft.plan
+    if not part.draft.compacts:
+        return plan
+    if part.error is not None:
+        if alone:
+            raise part.error
+        return refuse(plan, part.error.code, part.error.message)
+    made = finish_partition(ground, part.draft, part.files)
+    if made.action is not Action.COMPACT:
+        return made
+    problem = harvest.add(plan.path, part.files)
+    return made if problem is None else refuse(plan, *problem)
+
+
+def _file_count(item: Draft) -> int:
+    if not item.compacts or item.state is None:
+        return 0
+    insert_only = item.state.insert_only
+    return sum(bool(f.info.size) for entry in item.consumed for f in data_files(entry, insert_only=insert_only))

@@ -1,0 +1,225 @@
+"""From drafts and what footers tell to the plan: tasks, columns, target, codec, and refusals that only these show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from acidctl.hivetypes import Dialect, StructType
+from acidctl.plan import (
+    Action,
+    CompactionKind,
+    CompactionPlan,
+    PartitionPlan,
+    Role,
+    TableFacts,
+    Target,
+    WriterSettings,
+)
+from acidctl.plan_columns import Census, Columns, Shape, left_out, misfit, widest
+from acidctl.plan_compact import Draft, Ground, already_there
+from acidctl.plan_settings import unreadable_codec, writer_settings
+from acidctl.plan_tasks import (
+    NO_COLUMNS,
+    InputFile,
+    Side,
+    has_visible_rows,
+    make_plain_tasks,
+    make_tasks,
+    plain_format,
+    problem_of,
+)
+from acidctl.state import EntryKind
+
+_HIVE3_REMEDY = (
+    "publish it under a transaction (--visibility-txn), or with --assume-exclusive while nobody uses the table"
+)
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What is kept of all partitions while they are planned one after another; files themselves are not."""
+
+    census: Census = field(default_factory=Census)
+    file_format: str | None = None
+    _codec: tuple[bool, int, str] = (False, 0, "zlib")
+    _spare: StructType = NO_COLUMNS
+
+    def add(self, partition: str, files: Sequence[InputFile]) -> tuple[str, str] | None:
+        """Take in the files of one partition that is compacted; code and reason where they do not fit the others."""
+        for file in files:
+            self.file_format = self.file_format or plain_format(file.file_format)
+            if plain_format(file.file_format) != self.file_format:
+                why = f"{file.path} is no {self.file_format} file as those of other partitions; compact it on its own"
+                return "mixed_formats", why
+            if not file.columns.fields:
+                continue
+            if file.deletes or not file.rows:
+                if len(file.columns.fields) > len(self._spare.fields):
+                    self._spare = file.columns
+                continue
+            self.census.add(partition, Shape(file.columns, file.newest, file.dialect, file.path))
+            # Minor compactions of Hive 3 compress nothing, whatever the table says.
+            self._codec = max(self._codec, (file.codec != "none", file.newest, file.codec))
+        return None
+
+    @property
+    def codec(self) -> str:
+        """The codec of the newest compressed input, else none; zlib where there is no file with rows."""
+        compressed, newest, codec = self._codec
+        return codec if compressed or not newest else "none"
+
+    def columns(self, dialect: Dialect) -> StructType:
+        """All columns of the inputs; of empty files and deletes only where there is nothing else."""
+        found = widest(self.census.shapes, dialect)
+        return found if found.fields else self._spare
+
+
+def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -> PartitionPlan:
+    """The plan of one location; `files` are all of its inputs, in the order of directories and paths."""
+    plan = draft.plan
+    problem = problem_of(files, insert_only=ground.insert_only)
+    if problem is not None:
+        return refuse(plan, *problem)
+    rows = sum(file.rows for file in files)
+    if ground.insert_only:
+        return replace(plan, rows_in=rows, tasks=make_plain_tasks(plan.outputs[0].name, files))
+    sides = _sides(ground, plan, files)
+    names = {side.directory for side in sides}
+    outputs = tuple(output for output in plan.outputs if output.name in names)
+    if not outputs:
+        return PartitionPlan(
+            plan.partition, plan.path, Action.NOTHING_TO_DO, "no_rows", "the deltas hold no rows", notes=plan.notes
+        )
+    if names <= draft.present:
+        why = already_there(sorted(names))
+        return PartitionPlan(plan.partition, plan.path, Action.NOTHING_TO_DO, "already_there", why, notes=plan.notes)
+    if names & draft.present:
+        first = min(names & draft.present)
+        return refuse(plan, "output_exists", f"{first} exists, but not all of {', '.join(sorted(names))}")
+    alone = ground.request.visibility_txn is not None or ground.request.assume_exclusive
+    if len(outputs) > 1 and not alone:
+        return refuse(
+            plan,
+            "needs_two_renames",
+            f"{outputs[0].name} and {outputs[1].name} belong together, and whoever reads between their two renames "
+            f"misreads the table; {_HIVE3_REMEDY}",
+        )
+    tasks = make_tasks(sides, ground.request.split_bytes)
+    return replace(plan, outputs=outputs, tasks=tasks, rows_in=rows)
+
+
+def _sides(ground: Ground, plan: PartitionPlan, files: Sequence[InputFile]) -> list[Side]:
+    """The outputs with their files; a side of a minor without any visible event is left out."""
+    inserts = tuple(file for file in files if not file.deletes)
+    deletes = tuple(file for file in files if file.deletes)
+    if ground.request.kind is CompactionKind.MAJOR:
+        return [Side(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]
+    sides = []
+    for output in plan.outputs:
+        of_deletes = output.kind == EntryKind.DELETE_DELTA.value
+        own = deletes if of_deletes else inserts
+        if any(has_visible_rows(file, ground.compactor_ids) for file in own):
+            sides.append(Side(output.name, Role.DELETES if of_deletes else Role.INSERTS, own))
+    return sides
+
+
+def finish(
+    ground: Ground, location: str, plans: Sequence[PartitionPlan], harvest: Harvest, notes: Sequence[str] = ()
+) -> CompactionPlan:
+    """The whole plan; `plans` are those of all locations, in their order."""
+    request, view = ground.request, ground.view
+    target = _target(ground, harvest.census)
+    dialect = Dialect(target.value)
+    given = view.schema is not None
+    columns = _given_columns(ground, plans) if given else harvest.columns(dialect)
+    chosen = Columns(columns, dialect, given)
+    file_format = harvest.file_format or "orc"
+    orc = file_format == "orc"
+    settings, said = (
+        writer_settings(request.compression, view.schema, harvest.codec, columns) if orc else (WriterSettings(), ())
+    )
+    codec = unreadable_codec(request.compression, settings, target) if orc else None
+    work = any(plan.action is Action.COMPACT for plan in plans)
+    if codec is not None and request.compression is None and not _stated_codec(ground):
+        # What a file of another table once brought along does not bind this one.
+        settings, codec = replace(settings, compression="zlib"), None
+    done = []
+    for plan in plans:
+        problem = None
+        if plan.action is Action.COMPACT:
+            problem = codec or (misfit(harvest.census.of(plan.path), chosen, harvest.census.dialect) if orc else None)
+        done.append(plan if problem is None else refuse(plan, *problem))
+    missing = left_out(harvest.census.shapes, chosen)
+    if missing:
+        said = (*said, f"Columns of files that --schema does not name are left out: {', '.join(missing)}.")
+    about = (f"Columns: {_source(ground, harvest)}.",) if orc and work else ()
+    how = "" if request.target is not None else ", because of " + _target_reason(ground)
+    about = (f"Names and markers for {_TARGETS[target]}{how}.", *about) if work else ()
+    return CompactionPlan(
+        location=location,
+        kind=request.kind,
+        target=target,
+        visibility_txn=request.visibility_txn,
+        table=TableFacts(
+            table_type=view.guess.type.value,
+            acid_v1=ground.acid_v1,
+            write_ids=ground.write_ids.format(),
+            columns=str(columns),
+            dialect=dialect.value,
+            file_format=file_format,
+            writer=settings,
+        ),
+        partitions=tuple(done),
+        write_ids="" if view.lists.write_ids is None else view.lists.write_ids.format(),
+        txns="" if view.lists.txns is None else view.lists.txns.format(),
+        assumed=ground.assumed,
+        assume_exclusive=request.assume_exclusive,
+        notes=(*ground.notes, *about, *said, *notes),
+    )
+
+
+_TARGETS = {Target.HIVE3: "Hive 3", Target.HIVE4: "Hive 4"}
+
+
+def refuse(plan: PartitionPlan, code: str, reason: str) -> PartitionPlan:
+    """The plan of a location as one that is not carried out."""
+    return PartitionPlan(plan.partition, plan.path, Action.REFUSED, code, reason, notes=plan.notes)
+
+
+def _target(ground: Ground, census: Census) -> Target:
+    if ground.request.target is not None:
+        return ground.request.target
+    if ground.request.visibility_txn is not None:
+        return Target.HIVE4
+    return Target(census.dialect.value)
+
+
+def _target_reason(ground: Ground) -> str:
+    return "--visibility-txn" if ground.request.visibility_txn is not None else "the newest files' writer"
+
+
+def _stated_codec(ground: Ground) -> bool:
+    return ground.view.schema is not None and ground.view.schema.table_property("orc.compress") is not None
+
+
+def _given_columns(ground: Ground, plans: Sequence[PartitionPlan]) -> StructType:
+    """The user's columns less those that are partition columns: a column list may name both."""
+    assert ground.view.schema is not None
+    keys: set[str] = set()
+    for plan in plans:
+        if plan.partition:
+            keys = {part.partition("=")[0].lower() for part in plan.partition.split("/")}
+            break
+    return StructType(tuple(f for f in ground.view.schema.columns.fields if f.name.lower() not in keys))
+
+
+def _source(ground: Ground, harvest: Harvest) -> str:
+    if ground.view.schema is not None:
+        return "those of --schema"
+    shapes = harvest.census.shapes
+    if not shapes:
+        return "those of the files, none of which has rows"
+    if len(shapes) == 1:
+        return f"those of all files, {shapes[0].path} for one"
+    return f"those of {shapes[0].path}, the newest, and what only older files have ({len(shapes)} schemas)"
