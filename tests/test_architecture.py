@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("orc.",),
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
-        ("pyarrow", "numpy"),
+        ("pyarrow", "numpy", "pyorc"),
     ),
     (("readings",), ("names", "writeids", "listing", "state", "state_", "schema", "storage."), ()),
     (
