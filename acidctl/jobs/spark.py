@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import acidctl
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.jobs import spark_failures, spark_host
-from acidctl.jobs.spark_worker import ATTEMPTS, Body, Parcels, RunTask, Unfit, pack, unpack
+from acidctl.jobs.spark_worker import ATTEMPTS, Body, Parcels, Unfit, Work, pack, unpack
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
 
 if TYPE_CHECKING:
@@ -53,25 +53,26 @@ _ENDING = 10.0  # seconds that cancelled or superfluous attempts get to end
 class SparkEngine:
     """Runs tasks on Spark: an own application, started by the first `run` (or by `start`), or the given session.
 
-    `master` is a Spark master URL and `conf` Spark's settings. `session` is a SparkSession or SparkContext of the
-    caller; it is used as it is and never stopped. `start_timeout` bounds the start of an own application, `patience`
-    how long a job may stand without a single running task (seconds both). `verbose` lets Spark's errors through to
-    stderr. `notify` gets sentences about waiting. `run` stands in for `jobs.task.run_task` in tests.
+    `master` is a Spark master URL (default: all cores of this machine) and `conf` Spark's settings. `session` is a
+    SparkSession or SparkContext of the caller; it is used as it is and never stopped. `start_timeout` bounds the start
+    of an own application, `patience` how long a job may stand without a single running task (seconds both). `verbose`
+    lets Spark's errors through to stderr. `notify` gets sentences about waiting. `work` stands in for
+    `jobs.task.outcome_of` in tests.
     """
 
     name = "spark"
 
     def __init__(
         self,
-        *,
-        master: str = "local[*]",
+        master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        *,
         session: Any = None,
         start_timeout: float = 180.0,
         patience: float = 600.0,
         verbose: bool = False,
         notify: Callable[[str], None] | None = None,
-        run: RunTask | None = None,
+        work: Work | None = None,
     ) -> None:
         spark_host.check_settings(conf or {})
         if session is not None and conf:
@@ -80,14 +81,14 @@ class SparkEngine:
                 hint="Set them where the session is made.",
             )
         self.warnings: tuple[str, ...] = ()
-        self._master = spark_host.with_retries(master)
+        self._master = spark_host.with_retries(master or "local[*]")
         self._conf = dict(conf or {})
         self._session = session
         self._start_timeout = start_timeout
         self._patience = patience
         self._verbose = verbose
         self._notify = notify or (lambda sentence: None)
-        self._run = run
+        self._work = work
         self._application: _Application | None = None
         self._context: SparkContext | None = None
         self._packages: Path | None = None
@@ -164,8 +165,7 @@ class SparkEngine:
     def _run_job(self, specs: Sequence[TaskSpec], indices: tuple[int, ...]) -> Iterator[TaskOutcome]:
         assert self._context is not None
         context = self._context
-        failures = spark_host.max_failures(str(context.master), context.getConf().get("spark.task.maxFailures"))
-        job = _Job(context, [pack(index, specs[index]) for index in indices], self._run, min(ATTEMPTS, failures))
+        job = _Job(context, [pack(index, specs[index]) for index in indices], self._work)
         left = set(indices)
         try:
             for parcel in self._parcels(job):
@@ -232,7 +232,7 @@ class _Inbox(Parcels):
 class _Job:
     """One Spark job over some payloads; `inbox` gets every answer at least once, and None at the end."""
 
-    def __init__(self, context: SparkContext, payloads: list[bytes], run: RunTask | None, attempts: int) -> None:
+    def __init__(self, context: SparkContext, payloads: list[bytes], work: Work | None) -> None:
         self.inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.error: Exception | None = None
         self._context = context
@@ -240,7 +240,10 @@ class _Job:
         self._group = f"acidctl-{uuid.uuid4().hex[:12]}"
         inbox: Any = _Inbox(self.inbox)
         self._sink: Accumulator[tuple[bytes, ...]] = context.accumulator((), inbox)
-        self._body = Body(self._sink, acidctl.__version__, attempts, run)
+        conf = context.getConf()
+        failures = spark_host.max_failures(str(context.master), conf.get("spark.task.maxFailures"))
+        idle = spark_host.has_idle_cores(str(context.master), conf.get("spark.task.cpus"), len(payloads))
+        self._body = Body(self._sink, acidctl.__version__, min(ATTEMPTS, failures), idle, work)
         self._stopped = False
         self._thread: threading.Thread | None = None
 

@@ -105,6 +105,18 @@ def max_failures(master: str, setting: str | None) -> int:
     return int(setting) if setting and setting.isdigit() else 4
 
 
+def has_idle_cores(master: str, task_cpus: str | None, tasks: int) -> bool:
+    """Whether a task may use several threads: it has more than one core to itself, or its machine has some left."""
+    if task_cpus and task_cpus.isdigit() and int(task_cpus) > 1:
+        return True
+    found = _LOCAL.fullmatch(master.strip())
+    if found is None:
+        return False
+    cores = os.cpu_count() or 1
+    at_once = cores if found[1] == "*" else int(found[1] or 1)
+    return min(at_once, tasks) < cores
+
+
 def needed_java(spark_version: str) -> int:
     """The oldest Java for a release of Spark: 17 since 4.0, before that 8."""
     return 17 if int(spark_version.partition(".")[0]) >= 4 else 8

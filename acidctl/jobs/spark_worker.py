@@ -12,22 +12,21 @@ import os
 import pickle
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import acidctl
-from acidctl.errors import AcidctlError
-from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.errors import InternalError
+from acidctl.jobs.spec import TaskOutcome, TaskSpec
 from acidctl.storage.redact import without_credentials
 
-RunTask = Callable[[TaskSpec], TaskResult]
+Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
 # What a task imports, and the oldest versions that it works with.
 REQUIRED = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyorc", (0, 10)))
 
-# An unexpected exception is tried again once: a full disk or a lack of memory may be this machine's own.
+# What was not foreseen is tried once more: it may be this machine's own trouble.
 ATTEMPTS = 2
 
 
@@ -40,7 +39,7 @@ class Unfit:
 
 
 class TaskCrashedError(Exception):
-    """A task ended in an unexpected exception; Spark tries it again elsewhere."""
+    """A task ended in an unforeseen exception; Spark begins it again elsewhere."""
 
 
 class Sink(Protocol):
@@ -68,24 +67,38 @@ class Body:
     """The function that Spark calls once per partition, with the packed specs in it (one).
 
     Each answer goes back twice: through `sink` as soon as the attempt counts, and as the partition's content, which
-    is there at the end of the job whatever became of the first.
+    is there at the end of the job whatever became of the first. `version` is that of the driver's acidctl, `attempts`
+    how often a crash may be tried, `work` stands in for `jobs.task.outcome_of`; `threads` is handed to it.
     """
 
     sink: Sink
     version: str
     attempts: int = 1
-    run: RunTask | None = None
+    threads: bool = False
+    work: Work | None = None
 
     def __call__(self, payloads: Iterable[bytes]) -> Iterator[bytes]:
         """Runs every payload of this partition; yields one parcel each."""
         for payload in payloads:
-            parcel = attempt(payload, self.version, self.run, last=_attempt_number() + 1 >= self.attempts)
+            parcel = self.attempt(payload, last=_attempts_before() + 1 >= self.attempts)
             self.sink.add((parcel,))
             yield parcel
 
+    def attempt(self, payload: bytes, *, last: bool) -> bytes:
+        """Runs one packed spec and packs what became of it; a crash is raised unless this is the `last` attempt."""
+        unfit = shortcoming(self.version)
+        if unfit is not None:
+            return pickle.dumps(unfit, pickle.HIGHEST_PROTOCOL)
+        index, packed = pickle.loads(payload)
+        outcome = (self.work or _work())(index, pickle.loads(packed), self.threads)
+        if isinstance(outcome.error, InternalError) and not last:
+            # Not chained: values of the table have no place in a cluster's logs.
+            raise TaskCrashedError(without_credentials(outcome.error.message))
+        return pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+
 
 def pack(index: int, spec: TaskSpec) -> bytes:
-    """A spec and its place in the sequence, as a payload."""
+    """A spec and its place in the sequence, as a payload; the spec is opened only where it can be used."""
     return pickle.dumps((index, pickle.dumps(spec, pickle.HIGHEST_PROTOCOL)), pickle.HIGHEST_PROTOCOL)
 
 
@@ -94,29 +107,6 @@ def unpack(parcel: bytes) -> TaskOutcome | Unfit:
     found = pickle.loads(parcel)
     assert isinstance(found, TaskOutcome | Unfit)
     return found
-
-
-def attempt(payload: bytes, version: str, run: RunTask | None = None, *, last: bool = True) -> bytes:
-    """Runs one packed spec and packs what became of it; raises TaskCrashedError unless this is the `last` attempt.
-
-    `version` is that of the driver's acidctl. `run` stands in for `jobs.task.run_task`.
-    """
-    unfit = shortcoming(version)
-    if unfit is not None:
-        return pickle.dumps(unfit, pickle.HIGHEST_PROTOCOL)
-    index, packed = pickle.loads(payload)
-    try:
-        result = (run or _run_task())(pickle.loads(packed))
-        return pickle.dumps(TaskOutcome(index, result=result), pickle.HIGHEST_PROTOCOL)
-    except AcidctlError as error:
-        return pickle.dumps(TaskOutcome(index, error=_portable(error)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        text = _describe(error)
-        if not last:
-            # Without the chain: values of the task have no place in a cluster's logs.
-            raise TaskCrashedError(text) from None
-        crash = AcidctlError(f"a task failed unexpectedly: {text}", hint="Run with --debug, and report it.")
-        return pickle.dumps(TaskOutcome(index, error=crash), pickle.HIGHEST_PROTOCOL)
 
 
 def shortcoming(version: str) -> Unfit | None:
@@ -130,8 +120,8 @@ def shortcoming(version: str) -> Unfit | None:
         try:
             module = importlib.import_module(name)
         except ImportError as error:
-            said = f" ({error})" if not isinstance(error, ModuleNotFoundError) else ""
-            return Unfit(f"has no {name}{said}; its Python is {sys.executable}", _install_hint())
+            why = "" if isinstance(error, ModuleNotFoundError) and error.name == name else f" ({error})"
+            return Unfit(f"has no usable {name}{why}; its Python is {sys.executable}", _install_hint())
         found = str(getattr(module, "__version__", ""))
         numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
         if numbers and numbers < oldest:
@@ -150,32 +140,15 @@ def _install_hint() -> str:
     )
 
 
-def _run_task() -> RunTask:
+def _work() -> Work:
     # Not at the top: without pyarrow the import fails, and that has to be said in a sentence.
     module = importlib.import_module("acidctl.jobs.task")
-    run: RunTask = module.run_task
-    return run
+    work: Work = module.outcome_of
+    return work
 
 
-def _attempt_number() -> int:
+def _attempts_before() -> int:
     """How often Spark has begun this task before, 0 outside Spark."""
-    context = sys.modules.get("pyspark")
-    current = context.TaskContext.get() if context is not None else None
+    pyspark = sys.modules.get("pyspark")
+    current = pyspark.TaskContext.get() if pyspark is not None else None
     return int(current.attemptNumber()) if current is not None else 0
-
-
-def _portable(error: AcidctlError) -> AcidctlError:
-    """The error itself where it survives the journey, else one of the base class that says the same."""
-    try:
-        copy = pickle.loads(pickle.dumps(error))
-        assert isinstance(copy, AcidctlError)
-    except Exception:
-        copy = AcidctlError(error.message, path=error.path, hint=error.hint)
-    return copy
-
-
-def _describe(error: Exception) -> str:
-    """The exception's type, its text without credentials, and where in the code it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-    return f"{type(error).__name__}: {without_credentials(str(error))}{where}"
