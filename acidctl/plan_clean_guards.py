@@ -196,9 +196,9 @@ def _g7(evidence: Evidence) -> _Answer:
 
 
 def _g8(seen: Survey, evidence: Evidence) -> _Answer:
-    journals = half_published(seen.stock)
-    if journals:
-        return f"a minor compaction is half published ({journals[0]}); `acidctl compact minor` completes it", ""
+    halves = sorted(half_published(seen.listing))
+    if halves:
+        return f"a compaction is half published ({halves[0]}); `acidctl compact` completes or undoes it", ""
     for candidate in seen.one_sided:
         if not evidence.empty.get(candidate.name, False):
             what = "inserts" if candidate.kind.value == "delta" else "deletes"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from acidctl.listing import Listing
+from acidctl.names import WORK_PREFIX, is_journal
 from acidctl.plan_clean_rules import Label, Mark
+from acidctl.state_journal import journals_of
 from acidctl.state_types import Stock
 
-WORK_PREFIX = "_acidctl_work_"
-JOURNAL = "journal.json"
 FAILED = "failed"
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
@@ -41,32 +42,38 @@ class Leftover:
         return Mark(Label.DELETE, self.reason_code, self.reason)
 
 
-def find_leftovers(stock: Stock, dead: frozenset[str], *, leftovers: bool) -> Iterator[Leftover]:
-    """Every hidden entry that a dead or failed run may have left; `dead` are work directories without a live owner."""
+def find_leftovers(
+    stock: Stock, halves: frozenset[str], dead: frozenset[str], *, leftovers: bool
+) -> Iterator[Leftover]:
+    """Every hidden entry that a dead or failed run may have left.
+
+    `halves` are the work directories of half published compactions, `dead` those whose owner has ended.
+    """
     for entry in stock.settled:
-        files = {info.path for info in entry.files}
         if entry.name.startswith(WORK_PREFIX):
-            yield _work(entry.name, files, entry.name in dead)
+            files = {info.path for info in entry.files}
+            yield _work(entry.name, files, half=entry.name in halves, dead=entry.name in dead)
+        elif entry.name.startswith(_HIVE_PREFIXES) and leftovers:
+            yield Leftover(entry.name, "temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
         elif entry.name.startswith(_HIVE_PREFIXES):
-            reason = f"{entry.reason}, left behind"
-            if leftovers:
-                yield Leftover(entry.name, "temporary", reason, HIVE_TIMEOUT)
-            else:
-                yield Leftover(entry.name, "temporary", f"{entry.reason}; --leftovers removes old ones", None)
+            yield Leftover(entry.name, "temporary", f"{entry.reason}; --leftovers removes old ones", None)
 
 
-def half_published(stock: Stock) -> tuple[str, ...]:
-    """Work directories with a journal: one half of a minor compaction may be in place without the other."""
-    return tuple(
-        entry.name
-        for entry in stock.settled
-        if entry.name.startswith(WORK_PREFIX) and any(i.path == f"{entry.name}/{JOURNAL}" for i in entry.files)
-    )
+def half_published(listing: Listing) -> frozenset[str]:
+    """Work directories whose journal names two outputs of which one is in place; a journal not read counts as such."""
+    present = set(listing.directories)
+    read = {journal.work for journal in journals_of(listing)}
+    found = {
+        journal.work for journal in journals_of(listing) if len({name in present for name in journal.outputs}) > 1
+    }
+    journals = (info.path for info in listing.files if is_journal(info.path))
+    unread = {path.partition("/")[0] for path in journals if path not in listing.markers} - read
+    return frozenset(found | unread)
 
 
-def _work(name: str, files: set[str], dead: bool) -> Leftover:
-    if f"{name}/{JOURNAL}" in files:
-        return Leftover(name, "half_published", "a compaction by acidctl that `acidctl compact` has to complete", None)
+def _work(name: str, files: set[str], *, half: bool, dead: bool) -> Leftover:
+    if half:
+        return Leftover(name, "half_published", "a compaction that `acidctl compact` has to complete or undo", None)
     if f"{name}/{FAILED}" in files:
         return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
     if dead:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import DeltaDir, DeltaKind
-from acidctl.plan_clean_leftovers import Leftover, find_leftovers
+from acidctl.plan_clean_leftovers import Leftover, find_leftovers, half_published
 from acidctl.plan_clean_rules import Classification, Label, Mark, Meet, classify, contains
 from acidctl.state import ORIGINALS_NAME, TableGuess
 from acidctl.state_deltas import delta_of
@@ -109,7 +109,9 @@ def survey(
     stock = take_stock(listing)
     capped = _capped(meet, rules.highest_write_id)
     bare = classify(stock, capped, kind)
-    leftovers = {item.name: item for item in find_leftovers(stock, frozenset(dead), leftovers=rules.leftovers)}
+    halves = half_published(listing)
+    lying = find_leftovers(stock, halves, frozenset(dead), leftovers=rules.leftovers)
+    leftovers = {item.name: item for item in lying}
     first = Survey(listing, stock, capped, kind, rules, dict(times or {}), bare, bare, leftovers, (), ())
     young = frozenset(name for name, files in _candidates(stock) if rules.is_young(first.modified(name, files)))
     sight = classify(stock, capped, kind, young) if young else bare

@@ -79,16 +79,12 @@ def read(
     """
     texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
     lists = recognise(texts, table=table, list_format=list_format, as_of=as_of)
-    known = _parse_schema(schema)
-    guess = guess_table_type(location.listing for location in locations if not location.stray)
-    stated = _chosen_type(table_type, known)
-    kind = stated or guess.type
-    # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
-    acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
-    if acid_v1:
+    known = schema_of(schema)
+    decided = decide_kind(locations, known, table_type=table_type, list_format=list_format)
+    kind = decided.type
+    if decided.acid_v1:
         lists = lists.for_acid_v1()
     rules = Profile(profile)
-    decided = replace(guess, type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
     parts = []
     for location in locations:
         state = resolve(
@@ -100,10 +96,8 @@ def read(
             raise_on_history=False,
         )
         parts.append(Reading(location, _stray(state) if location.stray else state))
-    notes: list[str] = []
+    notes = kind_notes(decided)
     warnings = list(lists.notes)
-    if guess.ambiguous and kind is guess.type and kind in (TableType.FULL, TableType.INSERT_ONLY):
-        notes.append(f"Taken as {_KIND_WORDS[kind]}: {guess.why}. --table-type or --schema says otherwise.")
     if kind is TableType.ORIGINALS:
         warnings.append("There is no base and no delta: these ORC files may not be of a transactional table.")
     if kind is TableType.EMPTY:
@@ -114,6 +108,29 @@ def read(
         if part.location.stray:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
     return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
+
+
+def decide_kind(
+    locations: Sequence[Location],
+    schema: TableSchema | None,
+    *,
+    table_type: str = "auto",
+    list_format: str | None = None,
+) -> TableGuess:
+    """The kind of a table as stated by option or DDL, else as guessed; `ambiguous` only where it was guessed."""
+    guess = guess_table_type(location.listing for location in locations if not location.stray)
+    stated = _chosen_type(table_type, schema)
+    kind = stated or guess.type
+    # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
+    acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
+    return replace(guess, type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
+
+
+def kind_notes(kind: TableGuess) -> list[str]:
+    """What to say about a kind that was guessed although another looks the same."""
+    if not kind.ambiguous or kind.type not in _KIND_WORDS:
+        return []
+    return [f"Taken as {_KIND_WORDS[kind.type]}: {kind.why}. --table-type or --schema says otherwise."]
 
 
 _KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
@@ -156,13 +173,21 @@ def require_own_list(readings: Readings, root: str, shown: str) -> None:
     `<database>.db/<table>`; other paths tell nothing.
     """
     given = readings.lists.write_ids.table if readings.lists.write_ids is not None else None
-    if given is None:
-        return
+    require_same_table(given, expected_table(root, readings.schema), shown)
+
+
+def expected_table(root: str, schema: TableSchema | None) -> str | None:
+    """`database.table` as the DDL or a path in Hive's warehouse tells; None where neither does."""
     parts = [part for part in root.split("/") if not is_partition_folder(part)]
-    expected = readings.schema.table if readings.schema is not None else None
+    expected = schema.table if schema is not None else None
     if expected is None and len(parts) > 1 and parts[-2].endswith(".db"):
         expected = f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
-    if expected is not None and not _same_table(given, expected):
+    return expected
+
+
+def require_same_table(given: str | None, expected: str | None, shown: str) -> None:
+    """UsageError when both names are known and are of different tables."""
+    if given is not None and expected is not None and not _same_table(given, expected):
         raise UsageError(
             f"the write-id list is of table {given}, but {shown} is {expected}",
             path=shown,
@@ -193,7 +218,8 @@ def _stray(state: AcidState) -> AcidState:
     return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
 
 
-def _parse_schema(text: str | None) -> TableSchema | None:
+def schema_of(text: str | None) -> TableSchema | None:
+    """The schema that a user gave as text, None when there is none."""
     if text is None:
         return None
     from acidctl.schema import parse_schema

@@ -5,6 +5,7 @@
     _acidctl_work_<id>/out/<directory>/      what will be published, as it will be published
     _acidctl_work_<id>/journal.json          only while two directories are being published
     _acidctl_work_<id>/failed                why it is kept as evidence
+    _acidctl_work_<id>/removed/              what a cleaner has taken out of the location, on its way to nothing
 
 It lies on the table's own storage, so that publishing is a rename.
 """
@@ -30,6 +31,7 @@ OWNER_NAME = "owner.json"
 ATTEMPTS = "attempts"
 OUT = "out"
 FAILED_NAME = "failed"
+REMOVED = "removed"
 
 
 class WorkDir:
@@ -102,15 +104,15 @@ def remove_work(storage: Storage, path: str) -> None:
     """
     if storage.stat(path) is None:
         return
-    for name in (ATTEMPTS, OUT):
+    for name in (ATTEMPTS, OUT, REMOVED):
         remove_directory(storage, join(path, name))
     remove_file(storage, join(path, JOURNAL_NAME))
     remove_directory(storage, path)
 
 
 def list_location(storage: Storage, root: str) -> Listing:
-    """What lies in one location now, hidden names too; StalePlanError when it holds partitions by now."""
-    for place in gather(storage, root):
+    """What lies in a location whose lock is held, hidden names too; StalePlanError when it holds partitions by now."""
+    for place in gather(storage, root, locked=True):
         if place.listing.root == root and not place.stray:
             return place.listing
     shown = storage.display(root)
