@@ -120,8 +120,10 @@ class TaskEvents:
             _require_inserts(self._inserts)
         reader = LocationReader(self._inserts, self._deletes, self._write_ids)
         merge = reader.merge(self._projection, span=self._span, threads=self._threads)
+        last: RowId | None = None
         for batch in coalesce(iter(merge), BATCH_ROWS):
             keys = batch.keys
+            last = _require_distinct(keys, last, self._task.output)
             # A row of ACID version 1 that was updated becomes one that its first writer inserted.
             current = keys.write_id if collapse else keys.current
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
@@ -137,6 +139,24 @@ class TaskEvents:
                     hint="Restore it from a copy; nothing was published.",
                 )
             yield EventBatch(batch.keys)
+
+
+def _require_distinct(keys: EventKeys, last: RowId | None, output: str) -> RowId:
+    """Refuse rows of one ROW__ID; the last key otherwise.
+
+    Hive's readers do not agree on them (one returns both, one either), so no file could answer as the inputs did.
+    """
+    same = keys.same_as_previous()
+    same[0] = last is not None and keys.at(0) == last
+    if same.any():
+        double = keys.at(int(np.argmax(same)))
+        raise DamagedDataError(
+            f"Two of the live files that {output} is to replace hold a row {double.write_id},{double.bucket_property},"
+            f"{double.row_id}.",
+            hint="A crashed write left both, or a directory was copied: remove the one that is not of the table"
+            " (`acidctl ls -l` shows buckets that stand twice). Nothing was published.",
+        )
+    return keys.at(-1)
 
 
 def _require_row_ids(sources: Sequence[DataSource]) -> None:

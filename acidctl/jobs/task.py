@@ -19,10 +19,12 @@ from itertools import chain
 import numpy as np
 
 from acidctl.errors import AcidctlError, InternalError
-from acidctl.events import EventBatch
+from acidctl.events import EventBatch, Operation
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.inputs import TaskEvents
 from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.jobs.verify import Expected, verify_file
+from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
 from acidctl.pipeline import read_ahead
 from acidctl.plan import Role
@@ -105,6 +107,7 @@ def _rewrite(spec: TaskSpec, storage: Storage, root: str, threads: bool) -> Task
 def _write(
     spec: TaskSpec, storage: Storage, root: str, events: TaskEvents, backend: Backend, threads: bool
 ) -> TaskResult:
+    metadata = {TARGET: spec.table.dialect.encode()}
     measured = Measured()
     stream = measured(events)
     if threads:
@@ -121,7 +124,7 @@ def _write(
                     events.columns,
                     spec.table.writer,
                     acid=True,
-                    metadata={"acidctl.target": spec.table.dialect.encode()},
+                    metadata=metadata,
                     backend=backend,
                 )
     result = TaskResult(
@@ -136,14 +139,23 @@ def _write(
     if written is None:
         return result
     counts = measured.sorted_counts()
-    # verify here
+    expected = Expected(
+        rows=measured.digest.rows,
+        digest=measured.digest.hexdigest(),
+        columns=str(events.columns),
+        counts=counts,
+        operation=Operation.DELETE if spec.task.role is Role.DELETES else Operation.INSERT,
+        collapsed=spec.task.role is Role.SURVIVING,
+        bucket_id=spec.task.bucket_id,
+        metadata=metadata,
+    )
     return replace(
         result,
         path=attempt.path,
         rows=written.rows,
         bytes=written.bytes,
         counts=counts,
-        digest=measured.digest.hexdigest(),
+        digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
         writer=written.backend.value,
     )
 

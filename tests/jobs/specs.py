@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from acidctl.bucketcodec import decode
 from acidctl.jobs.spec import TaskSpec
-from acidctl.names import BaseDir, DeltaDir
+from acidctl.names import SIDE_FILE_SUFFIX, BaseDir, DeltaDir
 from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
 from acidctl.sources import live_sources
-from acidctl.state import AcidState, EntryKind, data_files, live_entries
+from acidctl.state import AcidState, data_files, live_entries
 from acidctl.storage.local import LocalStorage
 
+_SETTINGS = WriterSettings()
 WORK = "_acidctl_work_0123456789ab"
 
 
@@ -24,14 +26,16 @@ def inputs_of(state: AcidState) -> tuple[InputEntry, ...]:
     )
 
 
-def buckets_of(root: str, state: AcidState) -> list[int]:
-    """The bucket ids of all stored events, read from the files."""
-    found: set[int] = set()
+def buckets_of(root: str, state: AcidState) -> dict[str, set[int]]:
+    """The bucket ids of the stored events of each file, read from the files."""
+    found: dict[str, set[int]] = {}
     inserts, deletes = live_sources(LocalStorage(), root, state)
     for source in (*inserts, *deletes):
+        path = source.name.removeprefix(root + "/")
+        found[path] = set()
         for batch in source.events(None, 65536):
-            found |= {decode(int(value)).bucket_id for value in set(batch.keys.bucket.tolist())}
-    return sorted(found)
+            found[path] |= {decode(value).bucket_id for value in set(batch.keys.bucket.tolist())}
+    return found
 
 
 def specs_of(
@@ -42,27 +46,37 @@ def specs_of(
     *,
     write_ids: str = "",
     dialect: str = "hive4",
-    buckets: Sequence[int] | None = None,
-    writer: WriterSettings = WriterSettings(),
+    writer: WriterSettings = _SETTINGS,
 ) -> list[TaskSpec]:
     """One spec per bucket and role, over all live files of the state; makes the work directory."""
     (Path(root) / WORK / "attempts").mkdir(parents=True, exist_ok=True)
     table = TableFacts(state.table_type.value, state.acid_v1, write_ids, columns, dialect, writer=writer)
     specs = []
-    for role in roles:
-        entries = inputs_of(state)
-        if role is not Role.SURVIVING:
-            wanted = EntryKind.DELETE_DELTA if role is Role.DELETES else EntryKind.DELTA
-            entries = tuple(entry for entry in entries if entry.kind == wanted.value)
-        files = tuple(file.info for entry in live_entries(state) for file in data_files(entry))
-        mine = tuple(f for f in files if any(f in entry.files for entry in entries))
-        rows = tuple(f.path for f in mine if not f.path.startswith("delete_delta") or role is Role.DELETES)
-        deletes = tuple(f.path for f in mine if f.path not in rows)
-        for bucket in buckets_of(str(root), state) if buckets is None else buckets:
+    buckets = buckets_of(str(root), state)
+    infos = {file.info.path: file.info for entry in live_entries(state) for file in data_files(entry)}
+    for bucket in sorted(set[int]().union(*buckets.values())):
+        for role in roles:
+            mine = [path for path, found in buckets.items() if bucket in found]
+            deletes = tuple(path for path in mine if path.startswith("delete_delta"))
+            rows = tuple(path for path in mine if path not in deletes and (role is Role.SURVIVING or "delta" in path))
+            if role is Role.DELETES:
+                rows, deletes = deletes, ()
+            if not rows:
+                continue
             output = f"{_output(state, role)}/bucket_{bucket:05}"
-            task = PlannedTask(role, output, bucket, rows, deletes, bytes_in=sum(f.size for f in mine))
-            specs.append(TaskSpec(str(root), WORK, table, task, entries))
+            size = sum(infos[path].size for path in (*rows, *deletes))
+            task = PlannedTask(role, output, bucket, rows, deletes, bytes_in=size)
+            specs.append(TaskSpec(str(root), WORK, table, task, _own(inputs_of(state), {*rows, *deletes})))
     return specs
+
+
+def _own(entries: Iterable[InputEntry], paths: set[str]) -> tuple[InputEntry, ...]:
+    """The entries with those of these files, and their side files."""
+    kept = (
+        replace(entry, files=tuple(f for f in entry.files if f.path.removesuffix(SIDE_FILE_SUFFIX) in paths))
+        for entry in entries
+    )
+    return tuple(entry for entry in kept if entry.files)
 
 
 def _output(state: AcidState, role: Role) -> str:
