@@ -89,6 +89,7 @@ ONLY_IN = {
     "click": ("cli.",),
     "rich": ("cli.",),
     "pyspark": ("jobs.spark",),
+    "pyorc": ("orc.pyorcwriter", "orc.secondread"),
     "hdfs": (),
     "hdfs_native": (),
 }

@@ -14,7 +14,7 @@ from acidctl.hivetypes import StructType
 from acidctl.orc.codec import Compression
 from acidctl.orc.evolve import null_array
 from acidctl.orc.heldsink import HeldSink
-from acidctl.orc.writable import formers
+from acidctl.orc.writable import NeedsExactWriter, formers, has_union
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -51,6 +51,7 @@ class ArrowBackend:
         self._columns = columns
         self._acid = acid
         self._formers = formers(columns)
+        self._fragile = has_union(columns)
         # Names of files may be doubled and hold anything; the tail gets them later.
         self._names = [f"c{i}" for i in range(len(columns.fields))]
         self._started = False
@@ -93,6 +94,8 @@ class ArrowBackend:
         if not self._acid:
             return pa.table(arrays, names=self._names)
         row = _rows(arrays, self._names, piece.keys)
+        if row.null_count and self._fragile:
+            raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL row")
         return pa.table([*_key_arrays(piece.keys), row], names=[*KEY_FIELDS, "row"])
 
 

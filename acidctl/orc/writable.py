@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.arrays import flat
-from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind
+from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.convert import clock
 from acidctl.orc.evolve import arrow_type
 
@@ -47,12 +47,24 @@ def _former(kind: HiveType) -> Former:
             return lambda array: padded(text(array), kind.length or 0)
         return text if kind.kind in _TEXTS else _Plain(kind).form
     if isinstance(kind, StructType):
-        return _Struct([_former(field.type) for field in kind.fields]).form
+        return _Struct([_former(field.type) for field in kind.fields], fragile=has_union(kind)).form
     if isinstance(kind, ListType):
         return _List(_former(kind.element)).form
     if isinstance(kind, MapType):
         return _Map(_former(kind.key), _former(kind.value)).form
-    raise NeedsExactWriter("Arrow's writer cannot be trusted with unions")
+    assert isinstance(kind, UnionType)
+    return _Union([_former(alternative) for alternative in kind.alternatives]).form
+
+
+def has_union(kind: HiveType) -> bool:
+    """Whether the type is a union or holds one."""
+    if isinstance(kind, ListType):
+        return has_union(kind.element)
+    if isinstance(kind, MapType):
+        return has_union(kind.key) or has_union(kind.value)
+    if isinstance(kind, StructType):
+        return any(has_union(field.type) for field in kind.fields)
+    return isinstance(kind, UnionType)
 
 
 def text(array: pa.Array) -> pa.Array:
@@ -119,11 +131,14 @@ class _Timestamps:
 
 
 class _Struct:
-    def __init__(self, inner: Sequence[Former]) -> None:
+    def __init__(self, inner: Sequence[Former], *, fragile: bool) -> None:
         self._inner = inner
+        self._fragile = fragile
 
     def form(self, array: pa.Array) -> pa.Array:
         array = flat(array)
+        if self._fragile and array.null_count:
+            raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
         children = [former(array.field(i)) for i, former in enumerate(self._inner)]
         kind = pa.struct([pa.field(f"f{i}", child.type) for i, child in enumerate(children)])
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
@@ -151,3 +166,26 @@ class _Map:
         kind = pa.map_(keys.type, items.type)
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+class _Union:
+    """Unions as dense ones of their own values only; Arrow's have no NULL beside that of an alternative."""
+
+    def __init__(self, inner: Sequence[Former]) -> None:
+        self._inner = inner
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = flat(array)
+        codes = np.asarray(array.type_codes)
+        tags = np.full(len(array), -1, dtype=np.int8)
+        offsets = np.zeros(len(array), dtype=np.int32)
+        children = []
+        for tag, former in enumerate(self._inner):
+            places = np.flatnonzero(codes == array.type.type_codes[tag])
+            rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+            children.append(former(array.field(tag).take(pa.array(rows))))
+            tags[places] = tag
+            offsets[places] = np.arange(len(places), dtype=np.int32)
+        if (tags < 0).any():
+            raise NeedsExactWriter("Arrow has no NULL union")
+        return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), children)

@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from acidctl.errors import InternalError, UsageError
+from acidctl.errors import InternalError, MissingDependencyError, UsageError
 from acidctl.events import EventBatch, EventKeys, Operation, RowId
 from acidctl.hivetypes import StructType
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrowwriter import ArrowBackend, Physical
 from acidctl.orc.codec import Compression
 from acidctl.orc.heldsink import HeldEnd, HeldSink
-from acidctl.orc.pyorcwriter import ExactBackend
 from acidctl.orc.tail import Calendar, OrcType, Tail, read_tail
 from acidctl.orc.tailedit import (
     CALENDAR,
@@ -39,6 +38,9 @@ from acidctl.orc.tailedit import (
 )
 from acidctl.orc.wirewrite import number
 from acidctl.orc.writable import NeedsExactWriter
+
+if TYPE_CHECKING:
+    from acidctl.orc.pyorcwriter import ExactBackend
 
 __all__ = ["Backend", "NeedsExactWriter", "OrcWriter", "Settings", "WrittenFile", "write_orc"]
 
@@ -145,7 +147,6 @@ class OrcWriter:
         self._kind = backend
         self._pieces = _Pieces()
         self._keys = _KeyLog() if acid else None
-        form = ArrowBackend if backend is Backend.ARROW else ExactBackend
         physical = Physical(
             compression=compression_of(settings),
             stripe_size=settings.stripe_size,
@@ -154,7 +155,7 @@ class OrcWriter:
             bloom=bloom_ids(self._types, settings.bloom_columns, acid=acid),
             bloom_fpp=settings.bloom_fpp,
         )
-        self._backend: ArrowBackend | ExactBackend = form(self._sink, columns, physical, acid=acid)
+        self._backend = _backend(backend)(self._sink, columns, physical, acid=acid)
 
     def write(self, batch: EventBatch) -> None:
         """Append the events of a batch."""
@@ -216,6 +217,20 @@ class OrcWriter:
         }
         post = tail.postscript
         return sealed(edited_footer(tail, changes), end.last(post.length + 1)[:-1], post)
+
+
+def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
+    if kind is Backend.ARROW:
+        return ArrowBackend
+    try:
+        # A machine without pyorc writes nearly every table.
+        from acidctl.orc.pyorcwriter import ExactBackend
+    except ImportError as error:
+        raise MissingDependencyError(
+            "pyorc is not installed, and this table holds values that only it can write exactly",
+            hint="Install the Python package pyorc where the tasks run.",
+        ) from error
+    return ExactBackend
 
 
 class _Pieces:
