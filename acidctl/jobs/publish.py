@@ -1,7 +1,8 @@
 """The commit: from finished task attempts to directories that readers see.
 
+    list the location                                    inputs as planned? outputs free?
     winners -> out/<directory>/, markers beside them     in the work directory, invisible
-    list the location again                              inputs as planned? outputs free? complete? selected right?
+    list the location again                              both once more; outputs complete? read as meant?
     lock still ours?
     journal                                              only where two directories are published
     rename out/<directory> -> <location>/<directory>     the moment at which the table is compacted
@@ -17,6 +18,7 @@ from dataclasses import replace
 
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StalePlanError, StorageError, VerificationError
 from acidctl.jobs.lock import Lock
+from acidctl.jobs.selection import verify_selection
 from acidctl.jobs.spec import TaskResult
 from acidctl.jobs.workdir import (
     OUT,
@@ -68,18 +70,25 @@ def publish(
     is set, and the next run's `recover` completes it.
     """
     kept = _outputs_with_rows(storage, root, plan, results)
+    _require_unchanged(storage, root, kept)
     _assemble(storage, root, work, kept, results)
-    listing = list_location(storage, root)
-    _require_free(storage, root, listing, kept)
-    require_inputs(listing, kept)
+    listing = _require_unchanged(storage, root, kept)
     _require_complete(listing, work, kept, results)
-    _verify_selection(listing, kept, whole)
+    verify_selection(listing, kept, whole)
     names = tuple(output.name for output in kept.outputs)
     lock.check()
     if len(names) > 1:
         write_file(storage, join(work.path, JOURNAL_NAME), _journal(work, kept, whole).to_bytes())
     _rename(storage, root, work, names)
     return names
+
+
+def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> Listing:
+    """List the location; StalePlanError or NothingToDoError where it is not as the plan needs it."""
+    listing = list_location(storage, root)
+    _require_free(storage, root, listing, plan)
+    require_inputs(listing, plan)
+    return listing
 
 
 def require_inputs(listing: Listing, plan: PartitionPlan) -> None:
@@ -208,12 +217,6 @@ def _require_complete(listing: Listing, work: WorkDir, plan: PartitionPlan, resu
                 path=join(listing.root, prefix + path),
                 hint="Nothing was published. Run the command again; if it happens again, report it.",
             )
-
-
-def _verify_selection(listing: Listing, plan: PartitionPlan, whole: CompactionPlan) -> None:
-    from acidctl.jobs.verify import verify_selection
-
-    verify_selection(listing, plan, whole)
 
 
 def _journal(work: WorkDir, plan: PartitionPlan, whole: CompactionPlan) -> Journal:

@@ -93,11 +93,14 @@ def own_partition(root: str) -> str:
     return "/".join(parts[start:])
 
 
-def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
+def gather(
+    storage: Storage, root: str, partitions: Sequence[str] = (), *, locked: bool = False
+) -> tuple[Location, ...]:
     """List a table or partition directory: its locations in path order, narrowed to those a filter selects.
 
     Without filters at least one location comes back: an empty directory is an empty table. Filters that
-    select nothing are a `NoSuchTableError` that names what there is.
+    select nothing are a `NoSuchTableError` that names what there is. `locked` says that the caller holds the lock, so
+    that no compaction but its own can end while the listing is made.
     """
     filters = [parse_filter(text) for text in partitions]
     descend = _descend(own_partition(root), filters) if filters else None
@@ -109,7 +112,7 @@ def gather(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple
             if left:
                 continue
             raise error.reason from error
-        if not any(_ended_meanwhile(location.listing) for location in locations):
+        if locked or not any(_ended_meanwhile(location.listing) for location in locations):
             break
     if not locations:
         given = " or ".join(repr(item.text) for item in filters)

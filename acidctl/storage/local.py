@@ -276,6 +276,7 @@ def _give(path: str, owner: int, group: int) -> None:
 def _refused(path: str, error: OSError | ValueError, hints: Mapping[int, str] | None = None) -> AcidctlError:
     """The system's answer as one of our errors; `hints` advise by error number."""
     if isinstance(error, FileNotFoundError):
+        path = _named(error) or path
         return StorageError(
             f"{path} is not there any more",
             path=path,
