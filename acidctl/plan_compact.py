@@ -158,6 +158,9 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
     if settled is not None:
         action, code, reason = settled
         return Draft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
+    replaced = _replaced_for_readers(ground, listing, consumed)
+    if replaced is not None:
+        return Draft(replace(blank, reason_code="replaced", reason=replaced), listing.root)
     entries = tuple(_input(entry, state) for entry in consumed)
     plan = replace(
         blank,
@@ -257,6 +260,19 @@ def _nothing_to_do(ground: Ground, state: AcidState) -> tuple[str, str] | None:
     obsolete = sum(e.state in (EntryState.OBSOLETE, EntryState.ABORTED) for e in state.entries)
     clean = f"; {obsolete} obsolete or aborted entries are for `acidctl clean`" if obsolete else ""
     return "not_enough", f"there are not enough {what}: {names} {_are(len(live))} all that is read{pair}{clean}"
+
+
+def _replaced_for_readers(ground: Ground, listing: Listing, consumed: Sequence[StateEntry]) -> str | None:
+    """Why an output would be read by nobody: an overwrite above a write that is still open covers the inputs."""
+    lowest = ground.write_ids.lowest_open
+    if lowest is None:
+        return None
+    seen = resolve(listing, ground.write_ids, ground.inputs_txns, table_type=ground.view.guess, raise_on_history=False)
+    live = {entry.name for entry in live_entries(seen)}
+    if all(entry.name in live for entry in consumed):
+        return None
+    cover = seen.base.name if seen.base is not None else "something later"
+    return f"readers read {cover} instead of what lies below write id {lowest}, which is still open"
 
 
 def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, str] | None:
