@@ -41,12 +41,15 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.driver.extraJavaOptions": _LEAN_JVM,
     "spark.executor.extraJavaOptions": _LEAN_JVM,
+    # Else the number of running tasks would be known only at the next heartbeat.
+    "spark.ui.liveUpdate.period": "0",
     # A superfluous attempt may be killed at any moment; what it wrote is nobody's.
     "spark.python.task.killTimeout": "200ms",
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _POLL = 1.0  # seconds between looks at a job that says nothing
+_TELL = 15.0  # seconds without a running task after which a sentence says so
 _ENDING = 10.0  # seconds that cancelled or superfluous attempts get to end
 
 
@@ -197,7 +200,7 @@ class SparkEngine:
                 if job.running_tasks() > 0:
                     since = time.monotonic()
                 waited = time.monotonic() - since
-                if waited > 15 and not told:
+                if waited > _TELL and not told:
                     told = True
                     self._notify("Spark has no free executor for the tasks yet; waiting")
                 if waited > self._patience:
