@@ -45,11 +45,11 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     if spec.task.role in (Role.ROWS, Role.BYTES):
         from acidctl.jobs.plainfiles import rewrite_plain
 
-        result = rewrite_plain(spec, storage, root)
+        result = rewrite_plain(spec, storage, root, threads=threads)
     elif spec.task.role is Role.JOIN:
         from acidctl.jobs.joining import join_parts
 
-        result = join_parts(spec, storage, root)
+        result = join_parts(spec, storage, root, threads=threads)
     else:
         result = _rewrite(spec, storage, root, threads)
     return replace(result, seconds=time.monotonic() - started, peak_memory=_peak_memory())

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bench.rounds import make_rounds
+
+from acidctl import open_table
 from acidctl.bucketcodec import decode
 from acidctl.jobs.spec import TaskSpec
-from acidctl.names import SIDE_FILE_SUFFIX, BaseDir, DeltaDir
+from acidctl.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, format_base
 from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
 from acidctl.sources import live_sources
 from acidctl.state import AcidState, data_files, live_entries
@@ -51,19 +54,23 @@ def specs_of(
     """One spec per bucket and role, over all live files of the state; makes the work directory."""
     (Path(root) / WORK / "attempts").mkdir(parents=True, exist_ok=True)
     table = TableFacts(state.table_type.value, state.acid_v1, write_ids, columns, dialect, writer=writer)
-    specs = []
+    specs: list[TaskSpec] = []
     buckets = buckets_of(str(root), state)
     infos = {file.info.path: file.info for entry in live_entries(state) for file in data_files(entry)}
     for bucket in sorted(set[int]().union(*buckets.values())):
         for role in roles:
             mine = [path for path, found in buckets.items() if bucket in found]
             deletes = tuple(path for path in mine if path.startswith("delete_delta"))
-            rows = tuple(path for path in mine if path not in deletes and (role is Role.SURVIVING or "delta" in path))
+            rows = tuple(
+                path
+                for path in mine
+                if path not in deletes and (role not in (Role.INSERTS,) or path.startswith("delta"))
+            )
             if role is Role.DELETES:
                 rows, deletes = deletes, ()
             if not rows:
                 continue
-            output = f"{_output(state, role)}/bucket_{bucket:05}"
+            output = f"{_output(state, role)}/" + (f"{bucket:06}_0" if role is Role.ROWS else f"bucket_{bucket:05}")
             size = sum(infos[path].size for path in (*rows, *deletes))
             task = PlannedTask(role, output, bucket, rows, deletes, bytes_in=size)
             specs.append(TaskSpec(str(root), WORK, table, task, _own(inputs_of(state), {*rows, *deletes})))
@@ -81,9 +88,16 @@ def _own(entries: Iterable[InputEntry], paths: set[str]) -> tuple[InputEntry, ..
 
 def _output(state: AcidState, role: Role) -> str:
     ids = [parsed for entry in live_entries(state) if isinstance(parsed := entry.parsed, BaseDir | DeltaDir)]
-    highest = max((p.write_id if isinstance(p, BaseDir) else p.max_write_id for p in ids), default=1)
-    if role is Role.SURVIVING:
-        return f"base_{max(highest, 1):07}"
+    highest = max((p.write_id if isinstance(p, BaseDir) else p.max_write_id for p in ids), default=MIN_LONG)
+    if role in (Role.SURVIVING, Role.ROWS):
+        return format_base(highest)
     lowest = min(p.min_write_id for p in ids if isinstance(p, DeltaDir))
     prefix = "delete_delta" if role is Role.DELETES else "delta"
     return f"{prefix}_{lowest:07}_{highest:07}"
+
+
+def small_table(root: Path, rows: int = 4000) -> tuple[Path, AcidState, str]:
+    """A table of one bucket with a base of several stripes and three rounds of changes: path, state, columns."""
+    table = make_rounds(root, rows, buckets=1, rounds=3, share=0.02)
+    snapshot = open_table(str(table)).snapshot()
+    return table, snapshot.partitions[0].state, str(snapshot.columns)

@@ -1,0 +1,105 @@
+"""The finished parts of a large bucket as one file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from acidctl.errors import DamagedDataError, VerificationError
+from acidctl.events import EventBatch, Operation, keys_of
+from acidctl.hivetypes import StructType
+from acidctl.jobs.attempts import Attempt
+from acidctl.jobs.spec import TaskResult, TaskSpec
+from acidctl.jobs.verify import Expected, verify_file
+from acidctl.names import BASE_PREFIX, DELETE_DELTA_PREFIX
+from acidctl.orc.acidmeta import TARGET
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stitch import StripeRun, mismatch, stitch
+from acidctl.orc.writer import Backend, WrittenFile, write_orc
+from acidctl.rowhash import combined
+from acidctl.schema import parse_type
+from acidctl.storage.port import Storage, join
+
+
+def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
+    """A task with role JOIN: stripes are copied as they are, the tail is made anew; see `task.run_task`.
+
+    Parts that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with
+    the parts.
+    """
+    parts = [part for part in spec.parts if part.rows]
+    if not parts:
+        return TaskResult(spec.task.output, None, 0, 0)
+    if len(parts) == 1:
+        # It was verified, and its name is as unique as any.
+        part = parts[0]
+        return TaskResult(
+            spec.task.output,
+            part.path,
+            part.rows,
+            part.bytes,
+            counts=part.counts,
+            digest=part.digest,
+            writer=part.writer,
+        )
+    counts: Counter[tuple[int, int]] = Counter()
+    for part in parts:
+        for write_id, bucket, rows in part.counts:
+            counts[write_id, bucket] += rows
+    attempt = Attempt(storage, root, spec)
+    with attempt.create() as sink, ExitStack() as stack:
+        opened = []
+        for part in parts:
+            place = join(root, f"{spec.work}/{part.path}")
+            stream = stack.enter_context(storage.open(place))
+            try:
+                opened.append((stream, open_orc(stream, name=storage.display(place))))
+            except DamagedDataError as error:
+                raise VerificationError(f"a part that was verified has changed: {error.message}") from error
+        files = [orc for _, orc in opened]
+        if any(mismatch(files[0].tail, orc.tail) for orc in files):
+            columns = parse_type(spec.table.columns)
+            assert isinstance(columns, StructType)
+            written: WrittenFile = write_orc(
+                sink,
+                _events(files),
+                columns,
+                spec.table.writer,
+                acid=True,
+                metadata={TARGET: spec.table.dialect.encode()},
+                backend=Backend.EXACT,
+            )
+        else:
+            written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
+    result = tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items()))
+    expected = Expected(
+        rows=sum(part.rows for part in parts),
+        digest=combined(part.digest for part in parts),
+        columns=str(parse_type(spec.table.columns)),
+        counts=result,
+        operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
+        collapsed=spec.task.output.startswith(BASE_PREFIX),
+        bucket_id=spec.task.bucket_id,
+        metadata={TARGET: spec.table.dialect.encode()},
+    )
+    return TaskResult(
+        output=spec.task.output,
+        path=attempt.path,
+        rows=written.rows,
+        bytes=written.bytes,
+        counts=result,
+        digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
+        writer=written.backend.value,
+    )
+
+
+def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:
+    """The events of the parts, in their order."""
+    for orc in files:
+        for batch in orc.scan():
+            keys = keys_of(batch, name=orc.name)
+            row = batch.column("row")
+            deletes = keys.operation is not None
+            columns = () if deletes else tuple(row.field(i) for i in range(row.type.num_fields))
+            yield EventBatch(keys, columns)

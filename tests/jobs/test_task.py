@@ -1,0 +1,224 @@
+"""Tasks on real files: what stands in the place of the inputs answers as they did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from jobs.specs import WORK, small_table, specs_of
+from restore import restore
+
+from acidctl import open_table
+from acidctl.errors import DamagedDataError
+from acidctl.jobs import inputs
+from acidctl.jobs.spec import TaskResult, TaskSpec
+from acidctl.jobs.task import run_task
+from acidctl.plan import KeyCut, Role
+from acidctl.rowhash import combined
+from acidctl.snapshot import PartitionState, Snapshot
+from acidctl.state import AcidState, live_entries
+from acidctl.state_types import ORIGINALS_NAME
+from acidctl.writeids import ValidWriteIds
+
+TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+STEPS = sorted(TABLES.glob("*/*/*/step.json"))
+MINOR = (Role.INSERTS, Role.DELETES)
+# The last step of these, for the fast tests: every kind of input and of value once.
+TELLING = (
+    "hive2/v1_multi_statement",
+    "hive2/v1_types_nested",
+    "hive3/converted_union",
+    "hive3/load_data",
+    "hive3/streaming",
+    "hive3/types_time",
+    "hive4/evolution",
+    "hive4/half_compacted",
+    "hive4/insert_only",
+    "hive4/multi_statement",
+    "hive4/partitioned",
+    "hive4/types_invalid_utf8",
+    "hive4/types_union",
+)
+
+
+def name_of(path: Path) -> str:
+    return str(path.parent.relative_to(TABLES))
+
+
+def chosen() -> list[object]:
+    last = {str(path.parent.parent.relative_to(TABLES)): path for path in STEPS}
+    fast = {last[name] for name in TELLING}
+    marks = {path: () if path in fast else (pytest.mark.slow,) for path in STEPS}
+    return [pytest.param(path, id=name_of(path), marks=marks[path]) for path in STEPS]
+
+
+class Copy:
+    """A fixture table in a directory of its own, read with the list of a compactor."""
+
+    def __init__(self, path: Path, to: Path) -> None:
+        restore(path)
+        self.step = json.loads(path.read_text())
+        self.root = to / "table"
+        shutil.copytree(path.parent / "table", self.root)
+        ids = ValidWriteIds.parse(self.step["valid_write_ids"]).compactor()
+        self.write_ids = ids.format() if self.step["valid_write_ids"] else ""
+
+    def snapshot(self) -> Snapshot:
+        texts = [text for text in (self.write_ids, self.step["valid_txns"]) if text]
+        form = "hive2" if self.step["engine"] == "hive2" else None
+        return open_table(str(self.root)).snapshot(validtxns=texts, list_format=form, schema=self.step["ddl"])
+
+    def specs(self, snapshot: Snapshot, part: PartitionState, roles: Sequence[Role]) -> list[TaskSpec]:
+        dialect = "hive4" if self.step["engine"] == "hive4" else "hive3"
+        ids = self.write_ids or snapshot.lists.effective_write_ids.format()
+        root = part.location.listing.root
+        return specs_of(root, part.state, str(snapshot.columns), roles, write_ids=ids, dialect=dialect)
+
+    def put_in_place(self, part: PartitionState, specs: Sequence[TaskSpec], results: Sequence[TaskResult]) -> None:
+        """Do what publishing and a cleaner do together."""
+        root = Path(part.location.listing.root)
+        for entry in live_entries(part.state):
+            taken = any(entry.name == one.name for spec in specs for one in spec.inputs)
+            if taken and entry.name != ORIGINALS_NAME:
+                shutil.rmtree(root / entry.name)
+            elif taken:
+                for info in entry.files:
+                    (root / info.path).unlink()
+        for result in results:
+            if result.path is not None:
+                target = root / result.output
+                target.parent.mkdir(exist_ok=True)
+                (root / WORK / result.path).rename(target)
+                (target.parent / "_orc_acid_version").write_bytes(b"2")
+                if target.parent.name.startswith("base"):
+                    (target.parent / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"compacted"}')
+        shutil.rmtree(root / WORK)
+
+
+@pytest.mark.parametrize("path", chosen())
+@pytest.mark.parametrize("roles", [(Role.SURVIVING,), MINOR], ids=["major", "minor"])
+def test_reads_as_before(path: Path, roles: Sequence[Role], tmp_path: Path) -> None:
+    """Rows and row ids of a snapshot are the same when outputs stand in the place of their inputs."""
+    copy = Copy(path, tmp_path)
+    before = copy.snapshot()
+    if not before.columns.fields or (roles == MINOR and copy.step["engine"] == "hive2"):
+        pytest.skip("there is nothing that this could do")
+    if before.partitions[0].state.insert_only:
+        roles = (Role.ROWS,)
+    expected = before.count_and_digest()
+    done = 0
+    for part in before.partitions:
+        specs = copy.specs(before, part, roles)
+        results = [run_task(spec) for spec in specs]
+        if specs:
+            copy.put_in_place(part, specs, results)
+        done += len(results)
+    after = copy.snapshot()
+    assert after.count_and_digest() == expected
+    assert done or roles != (Role.SURVIVING,) or not expected[0]
+
+
+def test_batch_size_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, counts and digest are the same whether seven rows are taken at a time or all."""
+    table, state, columns = small_table(tmp_path, 400)
+    for roles in ((Role.SURVIVING,), MINOR):
+        (spec, *others) = specs_of(table, state, columns, roles)
+        monkeypatch.undo()
+        whole = [run_task(one) for one in (spec, *others)]
+        monkeypatch.setattr(inputs, "BATCH_ROWS", 7)
+        pieces = [run_task(one, threads=False) for one in (spec, *others)]
+        facts = [[(r.rows, r.rows_in, r.deletes_applied, r.counts, r.digest) for r in rs] for rs in (whole, pieces)]
+        assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("role", [Role.SURVIVING, Role.INSERTS, Role.DELETES])
+def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
+    """Parts between any keys hold each event once, and joined they are the file that one task writes."""
+    table, state, columns = small_table(tmp_path)
+    (spec,) = specs_of(table, state, columns, [role])
+    whole = run_task(spec)
+    cuts = [KeyCut(1, 536870912, 0), KeyCut(1, 536870912, 1777), KeyCut(1, 536870912, 3999), KeyCut(4, 536870912, 3)]
+    edges = [None, *cuts, None]
+    parts = [
+        run_task(replace(spec, part=i, lower=lower, upper=upper)) for i, (lower, upper) in enumerate(pairwise(edges))
+    ]
+    assert sum(part.rows_in for part in parts) == whole.rows_in
+    assert sum(part.deletes_applied for part in parts) == whole.deletes_applied
+    assert combined(part.digest for part in parts if part.path) == whole.digest
+    written = [part.path for part in parts if part.path]
+    assert len(set(written)) == len(written) > 1
+    joined = run_task(replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(parts)))
+    assert (joined.rows, joined.counts, joined.digest) == (whole.rows, whole.counts, whole.digest)
+    assert joined.writer == "copy"
+
+
+def test_accounts(tmp_path: Path) -> None:
+    """Every stored event is accounted for: written, deleted, or of an aborted write."""
+    table, state, columns = small_table(tmp_path, 1000)
+    # Rounds of 20: insert 2, delete 3, update 4; then 5, 6, 7 and 8, 9, 10.
+    aborted = "t:10:9223372036854775807::3,5"
+    (spec,) = specs_of(table, state, columns, [Role.SURVIVING], write_ids=aborted)
+    result = run_task(spec)
+    assert result.rows_in == 1000 + 6 * 20
+    assert result.hidden == 20
+    assert result.rows == result.rows_in - result.hidden - result.deletes_applied
+    assert not {3, 5} & {write_id for write_id, _, _ in result.counts}
+    everything = run_task(specs_of(table, state, columns, [Role.SURVIVING])[0])
+    assert everything.deletes_applied > result.deletes_applied
+    assert everything.hidden == 0
+    inserts, deletes = (run_task(s) for s in specs_of(table, state, columns, MINOR, write_ids=aborted))
+    assert (inserts.rows_in, inserts.hidden, inserts.rows) == (120, 20, 100)
+    assert (deletes.rows_in, deletes.hidden, deletes.rows) == (120, 20, 100)
+
+
+def test_all_rows_deleted(tmp_path: Path) -> None:
+    """A bucket of which nothing is left has no file, and leaves none among the attempts."""
+    table, state, columns = small_table(tmp_path, 100)
+    (spec,) = specs_of(table, state, columns, [Role.SURVIVING], write_ids="t:10:9223372036854775807::1,2,4,5,7,8,10")
+    result = run_task(spec)
+    assert (result.path, result.rows, result.rows_in, result.hidden) == (None, 0, 112, 112)
+    assert not list((table / WORK / "attempts").iterdir())
+
+
+@pytest.mark.parametrize("side", ["delta", "delete_delta"])
+def test_event_above_its_directory(side: str, tmp_path: Path) -> None:
+    """A delta whose name ends below its events is refused, whichever side it is on, and nothing is left behind."""
+    table, _, columns = small_table(tmp_path, 100)
+    number = 8 if side == "delta" else 9
+    (table / f"{side}_{number:07}_{number:07}_0000").rename(table / f"{side}_{number - 1:07}_{number - 1:07}_0009")
+    (spec,) = specs_of(table, state_of(table), columns, [Role.SURVIVING])
+    with pytest.raises(DamagedDataError, match=f"event of write id {number}, but its directory ends at {number - 1}"):
+        run_task(spec)
+    assert not list((table / WORK / "attempts").iterdir())
+
+
+def test_row_that_stands_twice(tmp_path: Path) -> None:
+    """Two attempts of one write hold the same row ids: no output could answer as their readers do."""
+    table, _, columns = small_table(tmp_path, 100)
+    shutil.copy(table / "delta_0000008_0000008_0000/bucket_00000", table / "delta_0000008_0000008_0000/bucket_00000_1")
+    for role in (Role.SURVIVING, Role.INSERTS):
+        (spec,) = specs_of(table, state_of(table), columns, [role])
+        with pytest.raises(DamagedDataError, match="hold a row 8,536870912,0"):
+            run_task(spec)
+
+
+def test_damaged_input(tmp_path: Path) -> None:
+    """A truncated file is an error of its own, not a verification that fails; no attempt is left."""
+    table, state, columns = small_table(tmp_path, 1000)
+    (spec,) = specs_of(table, state, columns, [Role.SURVIVING])
+    base = table / "base_0000001_v0000010/bucket_00000"
+    data = bytearray(base.read_bytes())
+    data[2000:6000] = bytes(4000)
+    base.write_bytes(data)
+    with pytest.raises(DamagedDataError):
+        run_task(spec)
+    assert not list((table / WORK / "attempts").iterdir())
+
+
+def state_of(table: Path) -> AcidState:
+    return open_table(str(table)).snapshot().partitions[0].state
