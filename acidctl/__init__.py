@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
+    from acidctl.compactreport import CompactionReport
     from acidctl.table import LsReport, Table, compact, open_table
 
 __version__ = "0.1.0"
-__all__ = ["AcidctlError", "ExitCode", "LsReport", "Table", "__version__", "compact", "open_table"]
+__all__ = [
+    "AcidctlError",
+    "CompactionReport",
+    "ExitCode",
+    "LsReport",
+    "Table",
+    "__version__",
+    "compact",
+    "open_table",
+]
 
-_LAZY = frozenset({"LsReport", "Table", "compact", "open_table"})
+_LAZY = {
+    "CompactionReport": "acidctl.compactreport",
+    "LsReport": "acidctl.table",
+    "Table": "acidctl.table",
+    "compact": "acidctl.table",
+    "open_table": "acidctl.table",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Load the table module on first use, so that `import acidctl` stays quick."""
+    """Load a module on first use, so that `import acidctl` stays quick."""
     if name in _LAZY:
-        from acidctl import table
-
-        return getattr(table, name)
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

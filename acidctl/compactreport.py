@@ -47,7 +47,7 @@ class PartitionReport:
 
     `inputs` and `outputs` are names of directories (all original files count as one entry); `rows_in` counts stored
     events of the inputs, those of aborted writes (`hidden`) included, `rows_out` what was written; files and bytes are
-    those of data files. Counts are None where nothing was read. `reason_code` is stable; of a failure it is the error's.
+    those of data files. Counts are None where nothing was read. `reason_code` is stable; a failure has its error's.
     """
 
     partition: str

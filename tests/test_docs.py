@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import click
@@ -76,7 +78,7 @@ def test_every_command_stands_in_the_readme(name: str) -> None:
 
 def test_commands_that_do_not_exist_are_not_offered() -> None:
     """What comes next is said once, and not as if it were there."""
-    for name in ("compact", "clean"):
+    for name in ("clean",):
         assert name not in COMMANDS
         assert acidctl(name, "x").code == 2
 
@@ -166,6 +168,21 @@ def test_fields_of_decode_bucket_are_described() -> None:
     values = ["1", "bucket_00001_2", "000000_0_copy_1", "delta_1_2_3_v4", ".x", "bucket_0_flush_length"]
     found = {key for line in acidctl("decode-bucket", *values, "-o", "jsonl").json_lines() for key in line}
     assert found == _keys(fields.DECODE_BUCKET)
+
+
+def test_fields_of_compact_are_described(tmp_path: Path) -> None:
+    """Report, partition, proof and plan."""
+    table = tmp_path / "table"
+    shutil.copytree(DEMO, table)
+    args = ("compact", "major", str(table), "--assume-committed", "-o", "json")
+    plan = _dump(*args, "-n")
+    assert set(plan) == _keys(fields.COMPACT_PLAN)
+    assert set(plan["partitions"][0]) == _keys(fields.COMPACT_PLAN_PARTITION)
+    report = _dump(*args)
+    assert set(report) == _keys(fields.COMPACT)
+    assert set(report["summary"]) == _keys(fields.COMPACT_SUMMARY)
+    assert set(report["partitions"][0]) == _keys(fields.COMPACT_PARTITION)
+    assert set(report["partitions"][0]["verified"]) == _keys(fields.COMPACT_VERIFIED)
 
 
 def test_fields_of_errors_are_described() -> None:

@@ -19,15 +19,15 @@ from acidctl.cli.options import SnapshotOptions, option, read_text, table_option
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import Output, dump_json, plural, say_assumed, shown
 from acidctl.cli.progress import progress, work_progress
-from acidctl.compactreport import CompactionReport
+from acidctl.compactreport import CompactionReport, Outcome, PartitionReport
 from acidctl.config import Config
-from acidctl.errors import ExitCode, UsageError
+from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.jobs.engines import EngineChoice
 from acidctl.plan import CompactionPlan, parse, to_json
 from acidctl.table import Table, open_table
 
 if TYPE_CHECKING:
-    from acidctl.jobs.compact import Prepared
+    from acidctl.jobs.compact import Compaction, Prepared
     from acidctl.jobs.spec import TaskOutcome, TaskSpec
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -154,7 +154,18 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         return ExitCode.DONE
     report = _run(out, prepared, choice)
     write_report(out, report, with_header=not asked.no_header)
+    for part in report.partitions:
+        if part.outcome is Outcome.FAILED:
+            out.error(_failure(part))
     return report.exit_code
+
+
+def _failure(part: PartitionReport) -> AcidctlError:
+    """What went wrong with a partition, for stderr: whoever looks at errors alone has to see it."""
+    where = f"{part.partition}: " if part.partition else ""
+    error = AcidctlError(where + part.reason, path=part.partition or None, hint=part.hint)
+    error.code = part.reason_code
+    return error
 
 
 def _check(asked: Asked) -> None:
@@ -245,7 +256,7 @@ def _run(out: Output, prepared: Prepared, choice: EngineChoice) -> CompactionRep
         stack.callback(engine.close)
         watch = stack.enter_context(work_progress(out, f"compacting ({engine.name})"))
         run = prepared.start(engine, watch=watch)
-        stack.enter_context(_terminable())
+        stack.enter_context(_interruptible(run))
         try:
             return run.run()
         except KeyboardInterrupt:
@@ -268,17 +279,26 @@ class _Idle:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end this run as Ctrl-C does; signals belong to the main thread."""
+def _interruptible(run: Compaction) -> Iterator[None]:
+    """Let SIGTERM end this run as Ctrl-C does; what comes after the first of them does not disturb the tidying up.
+
+    Signals belong to the main thread; in another one nothing changes.
+    """
+    done = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        nonlocal done
+        if not done:
+            done = True
+            run.cancel()
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -75,11 +75,10 @@ def _plan_text(out: Output, plan: CompactionPlan) -> None:
     out.line()
     if todo:
         size = human_size(sum(part.bytes_in for part in todo))
-        rows = plural(sum(part.rows_in for part in todo), "stored row")
+        rows = plural(sum(part.rows_in for part in todo), "stored event")
         tasks = plural(sum(len(task.cuts) + 1 for part in todo for task in part.tasks), "task")
-        out.line(
-            f"{plural(len(todo), 'partition')} to compact: {rows}, {size}, {tasks}".replace("partition ", "place ")
-        )
+        count = "" if whole else f"{plural(len(todo), 'partition')}, "
+        out.line(f"To do: {count}{rows}, {size}, {tasks}.")
     else:
         out.line("Nothing to compact.")
     out.line("This is a plan: nothing has been changed.")
@@ -146,7 +145,8 @@ def write_report(out: Output, report: CompactionReport, *, with_header: bool = T
 def _report_text(out: Output, report: CompactionReport) -> None:
     """Something to paste into a ticket: what was done, before and after, and what was not done and why."""
     out.line(out.paint(shown(report.location), Paint.BOLD))
-    out.line(_headline(report))
+    for line in wrap(_headline(report), out.width):
+        out.line(line)
     total = report.summary
     done = [part for part in report.partitions if part.outcome is Outcome.COMPACTED]
     if done:
@@ -219,10 +219,10 @@ def _partition_row(part: PartitionReport) -> list[Cell]:
     return [
         name,
         outcome,
-        Cell(f"{len(part.inputs):,} > {len(part.outputs):,}"),
-        Cell(f"{part.files_in or 0:,} > {part.files_out or 0:,}"),
-        Cell(f"{human_size(part.bytes_in or 0)} > {human_size(part.bytes_out or 0)}"),
-        Cell(f"{part.rows_in or 0:,} > {part.rows_out or 0:,}"),
+        Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
+        Cell(f"{part.files_in or 0:,} -> {part.files_out or 0:,}"),
+        Cell(f"{human_size(part.bytes_in or 0)} -> {human_size(part.bytes_out or 0)}"),
+        Cell(f"{part.rows_in or 0:,} -> {part.rows_out or 0:,}"),
         Cell(f"{part.deletes_applied or 0:,}"),
         Cell(_seconds(part.seconds)),
         Cell(shown(why)),

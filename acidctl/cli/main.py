@@ -34,6 +34,7 @@ COMMANDS = {
     "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
     "dump": CommandEntry("acidctl.cli.dump", "Show what is in an ORC file, the ACID layer decoded."),
     "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
+    "compact": CommandEntry("acidctl.cli.compact", "Rewrite deltas into fewer directories, prove it, publish it."),
 }
 
 _MAX_HELP_WIDTH = 100

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,13 +151,19 @@ class Compaction:
         self._txns = ValidTxns.parse(plan.txns) if plan.txns else None
         self._now = now
         self._watch = watch
+        self._cancelled = False
         self._telling = threading.Lock()
         self._open: dict[str, _Session] = {}
         self._reports: dict[str, PartitionReport] = {}
         todo = [part for part in plan.partitions if part.action is Action.COMPACT]
-        self._progress = Progress(
-            "", 0, len(todo), 0, sum(part.rows_in for part in todo), 0, sum(part.bytes_in for part in todo)
-        )
+        self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
+
+    def cancel(self) -> None:
+        """Make `run` end with KeyboardInterrupt as soon as the engine gives its next outcome; for signal handlers.
+
+        An interrupt that is raised in the middle of a foreign library can get lost there.
+        """
+        self._cancelled = True
 
     @property
     def compacted(self) -> int:
@@ -229,8 +235,10 @@ class Compaction:
                     finishing.append(workers.submit(self._finish, session))
             pieces.sort(key=lambda piece: -piece.bytes)
             specs = [self._spec(piece) for piece in pieces]
-            with closing(_generator(self._engine.run(specs) if specs else iter(()))) as outcomes:
+            with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
                 for outcome in outcomes:
+                    if self._cancelled:
+                        raise KeyboardInterrupt
                     piece = pieces[outcome.index]
                     joins += self._take(piece, outcome)
                     if not piece.session.left:
@@ -268,7 +276,7 @@ class Compaction:
         if lock is not None:
             with suppress(AcidctlError):
                 lock.release()
-        self._tell(part.partition, partitions=1, rows=part.rows_in, bytes=part.bytes_in)
+        self._tell(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
     def _spec(self, piece: _Piece) -> TaskSpec:
@@ -381,6 +389,14 @@ def own_inputs(plan: PartitionPlan, task: PlannedTask) -> tuple[InputEntry, ...]
     return tuple(entries)
 
 
+def _rows(part: PartitionPlan) -> int:
+    return sum(task.rows_in for task in part.tasks)
+
+
+def _bytes(part: PartitionPlan) -> int:
+    return sum(task.bytes_in for task in part.tasks)
+
+
 def _wave(queue: deque[PartitionPlan]) -> list[PartitionPlan]:
     """The next partitions: one at least, and not more than a wave should hold."""
     chosen: list[PartitionPlan] = []
@@ -399,7 +415,9 @@ def _pieces(session: _Session) -> list[_Piece]:
             session.parts[index] = [None] * count
         for part in range(count):
             number = part if count > 1 else None
-            pieces.append(_Piece(session, index, number, task.bytes_in // count, task.rows_in // count))
+            pieces.append(
+                _Piece(session, index, number, _share(task.bytes_in, part, count), _share(task.rows_in, part, count))
+            )
     session.left = len(pieces)
     return pieces
 
@@ -412,10 +430,16 @@ def _require_absent(storage: Storage, root: str, listing: Listing, part: Partiti
         raise NothingToDoError(f"{shown} exists already", path=shown)
 
 
-def _generator(outcomes: Iterator[TaskOutcome]) -> Any:
-    """The outcomes with a `close` that reaches the engine's own generator."""
+def _share(amount: int, part: int, count: int) -> int:
+    """What falls to one of `count` equal parts, so that all together are the whole."""
+    return amount * (part + 1) // count - amount * part // count
+
+
+@contextmanager
+def _ended(outcomes: Iterator[TaskOutcome]) -> Iterator[Iterator[TaskOutcome]]:
+    """Tell the engine when its outcomes are not wanted any more, where it gives them by a generator."""
     try:
-        yield from outcomes
+        yield outcomes
     finally:
         close = getattr(outcomes, "close", None)
         if close is not None:
