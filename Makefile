@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python fixtures/restore.py
 	@touch $@
 
-demo: install ## Run ls and snapshot on a small table that real Hive has written
+demo: install ## Show a small table that real Hive has written, and compact a copy of it
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)

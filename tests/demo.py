@@ -1,11 +1,14 @@
-"""`make demo`: a small table that real Hive has written, seen by `acidctl ls` and `acidctl snapshot`."""
+"""`make demo`: a small table that real Hive has written, as acidctl sees it; a copy of it is compacted."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 INTRODUCTION = """\
@@ -23,7 +26,13 @@ What a reader sees of it is decided by two lists that Hive hands to every query:
 LS = "1. Which directories are there, which of them does a reader use, and why not the others?"
 SNAPSHOT = "2. So what is in the table? The same directories, read:"
 HISTORY = "3. And what was in it after write id 4, before the later changes?"
-END = "Next: `.venv/bin/acidctl ls --help`, or a table of your own (acidctl only reads)."
+COMPACT = """\
+4. Too many directories. A major compaction writes all that is committed below the first open write as one base, reads
+back what it wrote, and publishes it by one rename. (On a copy; the bundled table stays as it is.)
+"""
+LIVE = "5. Every reader sees the same rows as before, in fewer directories; what was replaced is still there:"
+SAME = "The rows and their ROW__IDs before and after: {before} and {after}. Equal."
+END = "Next: `.venv/bin/acidctl compact --help`, or a table of your own, with `--dry-run` first."
 
 
 def main(step: Path) -> int:
@@ -37,14 +46,37 @@ def main(step: Path) -> int:
         (SNAPSHOT, ["snapshot", table, *lists]),
         (HISTORY, ["snapshot", table, "--as-of", "4", "--quiet", "-o", "csv"]),
     ):
-        say(title + "\n")
-        say("$ acidctl " + shlex.join(args))
-        code = subprocess.run([sys.executable, "-m", "acidctl", *args], check=False).returncode
-        if code:
-            return code
-        say("")
+        show(title, args)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(table, Path(folder) / "orders")
+        before = digest(copy, lists)
+        show(COMPACT, ["compact", "major", str(copy), *lists, "--quiet"])
+        show(LIVE, ["ls", str(copy), *lists, "--state", "live", "--quiet"])
+        after = digest(copy, lists)
+    if before != after:
+        say(f"The rows differ: {before} before, {after} after.")
+        return 1
+    say(SAME.format(before=before, after=after) + "\n")
     say(END)
     return 0
+
+
+def show(title: str, args: Sequence[str]) -> None:
+    """Run a command for the reader of the demo; the demo ends where it fails."""
+    say(title + "\n")
+    say("$ acidctl " + shlex.join(args))
+    code = subprocess.run([sys.executable, "-m", "acidctl", *args], check=False).returncode
+    if code:
+        sys.exit(code)
+    say("")
+
+
+def digest(table: Path, lists: Sequence[str]) -> str:
+    """A digest over all rows and row ids that a reader sees."""
+    command = ["snapshot", str(table), *lists, "--digest", "--quiet", "-o", "json"]
+    done = subprocess.run([sys.executable, "-m", "acidctl", *command], check=True, capture_output=True)
+    answer = json.loads(done.stdout)
+    return f"{answer['rows']} rows, {answer['digest']}"
 
 
 def say(text: str) -> None:

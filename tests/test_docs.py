@@ -129,7 +129,8 @@ def test_modules_stand_in_the_readme() -> None:
     listing = README.read_text().partition("```text\nacidctl/\n")[2].partition("```")[0]
     named = re.findall(r"[a-z_*]+\.py", listing)
     for path in (ROOT / "acidctl").glob("[a-z]*.py"):
-        stem = "state_*.py" if path.name.startswith("state_") else path.name
+        family = next((family for family in ("state_", "plan_") if path.name.startswith(family)), None)
+        stem = f"{family}*.py" if family else path.name
         assert stem in named or path.name in named or f"{path.stem}  " in listing, path.name
 
 
@@ -213,5 +214,13 @@ def test_the_demo_tells_its_story() -> None:
         [sys.executable, "-m", "tests.demo", str(DEMO.parent)], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stderr == ""
-    for said in ("obsolete", "write id 6 was aborted", "write id 8 is still open", "7 rows", "Grace"):
+    for said in (
+        "obsolete",
+        "write id 6 was aborted",
+        "write id 8 is still open",
+        "7 rows",
+        "Grace",
+        "base_0000007",
+        "Equal.",
+    ):
         assert said in done.stdout
