@@ -26,6 +26,7 @@ VERSION_MARKER = "_orc_acid_version"
 METADATA_MARKER = "_metadata_acid"
 LOCK_NAME = "_acidctl_lock"
 WORK_PREFIX = "_acidctl_work_"
+QUARANTINE_NAME = "_acidctl_quarantine"
 JOURNAL_NAME = "journal.json"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -136,7 +137,7 @@ _ORIGINAL = re.compile(r"([0-9]+)_([0-9]+)(?:_copy_([0-9]+))?")
 _HIDDEN_REASONS = (
     (WORK_PREFIX, "work directory of an acidctl compaction"),
     (LOCK_NAME, "lock of a running acidctl command"),
-    ("_acidctl_quarantine", "directories that acidctl clean has set aside"),
+    (QUARANTINE_NAME, "directories that acidctl clean has set aside"),
     (".hive-staging", "staging directory of a Hive query"),
     ("_tmp", "temporary directory of a Hive query or compaction"),
     ("_task_tmp", "temporary directory of a Hive query"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acidctl.listing import FileInfo, Listing
-from acidctl.names import BaseDir, DeltaDir
+from acidctl.names import BaseDir, DeltaDir, DeltaKind
 from acidctl.plan import InputEntry, decode, encode, fingerprint_of
 from acidctl.plan_clean_guards import Evidence, GuardResult, failing, judge
 from acidctl.plan_clean_rules import Label, Mark
@@ -112,7 +112,7 @@ def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path
         return LocationPlan(partition, path, results, (), tuple(kept))
     covers = tuple((c.name, _fingerprint(c.name, c.files)) for c in seen.covers)
     ranks = _ranks(seen)
-    victims.sort(key=lambda entry: ranks.get(entry.name, (4, 0, entry.name)))
+    victims.sort(key=lambda entry: ranks.get(entry.name, (5, 0, entry.name)))
     return LocationPlan(partition, path, results, tuple(victims), tuple(kept), covers)
 
 
@@ -193,7 +193,8 @@ def _ranks(seen: Survey) -> dict[str, tuple[int, int, str]]:
     """What is aborted goes first, then bases from the oldest on, then originals, then deltas, then leftovers.
 
     A reader older than the meet, which needs them all, then fails for want of a base ("not enough history") at
-    every point between; deltas first would let it read an old base and miss their rows in silence.
+    every point between; deltas first would let it read an old base and miss their rows in silence. Deletes go after
+    inserts, so that what an interrupted run leaves never has rows without their deletes.
     """
     ranks = {ORIGINALS_NAME: (2, 0, ORIGINALS_NAME)}
     for candidate in (*seen.stock.bases, *seen.stock.deltas):
@@ -202,5 +203,6 @@ def _ranks(seen: Survey) -> dict[str, tuple[int, int, str]]:
         if isinstance(parsed, BaseDir):
             ranks[name] = (1 if covered else 0, parsed.write_id, name)
         elif isinstance(parsed, DeltaDir):
-            ranks[name] = (3 if covered else 0, parsed.min_write_id, name)
+            inserts = parsed.kind is DeltaKind.INSERT
+            ranks[name] = ((3 if inserts else 4) if covered else 0, parsed.min_write_id, name)
     return ranks

@@ -23,18 +23,22 @@ _HIVE_PREFIXES = ("_tmp_", ".hive-staging", "_tmp.", "_task_tmp.")
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A hidden entry that may go by its age; `at_least` is the lowest age in seconds, None for those that stay."""
+    """A hidden entry that may go by its age; `at_least` is the lowest age in seconds, None for those that stay.
+
+    `at_once`: nobody can need it any more, however young it is.
+    """
 
     name: str
     reason_code: str
     reason: str
     at_least: float | None = 0.0
+    at_once: bool = False
 
     def mark(self, modified: float | None, now: float, older_than: float | None) -> Mark:
         """What becomes of it."""
         if self.at_least is None:
             return Mark(Label.IGNORE, self.reason_code, self.reason)
-        if older_than is None:
+        if older_than is None or self.at_once:
             return Mark(Label.DELETE, self.reason_code, self.reason)
         if modified is None or now - modified < max(older_than, self.at_least):
             code = "too_young" if modified is not None else "age_unknown"
@@ -63,9 +67,7 @@ def half_published(listing: Listing) -> frozenset[str]:
     """Work directories whose journal names two outputs of which one is in place; a journal not read counts as such."""
     present = set(listing.directories)
     read = {journal.work for journal in journals_of(listing)}
-    found = {
-        journal.work for journal in journals_of(listing) if len({name in present for name in journal.outputs}) > 1
-    }
+    found = {journal.work for journal in journals_of(listing) if len({name in present for name in journal.outputs}) > 1}
     journals = (info.path for info in listing.files if is_journal(info.path))
     unread = {path.partition("/")[0] for path in journals if path not in listing.markers} - read
     return frozenset(found | unread)
@@ -77,5 +79,5 @@ def _work(name: str, files: set[str], *, half: bool, dead: bool) -> Leftover:
     if f"{name}/{FAILED}" in files:
         return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
     if dead:
-        return Leftover(name, "work_dead", "work directory of an acidctl run that has ended")
+        return Leftover(name, "work_dead", "left by an acidctl run that has died", at_once=True)
     return Leftover(name, "work", "work directory of an acidctl run that may still be working", None)

@@ -69,7 +69,9 @@ def classify(stock: Stock, meet: Meet, kind: TableGuess, withheld: Collection[st
     """Mark every base, every delta and the original files; `withheld` names those that neither go nor cover."""
     marks: dict[str, Mark] = {}
     bases = [base for base in stock.bases if _admit_base(base, meet, kind, withheld, marks)]
-    best = max(bases, key=lambda b: (_write_id(b), _compacted(b, kind), b.parsed.visibility_txn_id or 0), default=None)
+    best = max(
+        bases, key=lambda b: (base_write_id(b), _compacted(b, kind), b.parsed.visibility_txn_id or 0), default=None
+    )
     for base in bases:
         marks[base.name] = _mark_base(base, best, kind)
     _keep_masks(stock.bases, best, kind, marks)
@@ -153,7 +155,7 @@ def _mark_base(base: Candidate, best: Candidate | None, kind: TableGuess) -> Mar
     assert best is not None
     if base is best:
         return Mark(Label.KEEP, "base", "the newest base that every reader can use")
-    if _write_id(base) == _write_id(best):
+    if base_write_id(base) == base_write_id(best):
         if _compacted(base, kind) and _compacted(best, kind):
             return Mark(Label.KEEP, "tie", f"{best.name} is a compaction of the same writes, and readers take either")
         verdict = say.same_ids_as_base(best)
@@ -230,7 +232,7 @@ def _mark_deltas(deltas: Iterable[Candidate], best: Candidate | None, marks: dic
 
     The order decides, as in `state_deltas`: the widest first, so that a cover comes before what it covers.
     """
-    floor = _write_id(best) if best is not None else 0
+    floor = base_write_id(best) if best is not None else 0
     current = max(floor, 0)
     cover: list[Candidate] = []
     for candidate in sorted(deltas, key=delta_order):
@@ -289,6 +291,7 @@ def _compacted(base: Candidate, kind: TableGuess) -> bool:
     return base.is_compacted or base.is_first_compaction or kind.acid_v1
 
 
-def _write_id(base: Candidate) -> int:
+def base_write_id(base: Candidate) -> int:
+    """The write id in a base's name."""
     assert isinstance(base.parsed, BaseDir)
     return base.parsed.write_id

@@ -12,6 +12,7 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,10 @@ from acidctl.storage.resolve import resolve as resolve_url
 
 if TYPE_CHECKING:
     from acidctl.compactreport import CompactionReport
+    from acidctl.jobs.clean_run import CleanRun
     from acidctl.jobs.compact import Prepared, TablePlace, Watch
     from acidctl.plan import CompactionPlan, PartitionPlan
+    from acidctl.plan_clean import CleanPlan
     from acidctl.plan_request import CompactionRequest
     from acidctl.snapshot import Snapshot
 
@@ -218,6 +221,35 @@ class Table:
                 hint="Name the table as it was named when the plan was made, or make a new plan.",
             )
         return Prepared(self._place(), plan, break_locks=unsafe_break_lock)
+
+    # --- cleaning
+
+    def plan_clean(self, **options: Any) -> CleanPlan:
+        """What `clean` would remove and why; changes nothing. The arguments are those of `prepare_clean`."""
+        return self.prepare_clean(**options).plan()
+
+    def prepare_clean(self, *, partitions: Sequence[str] = (), now: float | None = None, **options: Any) -> CleanRun:
+        """A run of `clean`, to be shown, and then carried out with its `delete`, `quarantine` or `undo`.
+
+        `options` are those of `jobs.clean_run.CleanRequest`; `now` in seconds since 1970 is the time by default.
+        Raises UsageError where the lists do not say what every live reader sees.
+        """
+        from acidctl.jobs.clean_run import CleanRequest, prepare
+
+        moment = time.time() if now is None else now
+        return prepare(self._storage, self._root, self.locations(partitions), CleanRequest(**options), now=moment)
+
+    def own_path(self, url: str) -> str:
+        """The path of a URL within the table's own storage; UsageError when it is of another storage."""
+        storage, path = resolve_url(url, self._options)
+        shown, own = storage.display(path), self.location
+        local = isinstance(self._storage, LocalStorage)
+        here = isinstance(storage, LocalStorage) == local
+        if not here or (not local and shown.partition("://")[0] != own.partition("://")[0]):
+            raise UsageError(
+                f"{shown} is not on the storage of {own}", path=shown, hint="Name a place on the table's own storage."
+            )
+        return path
 
     def _planned(
         self,

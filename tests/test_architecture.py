@@ -56,18 +56,18 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
         ),
         ("pyarrow", "numpy"),
     ),
-    (("compactreport",), ("plan",), ()),
+    (("compactreport", "cleanreport"), ("plan", "plan_"), ()),
     (
         ("jobs.",),
         (
             *("names", "bucketcodec", "writeids", "listing", "state", "state_", "plan", "plan_", "hivetypes", "schema"),
             *("events", "merge", "arrays", "values", "digest", "rowhash", "pipeline", "storage.", "orc."),
-            *("readings", "scan", "sources", "snapshot", "datafiles", "compactreport"),
+            *("readings", "scan", "sources", "snapshot", "datafiles", "compactreport", "cleanreport"),
         ),
         ("pyarrow", "numpy", "pyspark"),
     ),
     (
-        ("lsreport", "cleanreport"),
+        ("lsreport",),
         ("names", "listing", "state", "state_", "plan", "plan_", "jobs."),
         (),
     ),

@@ -33,6 +33,7 @@ COMMANDS = {
     "ls": CommandEntry("acidctl.cli.ls", "List every directory with its state, and say why."),
     "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
     "dump": CommandEntry("acidctl.cli.dump", "Show what is in an ORC file, the ACID layer decoded."),
+    "clean": CommandEntry("acidctl.cli.clean", "Show what no reader can reach any more, and remove it."),
     "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
     "compact": CommandEntry("acidctl.cli.compact", "Rewrite deltas into fewer directories, prove it, publish it."),
 }

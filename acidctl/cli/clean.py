@@ -1,0 +1,252 @@
+"""`acidctl clean`: show what no reader can reach any more, and remove it when that is asked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from acidctl.cleanreport import CleanReport, Outcome, entry_json, to_json
+from acidctl.cli.cleanview import write_text
+from acidctl.cli.options import SnapshotOptions, option, table_options
+from acidctl.cli.options import command as make_command
+from acidctl.cli.output import Format, Output, encode, human_size, plural, shown
+from acidctl.cli.progress import progress
+from acidctl.config import Config
+from acidctl.errors import ExitCode, UsageError
+from acidctl.jobs.clean_run import CleanRun
+from acidctl.plan_clean import CleanPlan
+from acidctl.table import open_table
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SHOWN_WARNINGS = 10
+# What `--quarantine` without a value stands for: a folder inside each location.
+_WITHIN = "(within the table)"
+
+
+def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of `90m`, `24h`, `7d`; 0 is refused, because what means "no retention" has a name of its own."""
+    found = _AGE.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no age; write it as 90m, 24h or 7d", ctx, param)
+    seconds = float(found[1]) * _SECONDS[found[2].lower()]
+    if seconds <= 0:
+        raise click.BadParameter("an age of 0 protects no reader; --unsafe-no-retention says that", ctx, param)
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says beside the table and its lists."""
+
+    delete: bool
+    quarantine: str | None
+    undo: bool
+    yes: bool
+    older_than: float
+    unsafe_no_retention: bool
+    highest_write_id: int | None
+    leftovers: bool
+    assume_exclusive: bool
+    unsafe_break_lock: bool
+    long: bool
+    no_header: bool
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything but a dry run is asked for."""
+        return self.delete or self.undo or self.quarantine is not None
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments by which the library takes them."""
+        return {
+            "older_than": None if self.unsafe_no_retention else self.older_than,
+            "highest_write_id": self.highest_write_id,
+            "leftovers": self.leftovers,
+            "assume_exclusive": self.assume_exclusive,
+            "unsafe_break_lock": self.unsafe_break_lock,
+        }
+
+
+@make_command(
+    "clean",
+    exits=(
+        ExitCode.DONE,
+        ExitCode.FAILED,
+        ExitCode.USAGE,
+        ExitCode.FINDINGS,
+        ExitCode.NO_SUCH_TABLE,
+        ExitCode.NOT_ACID,
+        ExitCode.DAMAGED,
+        ExitCode.STORAGE,
+        ExitCode.STALE_PLAN,
+        ExitCode.INTERRUPTED,
+    ),
+    examples=(
+        "acidctl clean /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
+        "acidctl clean /warehouse/orders --validtxns @lists.txt --older-than 7d --delete --yes",
+        "acidctl clean /warehouse/orders --as-of 20 --assume-exclusive --quarantine /warehouse/_aside",
+    ),
+)
+@table_options
+@option("--delete", is_flag=True, help="Remove it, after a question on a terminal; --yes answers it in scripts.")
+@option(
+    "--quarantine",
+    is_flag=False,
+    flag_value=_WITHIN,
+    metavar="DIR",
+    help="Move it to DIR on the table's storage instead; without DIR to a hidden folder within the table.",
+)
+@option("--undo", is_flag=True, help="Bring back from quarantine what something still covers.")
+@option("--yes", is_flag=True, help="Do not ask.")
+@option(
+    "--older-than",
+    callback=_age,
+    default="24h",
+    show_default=True,
+    metavar="AGE",
+    help="Leave alone what is younger, and what only something younger covers: 90m, 24h, 7d.",
+)
+@option("--unsafe-no-retention", is_flag=True, help="Do not look at ages: readers at work may lose their files.")
+@option("--highest-write-id", type=click.IntRange(min=0), metavar="N", help="Judge as if later writes were not there.")
+@option("--leftovers", is_flag=True, help="Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*).")
+@option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table now; needed for --as-of.")
+@option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
+@option("-l", "--long", is_flag=True, help="Show what is kept too, and every guard.")
+@option("--no-header", is_flag=True, help="CSV without its first line.")
+def command(out: Output, config: Config, *, options: SnapshotOptions, **given: Any) -> ExitCode:
+    """Show what no reader of TABLE can reach any more, why, since when, and how many bytes that frees.
+
+    Nothing is changed unless --delete or --quarantine says so. --validtxns has to hold the lists of every reader that
+    may still run; several of a kind are combined to what all of them see. Where a guard does not hold, nothing at that
+    location is touched.
+    """
+    asked = Asked(**given)
+    _require_one_action(asked)
+    table = open_table(options.table, storage_options=options.storage_options)
+    view = {**options.lists(), "schema": options.schema, "table_type": options.table_type}
+    run = table.prepare_clean(partitions=options.partitions, **view, **asked.settings())
+    base = None if asked.quarantine in (None, _WITHIN) else table.own_path(asked.quarantine)
+    report = _carry_out(out, run, asked, base)
+    _remark(out, report)
+    if out.form is Format.TEXT:
+        write_text(out, report, command_line(options, asked, given), long=asked.long)
+    elif out.form is Format.JSON:
+        out.json(to_json(report))
+    else:
+        _write_lines(out, report, asked)
+    for part in report.failed:
+        assert part.problem is not None
+        where = f"{part.partition}: " if part.partition else ""
+        out.warn(f"{where}{part.problem.message}" + (f" {part.problem.hint}" if part.problem.hint else ""))
+    return report.exit_code
+
+
+def _require_one_action(asked: Asked) -> None:
+    if asked.delete and asked.quarantine is not None and not asked.undo:
+        raise UsageError("--delete and --quarantine exclude each other", hint="Give one of them.")
+    if asked.undo and asked.delete:
+        raise UsageError("--undo and --delete exclude each other", hint="Give one of them.")
+    if asked.yes and not asked.changes:
+        raise UsageError("--yes answers the question of --delete, which was not given", hint="Add --delete.")
+
+
+def _carry_out(out: Output, run: CleanRun, asked: Asked, base: str | None) -> CleanReport:
+    if asked.undo:
+        return run.undo(base)
+    with progress(out, "looking into what covers", "locations") as told:
+        plan = run.plan(progress=told)
+    if not asked.changes or not plan.victims:
+        report = run.show(plan)
+        return report if not asked.changes else _nothing(run, plan, asked, base)
+    if asked.delete:
+        _confirm(out, plan, asked)
+        with progress(out, "removing", "locations") as told:
+            return run.delete(plan, progress=told)
+    with progress(out, "moving away", "locations") as told:
+        return run.quarantine(plan, base, progress=told)
+
+
+def _nothing(run: CleanRun, plan: CleanPlan, asked: Asked, base: str | None) -> CleanReport:
+    """Nobody is asked about nothing; the answer says what the action was."""
+    return run.delete(plan) if asked.delete else run.quarantine(plan, base)
+
+
+def _confirm(out: Output, plan: CleanPlan, asked: Asked) -> None:
+    """A typed word, which no key pressed too early can be."""
+    if asked.yes:
+        return
+    name = plan.location.rstrip("/").rpartition("/")[2]
+    what = f"{plural(plan.victims, 'entry', 'entries')} ({human_size(plan.bytes)})"
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(
+            f"--delete would remove {what} and nobody is there to be asked",
+            path=plan.location,
+            hint="Add --yes; the same command without --delete shows what would go.",
+        )
+    question = f"Delete {what} of {shown(plan.location)} for good? Type {shown(name)} or delete: "
+    out.terminal.stderr.write(encode(question))
+    out.terminal.stderr.flush()
+    if sys.stdin.readline().strip() not in (name, "delete"):
+        raise UsageError("nothing was deleted: the answer was another one", path=plan.location)
+
+
+def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) -> str:
+    """The command that was given, without what changes a table, to be pasted into a shell."""
+    words = ["acidctl", "clean", options.table]
+    for name, values in (("--partition", options.partitions), ("--validtxns", options.validtxns)):
+        for value in values:
+            words += [name, value]
+    single = (
+        ("--as-of", options.as_of),
+        ("--table", options.table_name),
+        ("--list-format", options.list_format),
+        ("--schema", options.schema),
+        ("--table-type", None if options.table_type == "auto" else options.table_type),
+        ("--older-than", None if asked.older_than == 86400 else f"{asked.older_than:g}s"),
+        ("--highest-write-id", asked.highest_write_id),
+    )
+    words += [word for name, value in single if value is not None for word in (name, str(value))]
+    flags = ("unsafe_no_retention", "leftovers", "assume_exclusive", "unsafe_break_lock")
+    words += ["--" + name.replace("_", "-") for name in flags if given[name]]
+    return shlex.join(words)
+
+
+def _remark(out: Output, report: CleanReport) -> None:
+    for note in report.notes:
+        out.note(note)
+    for warning in report.warnings[:_SHOWN_WARNINGS]:
+        out.warn(warning)
+    for part in report.locations:
+        for note in part.notes:
+            out.note((f"{part.partition}: " if part.partition else "") + note)
+
+
+_COLUMNS = ("partition", "name", "kind", "reason", "reason_code", "because_of", "bytes", "files", "age_seconds")
+_DONE = {
+    Outcome.PLANNED: "would_go",
+    Outcome.DELETED: "deleted",
+    Outcome.QUARANTINED: "quarantined",
+    Outcome.RESTORED: "restored",
+}
+
+
+def _write_lines(out: Output, report: CleanReport, asked: Asked) -> None:
+    """One entry a line, victims first."""
+    lines: list[dict[str, Any]] = []
+    for part, entry in report.victims:
+        outcome = _DONE.get(part.outcome) or report.action.value + "d"
+        lines.append({**entry_json(part.partition, entry), "outcome": outcome})
+    for part in report.locations:
+        lines += [{**entry_json(part.partition, entry), "outcome": "kept"} for entry in part.kept]
+    if out.form is Format.JSONL:
+        out.json_lines({"type": "clean_entry", "schema_version": 1, **line} for line in lines)
+        return
+    names: Sequence[str] = (*_COLUMNS, "outcome")
+    out.csv(names, ([line[name] for name in names] for line in lines), with_header=not asked.no_header)

@@ -1,0 +1,196 @@
+"""What only opened files tell a cleaner: whether covers are complete, and whether a delta without a cover is empty.
+
+A location without victims costs nothing here; one with victims costs the tails of its covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.jobs.owner import Life, from_bytes, life_of
+from acidctl.jobs.workdir import OWNER_NAME, WORK_TYPE
+from acidctl.listing import Listing
+from acidctl.names import VERSION_MARKER, WORK_PREFIX
+from acidctl.plan_clean_guards import CoverFacts, Evidence, without
+from acidctl.plan_clean_rules import Meet, base_write_id
+from acidctl.plan_clean_survey import Rules, Survey, survey
+from acidctl.state import (
+    DataFile,
+    EntryKind,
+    EntryState,
+    TableGuess,
+    TableType,
+    data_files,
+    live_entries,
+    resolve,
+)
+from acidctl.state_types import Candidate, Verdict
+from acidctl.storage.port import Storage, join
+from acidctl.writeids import ValidTxns, ValidWriteIds
+
+_ORC, _PARQUET = b"ORC", b"PAR1"
+_UNDECIDED = Verdict(EntryState.LIVE, "", "")
+_LIMIT = 1 << 16
+
+
+def look_around(storage: Storage, listing: Listing, meet: Meet, kind: TableGuess, rules: Rules) -> Survey:
+    """Judge a listing with everything that storage tells beside it: times of directories, owners of work."""
+    dead = tuple(_dead(storage, listing))
+    times: dict[str, float | None] = {}
+    while True:
+        seen = survey(listing, meet, kind, rules, times=times, dead=dead)
+        if not seen.wanted_times:
+            return seen
+        for name in seen.wanted_times:
+            found = storage.stat(join(listing.root, name))
+            times[name] = None if found is None else found.modified
+
+
+def look_into(storage: Storage, seen: Survey) -> Evidence:
+    """Open what the guards have to know of; a file that cannot be read makes its cover incomplete."""
+    reader = _Reader(storage, seen)
+    covers = {cover.name: reader.cover(cover) for cover in seen.covers}
+    return Evidence(covers, {delta.name: reader.is_empty(delta) for delta in seen.one_sided})
+
+
+def _dead(storage: Storage, listing: Listing) -> Iterator[str]:
+    """Work directories whose owner is known to have ended."""
+    for info in listing.files:
+        work, _, name = info.path.partition("/")
+        if name == OWNER_NAME and work.startswith(WORK_PREFIX):
+            try:
+                with storage.open(join(listing.root, info.path)) as stream:
+                    owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
+            except AcidctlError:
+                continue  # it has just been removed, or may not be read: then nothing is known
+            if owner is not None and work == WORK_PREFIX + owner.id and life_of(owner) is Life.DEAD:
+                yield work
+
+
+class _Reader:
+    """Looks into directories of one location."""
+
+    def __init__(self, storage: Storage, seen: Survey) -> None:
+        self._storage = storage
+        self._seen = seen
+        self._insert_only = seen.kind.type is TableType.INSERT_ONLY
+
+    def cover(self, cover: Candidate) -> CoverFacts:
+        """Whether a cover is complete, and for an empty compacted base what it stands for."""
+        files = self._files(cover)
+        marked = any(info.path == f"{cover.name}/{VERSION_MARKER}" for info in cover.files)
+        if not marked and not any(file.info.size for file in files):
+            return CoverFacts(f"holds neither {VERSION_MARKER} nor a data file")
+        try:
+            rows = self._count(files)
+        except AcidctlError as error:
+            return CoverFacts(error.message)
+        facts = CoverFacts(rows=rows)
+        if rows == 0 and cover.kind is EntryKind.BASE and cover.is_compacted and not self._seen.kind.acid_v1:
+            return self._below(cover, facts)
+        return facts
+
+    def is_empty(self, delta: Candidate) -> bool:
+        """Whether readers see no event of a delta: it has no rows, or only those of aborted writes."""
+        try:
+            return all(self._is_empty(file) for file in self._files(delta))
+        except AcidctlError:
+            return False
+
+    def _below(self, base: Candidate, facts: CoverFacts) -> CoverFacts:
+        """Rows and deletes that a reader would find if this base and later ones were not there.
+
+        Nothing is concluded where writes were aborted: their rows are in the files and count for nobody.
+        """
+        seen = self._seen
+        top = base_write_id(base)
+        later = {other.name for other in seen.stock.bases if base_write_id(other) >= top}
+        state = resolve(
+            without(seen.listing, later),
+            seen.meet.write_ids,
+            seen.meet.txns or ValidTxns.everything(),
+            table_type=seen.kind,
+            raise_on_history=False,
+        )
+        rows = deletes = 0
+        for entry in live_entries(state):
+            low, high = entry.min_write_id, entry.max_write_id
+            if high is not None and high > top:
+                continue
+            if low is not None and high is not None and seen.meet.write_ids.aborted_in(low, high):
+                return facts
+            try:
+                count = self._count(data_files(entry, insert_only=self._insert_only))
+            except AcidctlError:
+                return facts
+            if count is None:
+                return facts
+            if entry.kind is EntryKind.DELETE_DELTA:
+                deletes += count
+            else:
+                rows += count
+        return replace(facts, rows_below=rows, deletes_below=deletes)
+
+    def _files(self, candidate: Candidate) -> tuple[DataFile, ...]:
+        return data_files(candidate.entry(_UNDECIDED), insert_only=self._insert_only)
+
+    def _count(self, files: Iterable[DataFile]) -> int | None:
+        """Rows by the footers, None where a file is not ORC; DamagedDataError for what cannot be whole."""
+        total: int | None = 0
+        for file in files:
+            rows = self._rows(file)
+            total = None if rows is None or total is None else total + rows
+        return total
+
+    def _rows(self, file: DataFile) -> int | None:
+        from acidctl.orc.tail import read_tail
+
+        length = self._length(file)
+        if length == 0:
+            return 0
+        path = join(self._seen.listing.root, file.info.path)
+        shown = self._storage.display(path)
+        with self._storage.open(path) as stream:
+            head = stream.read(len(_PARQUET)) if self._insert_only else _ORC
+            if head == _PARQUET:
+                stream.seek(length - len(_PARQUET))
+                if stream.read(len(_PARQUET)) != _PARQUET:
+                    raise DamagedDataError(f"{shown} does not end as a Parquet file does", path=shown)
+                return None
+            if not head.startswith(_ORC):
+                return None
+            return read_tail(stream, name=shown, length=length).rows
+
+    def _is_empty(self, file: DataFile) -> bool:
+        from acidctl.orc.reader import open_orc
+
+        length = self._length(file)
+        if length == 0:
+            return True
+        path = join(self._seen.listing.root, file.info.path)
+        with self._storage.open(path) as stream:
+            orc = open_orc(stream, name=self._storage.display(path), length=length)
+            if not orc.rows:
+                return True
+            if not orc.is_acid:
+                return False
+            ids = self._seen.meet.write_ids
+            return all(
+                _all_aborted(batch.column(0).unique().to_pylist(), ids) for batch in orc.scan(["currentTransaction"])
+            )
+
+    def _length(self, file: DataFile) -> int:
+        """Bytes up to the logical end."""
+        if file.side_file is None:
+            return file.info.size
+        from acidctl.orc.sidefile import read_logical_length
+
+        path = join(self._seen.listing.root, file.side_file.path)
+        with self._storage.open(path) as stream:
+            return read_logical_length(stream, name=self._storage.display(path))
+
+
+def _all_aborted(found: Iterable[int], ids: ValidWriteIds) -> bool:
+    return all(ids.is_aborted(write_id) for write_id in found)

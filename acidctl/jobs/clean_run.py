@@ -1,0 +1,217 @@
+"""One run of `clean` over a table: what was asked becomes the meet of all readers and the rules, then an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from acidctl.cleanreport import Action, CleanedLocation, CleanReport
+from acidctl.errors import UsageError
+from acidctl.jobs.clean import Cleaning
+from acidctl.names import BaseDir, DeltaDir, is_hidden, parse_directory
+from acidctl.plan_clean import CleanPlan, LocationPlan
+from acidctl.plan_clean_rules import Meet
+from acidctl.plan_clean_survey import DEFAULT_RETENTION, Rules
+from acidctl.readings import decide_kind, expected_table, kind_notes, require_same_table, schema_of
+from acidctl.schema import TableSchema
+from acidctl.state import TableGuess, TableType
+from acidctl.storage.gather import Location
+from acidctl.storage.port import Storage, join
+from acidctl.writeids import ManyLists, ValidWriteIds, meet_txns, meet_write_ids, recognise_many
+
+_LISTS_HINT = (
+    "Give --validtxns with the list of each reader that may still run, or, while nobody else uses the table, "
+    "--as-of N --assume-exclusive."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRequest:
+    """What a user asks of `clean`; the first six are texts and options as for `readings.read`.
+
+    `older_than` is in seconds, None for no retention; `highest_write_id` bounds what counts (guard G9).
+    """
+
+    validtxns: str | Sequence[str] = ()
+    as_of: int | None = None
+    table: str | None = None
+    list_format: str | None = None
+    schema: str | None = None
+    table_type: str = "auto"
+    assume_exclusive: bool = False
+    older_than: float | None = DEFAULT_RETENTION
+    highest_write_id: int | None = None
+    leftovers: bool = False
+    unsafe_break_lock: bool = False
+
+
+Report = Callable[[int, int | None], None]
+Item = TypeVar("Item")
+
+
+def _unwatched(done: int, total: int | None) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRun:
+    """A run, ready to be shown and then carried out; made by `prepare`."""
+
+    cleaning: Cleaning
+    locations: tuple[Location, ...]
+    shown: str
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def plan(self, *, progress: Report = _unwatched) -> CleanPlan:
+        """What may go; changes nothing, but opens the ends of covering files."""
+        meet = self.cleaning.meet
+        return CleanPlan(
+            location=self.shown,
+            table_type=self.cleaning.kind.type.value,
+            write_ids=meet.write_ids.format(),
+            txns="" if meet.txns is None else meet.txns.format(),
+            retention_seconds=self.cleaning.rules.older_than,
+            locations=self.cleaning.plan(self.locations, progress=progress),
+            notes=self.notes,
+            warnings=self.warnings,
+        )
+
+    def show(self, plan: CleanPlan) -> CleanReport:
+        """The answer of a dry run."""
+        return self._report(plan, Action.SHOW, [CleanedLocation.planned(part) for part in plan.locations])
+
+    def delete(self, plan: CleanPlan, *, progress: Report = _unwatched) -> CleanReport:
+        """Remove what was planned; a failure at one location neither stops nor hides the others."""
+        return self._report(plan, Action.DELETE, _each(plan.locations, self.cleaning.delete, progress))
+
+    def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
+        """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
+        self._require_hidden(base)
+
+        def act(part: LocationPlan) -> CleanedLocation:
+            return self.cleaning.quarantine(part, base)
+
+        return self._report(plan, Action.QUARANTINE, _each(plan.locations, act, progress))
+
+    def undo(self, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
+        """Bring back what earlier runs moved into boxes, where something still covers it."""
+
+        def act(location: Location) -> CleanedLocation:
+            return self.cleaning.undo(location, base)
+
+        places = [location for location in self.locations if not location.stray]
+        plan = CleanPlan(self.shown, "", "", "", None, (), self.notes, self.warnings)
+        return self._report(plan, Action.UNDO, _each(places, act, progress))
+
+    def _report(self, plan: CleanPlan, action: Action, done: Sequence[CleanedLocation]) -> CleanReport:
+        meet = self.cleaning.meet
+        return CleanReport(
+            location=self.shown,
+            table_type=self.cleaning.kind.type.value,
+            action=action,
+            write_ids=meet.write_ids.format(),
+            txns="" if meet.txns is None else meet.txns.format(),
+            retention_seconds=self.cleaning.rules.older_than,
+            locations=tuple(done),
+            notes=plan.notes,
+            warnings=plan.warnings,
+        )
+
+    def _require_hidden(self, base: str | None) -> None:
+        """A visible folder inside the table would be read as data."""
+        if base is None:
+            return
+        root = self.cleaning.absolute(self.cleaning.root).rstrip("/") + "/"
+        place = self.cleaning.absolute(base).rstrip("/") + "/"
+        inside = place[len(root) :].split("/")[:-1] if place.startswith(root) else None
+        # Below a partition folder the first name that is none decides.
+        own = None if inside is None else next((part for part in inside if "=" not in part or is_hidden(part)), "")
+        if own is not None and not is_hidden(own):
+            raise UsageError(
+                f"the quarantine {base} lies inside the table, where readers would take it for data",
+                path=base,
+                hint="Name a directory outside of the table on the same storage, or leave the name out.",
+            )
+
+
+def prepare(
+    storage: Storage, root: str, locations: Sequence[Location], request: CleanRequest, *, now: float
+) -> CleanRun:
+    """Make a run of a request; `now` is in seconds since 1970.
+
+    UsageError without a write-id list, for the list of another table, and without a transaction list where names
+    carry transactions.
+    """
+    shown = storage.display(root)
+    schema = schema_of(request.schema)
+    kind = decide_kind(locations, schema, table_type=request.table_type, list_format=request.list_format)
+    texts = (request.validtxns,) if isinstance(request.validtxns, str) else tuple(request.validtxns)
+    lists = recognise_many(texts, table=request.table, list_format=request.list_format, as_of=request.as_of)
+    meet = _meet(lists, request, kind, locations, shown)
+    expected = None if request.table is not None else expected_table(root, schema)
+    require_same_table(meet.write_ids.table, expected, shown)
+    rules = Rules(
+        now=now,
+        older_than=request.older_than,
+        highest_write_id=request.highest_write_id,
+        leftovers=request.leftovers,
+        no_cleanup=_no_cleanup(schema),
+        table=expected,
+    )
+    cleaning = Cleaning(storage, root, meet, kind, rules, request.unsafe_break_lock)
+    notes = kind_notes(kind)
+    if kind.type is TableType.EMPTY:
+        notes.append("The directory is empty: an empty table.")
+    if request.older_than is None:
+        notes.append("Ages are not looked at: a reader that began before the last compaction may lose its files.")
+    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), lists.notes)
+
+
+def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: Sequence[Location], shown: str) -> Meet:
+    write_ids, txns = lists.write_ids, lists.txns
+    if request.as_of is not None and not request.assume_exclusive:
+        raise UsageError(
+            "--as-of says nothing of other readers, and what they read must not be deleted",
+            path=shown,
+            hint="Add --assume-exclusive when nobody else reads or writes this table now, or give --validtxns.",
+        )
+    if not write_ids and kind.acid_v1:
+        write_ids = tuple(ValidWriteIds.from_txns(item) for item in txns)
+    if not write_ids:
+        raise UsageError(
+            "without a list of valid write ids nothing can be told to be out of every reader's reach",
+            path=shown,
+            hint=_LISTS_HINT,
+        )
+    named = next((join(part.listing.root, name) for part in locations for name in _with_txn(part)), None)
+    if named is not None and not txns:
+        raise UsageError(
+            f"{named} is judged by its transaction, and no transaction list was given",
+            path=shown,
+            hint="Give the transaction list of each reader with --validtxns too, beside its write ids.",
+        )
+    return Meet(meet_write_ids(write_ids), meet_txns(txns) if txns else None)
+
+
+def _with_txn(part: Location) -> list[str]:
+    """Names of a location that carry a transaction."""
+    if part.stray:
+        return []
+    tops = ((name, parse_directory(name)) for name in part.listing.directories if "/" not in name)
+    return [name for name, d in tops if isinstance(d, BaseDir | DeltaDir) and d.visibility_txn_id is not None]
+
+
+def _no_cleanup(schema: TableSchema | None) -> bool | None:
+    if schema is None or not schema.from_ddl:
+        return None
+    return (schema.table_property("no_cleanup") or "").lower() == "true"
+
+
+def _each(items: Sequence[Item], act: Callable[[Item], CleanedLocation], progress: Report) -> list[CleanedLocation]:
+    done = []
+    for index, item in enumerate(items):
+        progress(index, len(items))
+        done.append(act(item))
+    return done

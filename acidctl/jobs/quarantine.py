@@ -1,0 +1,152 @@
+"""Boxes for what `clean` takes out of a location without deleting it, and the way back.
+
+    <location>/_acidctl_quarantine/<id>/manifest.json   what was taken, why, and what covered it; written first
+    <location>/_acidctl_quarantine/<id>/data/<name>     the directories and files themselves, moved
+
+A box may also lie in a directory of the user's choice on the same storage. One box holds what one run took out of one
+location. Whatever dies between, an entry is either in its place or in the box.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acidctl.errors import DamagedDataError, NoSuchTableError, StorageError
+from acidctl.jobs.owner import is_id
+from acidctl.jobs.workdir import make_directory, move, remove_directory, remove_file, write_file
+from acidctl.listing import FileInfo, Listing
+from acidctl.names import METADATA_MARKER, QUARANTINE_NAME
+from acidctl.plan import decode, encode
+from acidctl.plan_clean import Entry
+from acidctl.storage.port import Storage, join
+
+MANIFEST_NAME = "manifest.json"
+DATA = "data"
+MANIFEST_TYPE = "acidctl_quarantine"
+SCHEMA_VERSION = 1
+_LIMIT = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a box holds or was meant to hold; `location` is the place it was taken from, as it was named absolutely.
+
+    `created` is ISO 8601 in UTC; `write_ids` and `txns` are the lists by which it was judged.
+    """
+
+    id: str
+    created: str
+    location: str
+    partition: str
+    write_ids: str
+    txns: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box that was found."""
+
+    path: str
+    manifest: Manifest
+
+
+def make_box(storage: Storage, base: str, manifest: Manifest) -> Box:
+    """Make a box below `base`, which is made where only it is missing; the manifest is there before anything moves."""
+    if storage.stat(base) is None:
+        make_directory(storage, base)
+    box = Box(join(base, manifest.id), manifest)
+    make_directory(storage, box.path)
+    values = {"type": MANIFEST_TYPE, "schema_version": SCHEMA_VERSION, **encode(manifest)}
+    text = json.dumps(values, indent=1)
+    write_file(storage, join(box.path, MANIFEST_NAME), text.encode("ascii"))
+    make_directory(storage, join(box.path, DATA))
+    return box
+
+
+def put(storage: Storage, root: str, box: Box, name: str) -> None:
+    """Move a top-level name of the location into the box."""
+    move(storage, join(root, name), join(box.path, f"{DATA}/{name}"))
+
+
+def take_back(storage: Storage, root: str, box: Box, name: str) -> None:
+    """Move a name from the box to its place, which has to be free."""
+    move(storage, join(box.path, f"{DATA}/{name}"), join(root, name))
+
+
+def find_boxes(storage: Storage, base: str, location: str) -> tuple[Box, ...]:
+    """The boxes below `base` of that location, the oldest first; DamagedDataError for a manifest that cannot be read.
+
+    Box folders without a manifest, or with a torn one and nothing else, are those of a run that died before it had
+    moved anything.
+    """
+    if storage.stat(base) is None:
+        return ()
+    found = []
+    for name in storage.walk(base, lambda path: "/" not in path).directories:
+        path = join(base, name)
+        if not is_id(name) or storage.stat(join(path, MANIFEST_NAME)) is None:
+            continue
+        try:
+            manifest = _read(storage, join(path, MANIFEST_NAME))
+        except DamagedDataError:
+            if storage.stat(join(path, DATA)) is None:
+                continue
+            raise
+        if manifest.location == location and manifest.id == name:
+            found.append(Box(path, manifest))
+    return tuple(sorted(found, key=lambda box: (box.manifest.created, box.manifest.id)))
+
+
+def held(storage: Storage, box: Box) -> Listing:
+    """What the box still holds, as a listing of the location would show it; markers of bases are read."""
+    data = join(box.path, DATA)
+    try:
+        found = storage.walk(data)
+    except NoSuchTableError:
+        return Listing(data)
+    return Listing(data, found.files, found.directories, dict(_markers(storage, data, found.files)))
+
+
+def close_box(storage: Storage, box: Box) -> None:
+    """Remove an emptied box; the manifest goes last, so that an interrupted removal is found again."""
+    remove_directory(storage, join(box.path, DATA))
+    remove_file(storage, join(box.path, MANIFEST_NAME))
+    remove_directory(storage, box.path)
+
+
+def default_base(root: str) -> str:
+    """Where the boxes of a location are, unless the user says otherwise."""
+    return join(root, QUARANTINE_NAME)
+
+
+def _markers(storage: Storage, data: str, files: tuple[FileInfo, ...]) -> Iterator[tuple[str, bytes]]:
+    for info in files:
+        if info.name == METADATA_MARKER:
+            with storage.open(join(data, info.path)) as stream:
+                yield info.path, stream.read(4096)
+
+
+def _read(storage: Storage, path: str) -> Manifest:
+    shown = storage.display(path)
+    try:
+        with storage.open(path) as stream:
+            values: Any = json.loads(stream.read(_LIMIT).decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(shown) from error
+    if not isinstance(values, Mapping) or values.get("type") != MANIFEST_TYPE:
+        raise _damaged(shown)
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise StorageError(f"{shown} was written by another version of acidctl", path=shown)
+    return decode(Manifest, values, "manifest")
+
+
+def _damaged(shown: str) -> DamagedDataError:
+    return DamagedDataError(
+        f"{shown} is not the manifest of a quarantine",
+        path=shown,
+        hint="What lies beside it can be looked at and moved by hand; acidctl restores only what a manifest names.",
+    )
