@@ -33,7 +33,7 @@ _MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_FOOTER = 64 << 20
-_MAX_METADATA = 512 << 20
+MAX_METADATA = 512 << 20
 _MAX_TYPES = 100_000
 _MAX_NESTING = 100
 _MAX_STRIPE_ROWS = 1 << 32
@@ -467,7 +467,7 @@ def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[Column
     offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
     raw = read_range(file, offset, post.metadata_length, tail.name)
     try:
-        message = Message(expand(raw, post.compression, post.block_size, _MAX_METADATA))
+        message = Message(expand(raw, post.compression, post.block_size, MAX_METADATA))
         result = tuple(
             tuple(parse_statistics(column) for column in stripe.messages(1)) for stripe in message.messages(1)
         )

@@ -61,10 +61,11 @@ Result = TypeVar("Result")
 
 
 class Backend(Enum):
-    """Which ORC library writes: Arrow's by columns, or pyorc value by value, which can write everything."""
+    """Which ORC library writes: Arrow's by columns, or pyorc value by value; COPY says that stripes were copied."""
 
     ARROW = "arrow"
     EXACT = "exact"
+    COPY = "copy"
 
 
 class Settings(Protocol):
@@ -222,6 +223,7 @@ class OrcWriter:
 def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
     if kind is Backend.ARROW:
         return ArrowBackend
+    assert kind is Backend.EXACT
     try:
         # A machine without pyorc writes nearly every table.
         from acidctl.orc.pyorcwriter import ExactBackend
