@@ -15,6 +15,8 @@ collisions: it guards against faults and not against an adversary who knows the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +37,10 @@ _WRAP = 1 << _BITS
 #: Rows at a time, so that what is computed stays in the cache of a core; fewer where rows are wide.
 _ROWS = 16384
 _COLUMN_BYTES = 4 << 20
-# Words of a text that are taken rank by rank for all rows at once; what is longer is taken row by row.
-_RANKS = 32
-_SEGMENT = 1 << 15
+# Bytes of a text that are taken at once, and such blocks at a time.
+_BLOCK = 32
+_SEGMENT = 1 << 14
+_KEPT_BYTES = 16 << 20
 _KEY_COLUMNS = 8
 _NANOS = 10**9
 
@@ -59,8 +62,9 @@ _SHIFT_2 = np.uint64(29)
 _FACTOR, _FACTOR_2, _FACTOR_3, _PLACE, _LENGTH = (_odd(i) for i in range(5))
 _NULL, _TEXT, _LIST, _STRUCT, _UNION, _FAR, _KEYLESS = (np.uint64(_splitmix(i)) for i in range(5, 12))
 _FIRST_FACTOR = 64
-# Which bytes of a word belong to a text of which so many bytes are left.
-_MASKS = np.array([(1 << 8 * left) - 1 for left in range(9)], dtype=np.uint64)
+_WORD_FACTORS = np.array([_odd(i) for i in range(16, 20)])
+# Which bytes of a block belong to a text of which so many bytes are left.
+_MASKS = np.tril(np.full((_BLOCK + 1, _BLOCK), 255, dtype=np.uint8), -1).view(np.uint64)
 
 
 class Keys(Protocol):
@@ -89,7 +93,6 @@ class RowDigest:
 
     def __init__(self) -> None:
         self._sums = [0, 0]
-        self._factors: list[tuple[np.uint64, np.uint64]] = []
         self.rows = 0
 
     def update(self, keys: Keys | None, columns: Sequence[pa.Array]) -> None:
@@ -131,13 +134,16 @@ class RowDigest:
 
     def _weigh(self, hasher: _Hasher, sums: tuple[Hashes, Hashes], place: int, values: Hashes) -> None:
         """Add values, times the factors of their place, to both sums of each row."""
-        while len(self._factors) <= place:
-            first = _FIRST_FACTOR + 2 * len(self._factors)
-            self._factors.append((_odd(first), _odd(first + 1)))
-        for lane, factor in zip(sums, self._factors[place], strict=True):
+        for lane, factor in zip(sums, _factors(place), strict=True):
             product = hasher.spare(len(values))
             np.multiply(values, factor, out=product)
             np.add(lane, product, out=lane)
+
+
+@cache
+def _factors(place: int) -> tuple[np.uint64, np.uint64]:
+    """The factors of a place in a row, one for each sum."""
+    return _odd(_FIRST_FACTOR + 2 * place), _odd(_FIRST_FACTOR + 2 * place + 1)
 
 
 def combined(digests: Iterable[str]) -> str:
@@ -164,7 +170,11 @@ class _Hasher:
     """Turns arrays into one number per value; keeps the space that every step needs."""
 
     def __init__(self) -> None:
+        # Freeing this once, untouched, teaches glibc to keep memory of such sizes instead of returning it to the
+        # system each time: page faults would cost as much as the hashing.
+        np.empty(_KEPT_BYTES, dtype=np.uint8)
         self._spare: Hashes = np.empty(0, dtype=np.uint64)
+        self._tile: Hashes = np.empty(0, dtype=np.uint64)
         self._dictionaries: dict[tuple[int, ...], Hashes] = {}
 
     def spare(self, size: int) -> Hashes:
@@ -270,7 +280,7 @@ class _Hasher:
     def _structs(self, array: pa.Array) -> Hashes:
         result = np.full(len(array), _STRUCT)
         for place in range(array.type.num_fields):
-            result += self.hashes(array.field(place)) * _odd(_FIRST_FACTOR + place)
+            result += self.hashes(array.field(place)) * _factors(place)[0]
         return self.mix(result)
 
     def _unions(self, array: pa.UnionArray) -> Hashes:
@@ -282,7 +292,7 @@ class _Hasher:
                 continue
             slots = mine if array.type.mode == "sparse" else np.asarray(array.offsets)[mine]
             chosen = self.hashes(array.field(place))[slots]
-            result[mine] += self.mix(chosen + np.uint64(place) * _PLACE)
+            result[mine] += self.mix(chosen + np.uint64(place * int(_PLACE) % _WRAP))
         return self.mix(result)
 
     def _chosen(self, array: pa.DictionaryArray) -> Hashes:
@@ -317,93 +327,82 @@ class _Hasher:
         return self.stir(result)
 
     def _texts(self, array: pa.Array) -> Hashes:
-        """Strings and binaries, eight bytes at a time: each word by its place, and the length."""
-        width = getattr(array.type, "byte_width", None) if pa.types.is_fixed_size_binary(array.type) else None
-        if width is not None:
-            offsets = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * width
+        """Strings and binaries, a block of 32 bytes at a time: each by its place, and the length."""
+        if pa.types.is_fixed_size_binary(array.type):
+            offsets = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * array.type.byte_width
             data = array.buffers()[1]
         else:
             offsets, data = _offsets(array), array.buffers()[2]
         lengths = np.diff(offsets)
         result = (lengths.view(np.uint64) * _LENGTH) + _TEXT
-        longest = int(lengths.max()) if len(lengths) else 0
-        if longest:
-            first, last = int(offsets[0]), int(offsets[-1])
+        first, last = int(offsets[0]), int(offsets[-1])
+        if last > first:
             starts = offsets[:-1] - first
-            # Words are read whole, so there must be something behind the last byte.
-            space = np.zeros(last - first + 8, dtype=np.uint8)
-            space[:-8] = np.frombuffer(data, dtype=np.uint8)[first:last]
-            self._add_ranks(result, space, starts, lengths, longest)
-            if longest > 8 * _RANKS:
-                self._add_long(result, space, starts, lengths)
+            # Blocks are read whole, so there must be something behind the last byte.
+            space = np.zeros(last - first + _BLOCK, dtype=np.uint8)
+            space[:-_BLOCK] = np.frombuffer(data, dtype=np.uint8)[first:last]
+            result += self._blocks(space, starts, np.minimum(lengths, _BLOCK))
+            longer = np.flatnonzero(lengths > _BLOCK)
+            if len(longer):
+                self._add_rest(result, space, longer, starts[longer], lengths[longer])
         return self.stir(result)
 
-    def _add_ranks(self, result: Hashes, space: _Bytes, starts: _Int64, lengths: _Int64, longest: int) -> None:
-        """Add the first words of every text: the first of all, the second of all, and so on."""
-        words_at = _words(space)
-        rows: _Int64 | None = None
-        left = lengths
-        addresses = starts
-        for rank in range(min(_RANKS, -(-longest // 8))):
-            if rank:
-                left = left - 8
-                going = np.flatnonzero(left > 0)
-                if 2 * len(going) < len(left):
-                    rows = going if rows is None else rows[going]
-                    left, addresses = left[going], addresses[going]
-                addresses = np.minimum(addresses + 8, len(words_at) - 1)
-            words = words_at[addresses].view(np.uint64)
-            if 8 * rank + 8 > longest or int(left.min()) < 8:
-                words &= _MASKS.take(np.minimum(np.maximum(left, 0), 8))
-            place = np.uint64(rank * int(_PLACE) % _WRAP)
-            words += place
-            self.mix(words)
-            # So that a word beyond the end, which is 0, adds nothing.
-            words -= self.mix(np.array([place]))[0]
-            if rows is None:
-                result += words
-            else:
-                result[rows] += words
+    def _blocks(self, space: _Bytes, addresses: _Int64, sizes: _Int64) -> Hashes:
+        """A number for each block of which `sizes` bytes count: the sum of its words, each times a factor, mixed."""
+        # Opaque items of one block's size: numpy copies them wherever they begin.
+        items = np.ndarray((len(space) - _BLOCK + 1,), dtype=f"V{_BLOCK}", buffer=space, strides=(1,))
+        words = items[addresses].view(np.uint64)
+        words &= _MASKS.take(sizes, axis=0).reshape(-1)
+        words ^= np.right_shift(words, _SHIFT, out=self.spare(len(words)))
+        words *= self._factors_of(len(words))
+        grid = words.reshape(-1, _BLOCK // 8)
+        sums: Hashes = grid[:, 0] + grid[:, 1]
+        sums += grid[:, 2]
+        sums += grid[:, 3]
+        return self.mix(sums)
 
-    def _add_long(self, result: Hashes, space: _Bytes, starts: _Int64, lengths: _Int64) -> None:
-        """Add the later words of long texts, in pieces that bound the memory."""
-        rows = np.flatnonzero(lengths > 8 * _RANKS)
-        words = -(-lengths[rows] // 8) - _RANKS
-        pieces = -(-words // _SEGMENT)
-        owners = np.repeat(np.arange(len(rows)), pieces)
-        ordinal = np.arange(len(owners)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        counts = np.minimum(words[owners] - ordinal * _SEGMENT, _SEGMENT)
-        ranks = _RANKS + ordinal * _SEGMENT
-        addresses = starts[rows[owners]] + 8 * ranks
-        left = lengths[rows[owners]] - 8 * (ranks + counts - 1)
-        group = (np.cumsum(counts) - 1) // _SEGMENT
-        bounds = np.flatnonzero(np.diff(group, prepend=-1))
-        for low, high in zip(bounds, [*bounds[1:], len(owners)], strict=True):
+    def _factors_of(self, size: int) -> Hashes:
+        if len(self._tile) < size:
+            self._tile = np.tile(_WORD_FACTORS, max(size, 4 * _ROWS) // len(_WORD_FACTORS))
+        return self._tile[:size]
+
+    def _add_rest(self, result: Hashes, space: _Bytes, rows: _Int64, starts: _Int64, lengths: _Int64) -> None:
+        """Add the later blocks of long texts, so many at a time that the memory is bounded."""
+        counts = (lengths - 1) // _BLOCK
+        places = np.ones(len(rows), dtype=np.int64)
+        if int(counts.max()) > _SEGMENT:
+            pieces = -(-counts // _SEGMENT)
+            owners = np.repeat(np.arange(len(rows)), pieces)
+            passed = (np.arange(len(owners)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * _SEGMENT
+            rows, starts, lengths, places = rows[owners], starts[owners], lengths[owners], 1 + passed
+            counts = np.minimum(counts[owners] - passed, _SEGMENT)
+        group = np.cumsum(counts) // _SEGMENT
+        bounds = np.flatnonzero(np.diff(group, prepend=-1)).tolist()
+        for low, high in pairwise([*bounds, len(counts)]):
             part = slice(low, high)
-            sums = self._segments(space, addresses[part], ranks[part], counts[part], left[part])
-            np.add.at(result, rows[owners[part]], sums)
+            sums = self._runs(space, starts[part], lengths[part], places[part], counts[part])
+            # A row of several pieces occurs as often.
+            np.add.at(result, rows[part], sums)
 
-    def _segments(self, space: _Bytes, addresses: _Int64, ranks: _Int64, counts: _Int64, left: _Int64) -> Hashes:
-        """The sums of runs of words; `left` bytes of the last word of each run belong to it."""
+    def _runs(self, space: _Bytes, starts: _Int64, lengths: _Int64, places: _Int64, counts: _Int64) -> Hashes:
+        """The sums of runs of blocks; each begins with block number `places` of its text."""
         ends = np.cumsum(counts)
-        within = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
-        words = _words(space)[within * 8 + np.repeat(addresses, counts)].view(np.uint64)
-        words[ends - 1] &= _MASKS[np.minimum(left, 8)]
-        places = (within + np.repeat(ranks, counts)).view(np.uint64) * _PLACE
-        words += places
-        contribution = self.mix(words) - self.mix(places)
-        return _sums_between(contribution, np.concatenate(([0], ends)))
+        total = int(ends[-1])
+        place = np.repeat(places - (ends - counts), counts)
+        place += np.arange(total)
+        addresses = np.repeat(starts, counts)
+        addresses += place * _BLOCK
+        sizes = np.full(total, _BLOCK)
+        sizes[ends - 1] = np.minimum(lengths - (places + counts - 1) * _BLOCK, _BLOCK)
+        blocks = self._blocks(space, addresses, sizes)
+        blocks += place.view(np.uint64) * _PLACE
+        return _sums_between(self.mix(blocks), np.concatenate(([0], ends)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
     plain = pa.types.is_string(kind) or pa.types.is_binary(kind)
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return bool(plain or large or pa.types.is_fixed_size_binary(kind))
-
-
-def _words(space: _Bytes) -> npt.NDArray[Any]:
-    """The eight bytes at every place: as opaque items, which numpy copies wherever they begin."""
-    return np.ndarray((len(space) - 7,), dtype="V8", buffer=space, strides=(1,))
 
 
 def _sums_between(values: Hashes, offsets: _Int64) -> Hashes:
