@@ -35,7 +35,9 @@ def buckets_of(root: str, state: AcidState) -> dict[str, set[int]]:
     inserts, deletes = live_sources(LocalStorage(), root, state)
     for source in (*inserts, *deletes):
         path = source.name.removeprefix(root + "/")
-        found[path] = set()
+        found[path] = {source.bucket_id or 0} if source.apart else set()
+        if source.apart:
+            continue
         for batch in source.events(None, 65536):
             found[path] |= {decode(value).bucket_id for value in set(batch.keys.bucket.tolist())}
     return found

@@ -1,0 +1,31 @@
+"""Work for engines that is no compaction; importable by worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from acidctl.errors import DamagedDataError, InternalError
+from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
+
+
+def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
+    """Do what the output's name says (ok, bad, die, die-once, sleep, noisy); leaves its process id in the location."""
+    Path(spec.url, f"pid-{os.getpid()}").touch()
+    word = spec.task.output.partition("/")[0]
+    mark = Path(spec.url, f"died-{index}")
+    if word == "bad":
+        return TaskOutcome(index, error=DamagedDataError(f"task {index} is damaged", path="x", hint="look"))
+    if word == "die" or (word == "die-once" and not mark.exists()):
+        with mark.open("a") as stream:
+            stream.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if word == "sleep":
+        time.sleep(60)
+    if word == "noisy":
+        print("a library says something")
+    if word not in ("ok", "die-once", "noisy"):
+        return TaskOutcome(index, error=InternalError("no such word"))
+    return TaskOutcome(index, TaskResult(spec.task.output, None, os.getpid(), 0))
