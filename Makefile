@@ -45,7 +45,7 @@ lint: install ## Check format, style, types and generated documents
 	$(BIN)/mypy
 	$(BIN)/python -m tests.reference --check
 
-bench: install ## Measure reading a million rows beside a plain scan and orc-tools
+bench: install ## Measure reading and compacting beside plain passes, orc-tools and Hive's own compactor
 	PYTHONPATH=tests $(BIN)/python -m bench
 
 fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hour; needs Java 17 and Maven)

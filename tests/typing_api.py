@@ -6,6 +6,7 @@ from typing import assert_type
 
 import acidctl
 from acidctl.lsreport import LsEntry, LsSummary
+from acidctl.plan import CompactionPlan
 from acidctl.snapshot import Snapshot
 
 
@@ -27,6 +28,12 @@ def use(url: str) -> int:
     assert_type(snapshot.count(), int)
     for batch in snapshot.to_batches():
         print(batch.num_rows)
+    done = acidctl.compact(url, "major", validtxns=["default.t:9:9223372036854775807::"], target="hive4")
+    assert_type(done, acidctl.CompactionReport)
+    assert_type(table.compact("minor", assume_committed=True), acidctl.CompactionReport)
+    assert_type(table.plan_compaction("major", as_of=5, assume_committed=True), CompactionPlan)
+    for part in done.partitions:
+        assert_type(part.outputs, tuple[str, ...])
     try:
         table.ls()
     except acidctl.AcidctlError as error:

@@ -1,7 +1,15 @@
-"""`PYTHONPATH=tests python -m bench` runs all benchmarks."""
+"""`PYTHONPATH=tests python -m bench` runs all benchmarks; `read` or `compact` behind it runs one, with its options."""
 
 from __future__ import annotations
 
-from bench.bench_read import main
+import sys
 
-main()
+if __name__ == "__main__":
+    from bench import bench_compact, bench_read
+
+    chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    sys.argv[1:] = rest
+    if chosen in ("", "read"):
+        bench_read.main()
+    if chosen in ("", "compact"):
+        bench_compact.main(rest)
