@@ -14,7 +14,7 @@ from acidctl.hivetypes import StructType
 from acidctl.orc.codec import Compression
 from acidctl.orc.evolve import null_array
 from acidctl.orc.heldsink import HeldSink
-from acidctl.orc.writable import NeedsExactWriter, formers, has_union
+from acidctl.orc.writable import NeedsExactWriter, formers, has_union, struct_of
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -93,7 +93,7 @@ class ArrowBackend:
         arrays = [form(column) for form, column in zip(self._formers, columns, strict=True)]
         if not self._acid:
             return pa.table(arrays, names=self._names)
-        row = _rows(arrays, self._names, piece.keys)
+        row = _rows(arrays, piece.keys)
         if row.null_count and self._fragile:
             raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL row")
         return pa.table([*_key_arrays(piece.keys), row], names=[*KEY_FIELDS, "row"])
@@ -105,13 +105,11 @@ def _key_arrays(keys: EventKeys) -> list[pa.Array]:
     return [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current)]
 
 
-def _rows(arrays: list[pa.Array], names: list[str], keys: EventKeys) -> pa.Array:
+def _rows(arrays: list[pa.Array], keys: EventKeys) -> pa.Array:
     deleted = keys.operation == Operation.DELETE if keys.operation is not None else None
-    kind = pa.struct([pa.field(name, array.type) for name, array in zip(names, arrays, strict=True)])
     if deleted is None or not deleted.any():
-        return pa.Array.from_buffers(kind, len(keys), [None], 0, children=arrays)
-    valid = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(keys), [valid], int(deleted.sum()), children=arrays)
+        return struct_of(arrays, None, len(keys))
+    return struct_of(arrays, pa.py_buffer(np.packbits(~deleted, bitorder="little")), len(keys))
 
 
 @lru_cache(maxsize=2)

@@ -93,6 +93,15 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def struct_of(children: Sequence[pa.Array], validity: pa.Buffer | None, rows: int) -> pa.Array:
+    """A struct whose NULLs are its children's too: a value below a NULL would be written as that of the next row."""
+    kind = pa.struct([pa.field(f"c{i}", child.type) for i, child in enumerate(children)])
+    array = pa.Array.from_buffers(kind, rows, [validity], children=list(children))
+    if not array.null_count:
+        return array
+    return pa.Array.from_buffers(kind, rows, [validity], array.null_count, children=array.flatten())
+
+
 class _Plain:
     """Values of a type that Arrow and ORC have alike."""
 
@@ -140,8 +149,7 @@ class _Struct:
         if self._fragile and array.null_count:
             raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
         children = [former(array.field(i)) for i, former in enumerate(self._inner)]
-        kind = pa.struct([pa.field(f"f{i}", child.type) for i, child in enumerate(children)])
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
+        return struct_of(children, array.buffers()[0], len(array))
 
 
 class _List:

@@ -49,6 +49,8 @@ _PIECE_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
 # Fewer rows than these wait for more: each piece costs some tenths of a millisecond.
 _FEW_ROWS = 1 << 13
+# ORC's C++ writer takes multiples of this as the size of a compressed block.
+_BLOCK_UNIT = 64 << 10
 _COMPRESSIONS = {
     "none": Compression.NONE,
     "zlib": Compression.ZLIB,
@@ -69,7 +71,10 @@ class Backend(Enum):
 
 
 class Settings(Protocol):
-    """The physical form of a file, as `plan.WriterSettings`; sizes in bytes, a stride of 0 leaves no row index."""
+    """The physical form of a file, as `plan.WriterSettings`; sizes in bytes.
+
+    A stride of 0 leaves no row index; block sizes are rounded up to multiples of 64 KiB, in which C++ counts.
+    """
 
     @property
     def compression(self) -> str: ...
@@ -151,7 +156,7 @@ class OrcWriter:
         physical = Physical(
             compression=compression_of(settings),
             stripe_size=settings.stripe_size,
-            block_size=settings.block_size,
+            block_size=-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT,
             row_index_stride=settings.row_index_stride,
             bloom=bloom_ids(self._types, settings.bloom_columns, acid=acid),
             bloom_fpp=settings.bloom_fpp,
