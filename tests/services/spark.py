@@ -125,7 +125,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=5) as answer:
                 return sum(worker["state"] == "ALIVE" for worker in json.load(answer)["workers"])
-        except OSError:
+        except (OSError, ValueError):  # while it starts, its pages come before their content
             return 0
 
     def executors(self) -> dict[int, list[int]]:

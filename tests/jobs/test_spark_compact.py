@@ -1,0 +1,319 @@
+"""`compact` on Spark, end to end: byte for byte what the local engine makes, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from restore import restore
+from services.spark import SparkCluster, children, descendants, spark_cluster
+
+import acidctl
+from acidctl.jobs.spark import SparkEngine
+from tests.cli.runner import acidctl as run_acidctl
+from tests.cli.runner import heed_interrupts
+
+from .spark_tasks import traces, wait_for
+
+__all__ = ["spark_cluster"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+# The last step of each scenario holds what the ones before it have made.
+STEPS = sorted({path.parent.parent: path.parent for path in sorted(TABLES.glob("*/*/*/step.json"))}.values())
+DEMO = TABLES / "hive4/demo_orders/03-demo"
+PARTITIONED = TABLES / "hive4/partitioned/02-changed"
+
+
+def _facts(step: Path) -> dict[str, Any]:
+    restore(step / "step.json")
+    facts: dict[str, Any] = json.loads((step / "step.json").read_text())
+    return facts
+
+
+def _copy(step: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copytree(step / "table", folder / "table"))
+
+
+def _reader(step: Path) -> dict[str, Any]:
+    facts = _facts(step)
+    lists = [facts[key] for key in ("valid_write_ids", "valid_txns") if facts[key]]
+    form = {"list_format": "hive2"} if facts["engine"] == "hive2" else {}
+    return {"validtxns": lists, "schema": facts["ddl"], "assume_exclusive": True, **form}
+
+
+def _arguments(step: Path) -> list[str]:
+    facts = _facts(step)
+    return [o for key in ("valid_write_ids", "valid_txns") if facts[key] for o in ("--validtxns", facts[key])]
+
+
+def _contents(table: Path) -> dict[str, bytes | None]:
+    """Every path with what is in it; None for directories."""
+    return {
+        str(path.relative_to(table)): path.read_bytes() if path.is_file() else None for path in sorted(table.rglob("*"))
+    }
+
+
+def _expected(step: Path, kind: str, target: str, folder: Path) -> tuple[list[Any], dict[str, bytes | None]]:
+    table = _copy(step, folder / "local")
+    report = acidctl.compact(str(table), kind, engine="local", target=target, **_reader(step))
+    return [(part.partition, part.outcome, part.outputs) for part in report.partitions], _contents(table)
+
+
+# --- in a session of the caller's
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[pyspark.SparkContext]:
+    """A local session of two cores."""
+    with SparkEngine("local[2]") as engine:
+        engine.start()
+        assert engine._context is not None
+        yield engine._context
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)), ids=["/".join(step.parts[-3:]) for step in STEPS])
+def test_a_session_makes_the_same_directories(number: int, session: pyspark.SparkContext, tmp_path: Path) -> None:
+    """Names, schemas, rows and key indexes of every fixture, for it is the same bytes; minor and major in turns."""
+    step = STEPS[number]
+    if _facts(step)["kind"] == "non_acid":
+        pytest.skip("there is nothing to compact in a table that is not transactional")
+    for kind in ("minor", "major"):
+        target = "hive4" if (number + (kind == "major")) % 2 else "hive3"
+        outcomes, contents = _expected(step, kind, target, tmp_path / kind)
+        table = _copy(step, tmp_path / kind / "spark")
+        report = acidctl.compact(str(table), kind, spark=session, target=target, **_reader(step))
+        assert [(part.partition, part.outcome, part.outputs) for part in report.partitions] == outcomes
+        assert _contents(table) == contents
+        assert report.engine == "spark"
+
+
+# --- from the command line, in applications of its own (the last test above ended the session of this process)
+
+
+def _command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "acidctl", "compact", "major", *args]
+
+
+def _clean_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
+
+
+@pytest.mark.parametrize("step", [DEMO, PARTITIONED], ids=lambda step: step.parts[-2])
+def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    """In process, on `local[2]`, and on a standalone cluster to whose executors nobody has installed acidctl."""
+    outcomes, contents = _expected(step, "major", "hive4", tmp_path)
+    assert any(outputs for _, _, outputs in outcomes)
+    conf = [o for key, value in spark_cluster.conf.items() for o in ("--spark-conf", f"{key}={value}")]
+    for name, options in (("local2", ["--master", "local[2]"]), ("cluster", ["--master", spark_cluster.url, *conf])):
+        table = _copy(step, tmp_path / name)
+        schema = ["--schema", _facts(step)["ddl"]]
+        done = subprocess.run(
+            _command(str(table), "--engine", "spark", *options, *schema, *_arguments(step), "-o", "json", "-q"),
+            env=_clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert json.loads(done.stdout)["engine"] == "spark"
+        assert _contents(table) == contents
+
+
+# --- and while processes are killed
+
+SLOW_COMPACTION = """
+import sys
+import acidctl
+from acidctl.jobs.spark import SparkEngine
+
+def slow(folder):
+    def work(index, spec, threads):
+        import os, time
+        from pathlib import Path
+        from acidctl.jobs.task import outcome_of
+        Path(folder, f"{index}.attempt.{os.getpid()}.{time.time_ns()}").touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.02)
+        return outcome_of(index, spec, threads)
+    return work
+
+table, folder, lists, master, *settings = sys.argv[1:]
+conf = dict(setting.split("=", 1) for setting in settings)
+with SparkEngine(master, conf, work=slow(folder)) as engine:
+    prepared = acidctl.open_table(table).prepare_compaction("major", validtxns=lists.split(" "))
+    report = prepared.start(engine).run()
+    print([part.outcome.value for part in report.partitions])
+"""
+
+
+class _Run:
+    """A compaction of the demo table in a process of its own whose tasks wait until they may go on."""
+
+    def __init__(self, tmp_path: Path, master: str, conf: dict[str, str]) -> None:
+        self.folder = tmp_path / "traces"
+        self.folder.mkdir()
+        self.table = _copy(DEMO, tmp_path)
+        self.before = _contents(self.table)
+        lists = " ".join(_arguments(DEMO)[1::2])
+        settings = [f"{key}={value}" for key, value in conf.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SLOW_COMPACTION, str(self.table), str(self.folder), lists, master, *settings],
+            env=_clean_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heed_interrupts,
+        )
+
+    def at_work(self, tasks: int = 1) -> list[int]:
+        """Waits until so many attempts are at work; their process ids."""
+        wait_for(lambda: self.process.poll() is not None or len(traces(self.folder)) >= tasks, 90)
+        assert self.process.poll() is None, self.process.communicate()[1]
+        return [int(name.split(".")[2]) for name in traces(self.folder)]
+
+    def go(self) -> None:
+        """Lets attempts do their work."""
+        (self.folder / "go").touch()
+
+    def end(self) -> tuple[int, str, str]:
+        """Waits for the end: exit status and output."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+    def close(self) -> None:
+        """Ends what a failed test has left."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str, dict[str, str]], _Run]]:
+    """Starts a slow compaction; one per test."""
+    runs: list[_Run] = []
+
+    def begin(master: str, conf: dict[str, str]) -> _Run:
+        runs.append(_Run(tmp_path, master, conf))
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        run.close()
+
+
+Start = Callable[[str, dict[str, str]], _Run]
+
+
+def _require_done(run: _Run, tmp_path: Path) -> None:
+    code, out, err = run.end()
+    assert (code, out.strip()) == (0, "['compacted']"), err
+    table = _copy(DEMO, tmp_path / "expected")
+    acidctl.compact(str(table), "major", engine="local", validtxns=_arguments(DEMO)[1::2])
+    assert _contents(run.table) == _contents(table)
+
+
+def test_killed_executors_are_replaced(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    """kill -9 of a Python process at work, then of an executor JVM: the result is the same."""
+    run = start(spark_cluster.url, spark_cluster.conf)
+    first = run.at_work(2)
+    os.kill(first[0], signal.SIGKILL)
+    again = run.at_work(3)
+    executor = next(pid for pids in spark_cluster.executors().values() for pid in pids if again[-1] in descendants(pid))
+    os.kill(executor, signal.SIGKILL)
+    run.at_work(4)
+    run.go()
+    _require_done(run, tmp_path)
+
+
+def test_a_killed_worker_machine_is_replaced(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    """kill -9 of a worker process, which takes its executor along: another takes over."""
+    run = start(spark_cluster.url, spark_cluster.conf)
+    busy = run.at_work(2)[0]
+    worker = next(pid for pid, pids in spark_cluster.executors().items() if any(busy in descendants(p) for p in pids))
+    try:
+        spark_cluster.kill_worker(worker)
+        run.go()
+        _require_done(run, tmp_path)
+        assert len(traces(run.folder)) > 3  # two attempts, the flag, and another attempt
+    finally:
+        spark_cluster.restore()
+
+
+def test_superfluous_attempts_change_nothing(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    """With speculation, Spark begins tasks again while they run; one of each counts, nothing of the other is left."""
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0",
+        "spark.speculation.task.duration.threshold": "1s",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.executor.cores": "1",
+    }
+    run = start(spark_cluster.url, {**spark_cluster.conf, **speculation})
+    run.at_work(2)
+    run.go()
+    _require_done(run, tmp_path)
+
+
+def test_a_killed_driver_leaves_the_table_as_it_was(start: Start, tmp_path: Path) -> None:
+    """kill -9 of the driver: its JVM and workers follow, the table reads as before, and the next run tidies up."""
+    run = start("local[2]", {})
+    run.at_work(2)
+    below = descendants(run.process.pid)
+    assert len(below) >= 4, "a JVM, a daemon and two workers"
+    digest = _digest(run.table)
+    run.process.kill()
+    run.process.wait()
+    wait_for(lambda: not [pid for pid in below if Path(f"/proc/{pid}").exists()], 30)
+    left = set(_contents(run.table)) - set(run.before)
+    assert left
+    assert all(name.startswith("_acidctl_") for name in left)
+    assert {name: content for name, content in _contents(run.table).items() if name in run.before} == run.before
+    assert _digest(run.table) == digest
+    done = run_acidctl("compact", "major", str(run.table), "--engine", "local", "-q", *_arguments(DEMO))
+    assert done.code == 0, done.stderr
+    assert _digest(run.table) == digest
+    assert not [name for name in _contents(run.table) if name.startswith("_acidctl_")]
+    assert (run.table / "base_0000007").is_dir()
+
+
+def _digest(table: Path) -> str:
+    result = run_acidctl("snapshot", str(table), "--digest", "-o", "csv", "--no-header", "-q", *_arguments(DEMO))
+    assert result.code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("on_cluster", [False, True], ids=["local", "cluster"])
+def test_an_interrupt_cancels_the_job(start: Start, on_cluster: bool, request: pytest.FixtureRequest) -> None:
+    """Ctrl-C: tasks end, nothing is published and nothing of ours stays."""
+    cluster = request.getfixturevalue("spark_cluster") if on_cluster else None
+    run = start(cluster.url, cluster.conf) if cluster else start("local[2]", {})
+    busy = run.at_work(2)
+    below = descendants(run.process.pid)
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.end()
+    assert code == -signal.SIGINT or "KeyboardInterrupt" in err
+    wait_for(lambda: not [pid for pid in (*below, *busy) if Path(f"/proc/{pid}").exists()], 20)
+    assert _contents(run.table) == run.before
+
+
+def test_the_command_leaves_no_process(tmp_path: Path) -> None:
+    """After an own application everything that was started has ended; nothing was printed beside the answer."""
+    table = _copy(DEMO, tmp_path)
+    before = children(os.getpid())
+    result = run_acidctl("compact", "major", str(table), "--engine", "spark", "--master", "local[1]", *_arguments(DEMO))
+    assert result.code == 0, result.stderr
+    assert children(os.getpid()) == before
