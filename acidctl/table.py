@@ -43,6 +43,7 @@ from acidctl.storage.gather import Location, gather
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve as resolve_url
+from acidctl.writeids import ValidWriteIds
 
 if TYPE_CHECKING:
     from acidctl.compactreport import CompactionReport
@@ -202,10 +203,15 @@ class Table:
         plan, known = self._planned(locations, request, view, progress)
         # What the whole table has decided holds for a partition that is planned again.
         fixed = {**view, "table_type": _TYPE_NAMES.get(known.table_type, "auto")}
+        settled = replace(request, target=plan.target, max_bytes=None)
+        if "write_ids" in plan.assumed or request.as_of is not None:
+            # Tasks take nothing above this watermark, so a write that came later must not become an input.
+            watermark = ValidWriteIds.parse(plan.table.write_ids).high_watermark
+            fixed, settled = {**fixed, "as_of": watermark}, replace(settled, as_of=watermark)
 
         def replan(part: PartitionPlan) -> PartitionPlan:
             place = gather(self._storage, join(self._root, part.path))
-            again, _ = self._planned(place, replace(request, target=plan.target, max_bytes=None), fixed, _unwatched)
+            again, _ = self._planned(place, settled, fixed, _unwatched)
             return replace(again.partitions[0], partition=part.partition, path=part.path)
 
         return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock)

@@ -10,6 +10,7 @@ from functools import cache
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from restore import restore
 
-from acidctl import plan
+from acidctl import open_table, plan
 from acidctl.bucketcodec import encode
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, StorageError, UsageError
 from acidctl.jobs.survey import make_plan
@@ -498,6 +499,21 @@ def test_rows_whose_name_tells_no_bucket() -> None:
     part = one(plan_of(files, MAJOR))
     assert (part.action, part.reason_code) == (Action.REFUSED, "no_row_ids")
     assert "part-0000.orc" in part.reason
+
+
+@pytest.mark.parametrize("options", [{}, {"as_of": 1000}])
+def test_planning_a_partition_again_takes_no_later_write(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Tasks keep the watermark of the first plan, so rows of a later write would be lost in a base that covers it."""
+    table = tmp_path / "t"
+    copytree(TABLES / "hive4/bucketed/02-changed/table", table)
+    prepared = open_table(str(table)).prepare_compaction("major", assume_committed=True, **options)
+    later = table / "delta_0000006_0000006_0000"
+    copytree(table / "delta_0000005_0000005_0001", later)
+    assert prepared.replan is not None
+    first = one(prepared.plan)
+    again = prepared.replan(first)
+    assert again.outputs == first.outputs
+    assert {entry.name for entry in again.inputs} == {entry.name for entry in first.inputs}
 
 
 @SLOW
