@@ -31,7 +31,7 @@ __all__ = ["Expected", "Verified", "examine", "verify_file", "verify_selection"]
 
 _BATCH_ROWS = 32768
 #: Rows of a file that the other library reads as well.
-SAMPLE_ROWS = 2000
+SAMPLE_ROWS = 1000
 _SAMPLE_STRIPES = 4
 _SAMPLE_BYTES = 4 << 20
 _HINT = "Nothing of it is published; the table is as it was. Run compact again, and report it if it happens again."
