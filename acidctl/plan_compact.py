@@ -130,6 +130,12 @@ def settle(view: TableView, request: CompactionRequest, listings: Iterable[Listi
         refusal = ("sorted_table", why)
     if schema is not None and (schema.table_property("no_auto_compaction") or "").lower() == "true":
         notes.append("The table is marked no_auto_compaction; that concerns Hive's own initiator only.")
+    if request.target is Target.HIVE3:
+        named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
+        if named is not None:
+            notes.append(
+                f"Hive 3 fails on names with _v, such as {named}: it can read the table when they are cleaned."
+            )
     txns, said = _inputs_txns(lists.effective_txns, request.visibility_txn)
     return Ground(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said))
 

@@ -78,7 +78,7 @@ class Harvest:
 def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -> PartitionPlan:
     """The plan of one location; `files` are all of its inputs, in the order of directories and paths."""
     plan = draft.plan
-    problem = problem_of(files, insert_only=ground.insert_only)
+    problem = problem_of(files, insert_only=ground.insert_only) or _problem_of_table(ground, files)
     if problem is not None:
         return refuse(plan, *problem)
     rows = sum(file.rows for file in files)
@@ -107,6 +107,32 @@ def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -
         )
     tasks = make_tasks(sides, ground.request.split_bytes)
     return replace(plan, outputs=outputs, tasks=tasks, rows_in=rows)
+
+
+def _problem_of_table(ground: Ground, files: Sequence[InputFile]) -> tuple[str, str] | None:
+    """Code and reason where the kind of compaction, or what the DDL says, forbids these files."""
+    schema = ground.view.schema
+    if not ground.insert_only:
+        updated = next((file for file in files if file.updates), None)
+        if updated is None or ground.acid_v1 or ground.request.kind is CompactionKind.MAJOR:
+            return None
+        return (
+            "acid_v1_minor",
+            f"{updated.path} holds updates or deletes among its rows, as Hive 1 and 2 wrote them; a major compaction "
+            "is the way",
+        )
+    if schema is None:
+        return None
+    unnumbered = next((file for file in files if file.size and not file.buckets), None)
+    if schema.bucket_count is not None and unnumbered is not None:
+        return "no_bucket", f"the table has buckets, and the name of {unnumbered.path} does not tell which it is"
+    cut = next((key for key in _CUT_LINES if (schema.table_property(key) or "0").strip() != "0"), None)
+    if cut is not None and any(plain_format(file.file_format) == "text" for file in files):
+        return "text_header", f"each text file has lines that are no rows ({cut}), and put together they would be rows"
+    return None
+
+
+_CUT_LINES = ("skip.header.line.count", "skip.footer.line.count")
 
 
 def _sides(ground: Ground, plan: PartitionPlan, files: Sequence[InputFile]) -> list[Side]:

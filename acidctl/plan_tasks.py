@@ -33,9 +33,10 @@ class InputFile:
 
     `size` is its logical length in bytes. `buckets` are the bucket ids that its rows have, decoded; of an insert-only
     table the one of its name, or none. `write_ids` bounds the original write ids of its rows where that is known.
-    `raw` is (write id, bucket property) of the rows of a file without ACID columns, whose row numbers go on from those
-    of `before`, the path of the file before it. `newest` is the largest write id of its directory's name. `shape`
-    tells schemas apart where `columns` cannot (Parquet).
+    `updates` says that events other than inserts are known to lie among the rows, as in ACID v1. `raw` is (write id,
+    bucket property) of the rows of a file without ACID columns, whose row numbers go on from those of `before`, the
+    path of the file before it. `newest` is the largest write id of its directory's name. `shape` tells schemas apart
+    where `columns` cannot (Parquet).
     """
 
     path: str
@@ -51,6 +52,7 @@ class InputFile:
     file_format: str = _ORC
     buckets: tuple[int, ...] = ()
     write_ids: tuple[int, int] | None = None
+    updates: bool = False
     stripes: tuple[StripeStart, ...] = ()
     raw: tuple[int, int | None] | None = None
     before: str | None = None

@@ -430,6 +430,14 @@ def test_notes_for_the_operator() -> None:
     assert any("no_auto_compaction" in note for note in ground.notes)
 
 
+def test_hive3_and_names_that_it_cannot_read() -> None:
+    """The result alone does not make the table readable to it."""
+    names = listed(["base_2_v7", *delta(3)])
+    for target, said in ((Target.HIVE3, True), (Target.HIVE4, False), (None, False)):
+        notes = ground_of(names, MAJOR, ids(3), txns(9), target=target).notes
+        assert any("base_2_v7" in note for note in notes) is said
+
+
 def test_a_fingerprint_covers_the_inputs_alone() -> None:
     """What else appears in the location does not make a plan stale."""
     names = delta(1, 2)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from acidctl.bucketcodec import BucketCodecError, decode
 from acidctl.errors import DamagedDataError
+from acidctl.events import Operation
 from acidctl.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
@@ -85,6 +86,7 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
             codec=orc.tail.postscript.compression.name.lower(),
             buckets=_buckets(orc) if acid else _decoded((number,), source.name),
             write_ids=write_ids,
+            updates=not deletes and bool((orc.operations() or frozenset()) - {Operation.INSERT}),
             stripes=_event_stripes(orc) if acid else _raw_stripes(orc, source),
             raw=raw,
             before=before,

@@ -449,6 +449,38 @@ def test_insert_only_tables_of_any_format(files: Files, outcome: list[str] | str
     assert [name for name, _ in part.outputs[0].markers] == ["_metadata_acid"]
 
 
+DDL = "create table t (a string) {} tblproperties ('transactional'='true', 'transactional_properties'='insert_only'{})"
+
+
+@pytest.mark.parametrize(
+    ("clause", "more", "name", "code"),
+    [
+        ("", "", "part-0", ""),
+        ("clustered by (a) into 2 buckets", "", "000001_0", ""),
+        ("clustered by (a) into 2 buckets", "", "part-0", "no_bucket"),
+        ("", ", 'skip.header.line.count'='0'", "000001_0", ""),
+        ("", ", 'skip.header.line.count'='1'", "000001_0", "text_header"),
+        ("", ", 'skip.footer.line.count'='2'", "000001_0", "text_header"),
+    ],
+)
+def test_insert_only_tables_with_a_ddl(clause: str, more: str, name: str, code: str) -> None:
+    """Buckets need numbered files, and lines that are no rows must stay at the ends of files."""
+    files = {f"{A}/{name}": b"1\n", f"{B}/000000_0": b"2\n"}
+    part = one(plan_of(files, MAJOR, table_type="auto", schema=DDL.format(clause, more)))
+    assert part.reason_code == code
+
+
+def test_updates_among_rows_need_a_major() -> None:
+    """Files of Hive 2 in a table that a later Hive has taken over, which nothing but their events shows."""
+    files = files_of("hive2/v1_bucketed/02-changed")
+    marked = {**files, f"{ROOT}/_orc_acid_version": b"2"}
+    marked |= {path.rpartition("/")[0] + "/_orc_acid_version": b"2" for path in files if "/bucket_" in path}
+    part = one(plan_of(marked, MINOR))
+    assert (part.action, part.reason_code) == (Action.REFUSED, "acid_v1_minor")
+    assert "bucket_0000" in part.reason
+    assert one(plan_of(marked, MAJOR)).action is Action.COMPACT
+
+
 def test_a_damaged_parquet_file_is_named() -> None:
     """By its path, in one sentence."""
     with pytest.raises(DamagedDataError, match="delta_0000002_0000002_0000/000000_0 begins as a Parquet file"):
