@@ -6,18 +6,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.rounds import make_rounds
+import numpy as np
+import pyarrow as pa
 
 from acidctl import open_table
-from acidctl.bucketcodec import decode
+from acidctl.bucketcodec import decode, encode
+from acidctl.events import EventBatch, EventKeys, Operation
 from acidctl.jobs.spec import TaskSpec
-from acidctl.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, format_base
+from acidctl.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
+from acidctl.orc.writer import write_orc
 from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
+from acidctl.schema import parse_schema
 from acidctl.sources import live_sources
 from acidctl.state import AcidState, data_files, live_entries
 from acidctl.storage.local import LocalStorage
 
+COLUMNS = "a bigint, b string"
 _SETTINGS = WriterSettings()
+_STRIPE_ROWS = 50
+_TINY_STRIPES = WriterSettings(stripe_size=1024)
 WORK = "_acidctl_work_0123456789ab"
 
 
@@ -98,8 +105,58 @@ def _output(state: AcidState, role: Role) -> str:
     return f"{prefix}_{lowest:07}_{highest:07}"
 
 
-def small_table(root: Path, rows: int = 4000) -> tuple[Path, AcidState, str]:
-    """A table of one bucket with a base of several stripes and three rounds of changes: path, state, columns."""
-    table = make_rounds(root, rows, buckets=1, rounds=3, share=0.02)
-    snapshot = open_table(str(table)).snapshot()
-    return table, snapshot.partitions[0].state, str(snapshot.columns)
+def write_events(
+    table: Path,
+    directory: str,
+    row_ids: Sequence[int],
+    *,
+    write_id: int,
+    current: int | None = None,
+    operation: Operation = Operation.INSERT,
+) -> None:
+    """A bucket file of events of rows of one write; `current` is that of an update or delete."""
+    rows = np.asarray(row_ids, dtype=np.int64)
+    same = np.full(len(rows), write_id)
+    keys = EventKeys(
+        same,
+        np.full(len(rows), encode(0)),
+        rows,
+        np.full(len(rows), write_id if current is None else current),
+        None if operation is Operation.INSERT else np.full(len(rows), int(operation)),
+    )
+    columns = pa.array(rows * 1000 + write_id), pa.array([f"row {number} of {write_id}" for number in row_ids])
+    batch = EventBatch(keys, () if operation is Operation.DELETE else columns)
+    # A stripe ends where a batch does, once it is large enough.
+    pieces = [batch.slice(at, min(at + _STRIPE_ROWS, len(batch))) for at in range(0, len(batch), _STRIPE_ROWS)]
+    (table / directory).mkdir(parents=True, exist_ok=True)
+    (table / directory / "_orc_acid_version").write_bytes(b"2")
+    with (table / directory / "bucket_00000").open("wb") as sink:
+        write_orc(sink, pieces, parse_schema(COLUMNS).columns, _TINY_STRIPES, acid=True, metadata={})
+
+
+def small_table(table: Path, rows: int = 200) -> tuple[Path, AcidState, str]:
+    """A table of one bucket with a base and three rounds of insert, delete, update (ids 2 to 10): path, state, columns.
+
+    A round inserts a tenth of `rows`, deletes a tenth, and updates a tenth.
+    """
+    some = rows // 10
+    write_events(table, "base_0000001_v0000010", range(rows), write_id=1)
+    for turn in range(3):
+        insert, delete, update = (2 + 3 * turn + i for i in range(3))
+        deleted = range(2 * turn * some, (2 * turn + 1) * some)
+        updated = range((2 * turn + 1) * some, (2 * turn + 2) * some)
+        write_events(table, delta(insert), range(some), write_id=insert)
+        write_events(table, "delete_" + delta(delete), deleted, write_id=1, current=delete, operation=Operation.DELETE)
+        write_events(table, "delete_" + delta(update), updated, write_id=1, current=update, operation=Operation.DELETE)
+        write_events(table, delta(update), range(some), write_id=update)
+    return table, state_of(table), f"struct<{COLUMNS.replace(' ', ':')}>".replace(",:", ",")
+
+
+def delta(write_id: int) -> str:
+    """The name of the delta of one write."""
+    return format_delta(DeltaKind.INSERT, write_id, write_id, 0)
+
+
+def state_of(table: Path) -> AcidState:
+    """What a reader of everything sees."""
+    return open_table(str(table)).snapshot().partitions[0].state
