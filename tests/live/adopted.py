@@ -103,6 +103,18 @@ class Adopted:
             session.set("hive.fetch.task.conversion", "more")
             session.set("hive.vectorized.execution.enabled", "true")
 
+    def values(self, *, job: bool = False, vectorised: bool = True) -> list[str]:
+        """The same without row ids, which have to be distinct within a partition."""
+        rows = [json.loads(line) for line in self.rows(job=job, vectorised=vectorised)]
+        keys = [column.split()[0] for column in self.facts["partition_columns"].split(",") if column.strip()]
+        ids = [
+            json.dumps([row.pop("ROW__ID"), *(row[key] for key in keys)], sort_keys=True)
+            for row in rows
+            if "ROW__ID" in row
+        ]
+        assert len(set(ids)) == len(ids), f"two rows have one row id: {sorted(ids)}"
+        return sorted(json.dumps(row) for row in rows)
+
     def hive_compacts(self, kind: str) -> list[str]:
         """Requests it from Hive for the table or each partition; returns the states it ended in."""
         return [self.hive.compact(self.name, kind, _clause(p) if p else "") for p in self.partitions or ("",)]
