@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +15,7 @@ from acidctl.hivetypes import StructType
 from acidctl.orc.codec import Compression
 from acidctl.orc.evolve import null_array
 from acidctl.orc.heldsink import HeldSink
-from acidctl.orc.writable import NeedsExactWriter, formers, has_union, struct_of
+from acidctl.orc.writable import NeedsExactWriter, children_of, formers, has_union, struct_of
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -52,7 +53,7 @@ class ArrowBackend:
         self._acid = acid
         self._formers = formers(columns)
         self._fragile = has_union(columns)
-        # Names of files may be doubled and hold anything; the tail gets them later.
+        # The tail gets the real names.
         self._names = [f"c{i}" for i in range(len(columns.fields))]
         self._started = False
         self._writer: po.ORCWriter | None = po.ORCWriter(
@@ -90,26 +91,27 @@ class ArrowBackend:
 
     def _table(self, piece: EventBatch) -> pa.Table:
         columns = piece.columns or tuple(_nulls(self._columns, len(piece)))
-        arrays = [form(column) for form, column in zip(self._formers, columns, strict=True)]
         if not self._acid:
-            return pa.table(arrays, names=self._names)
-        row = _rows(arrays, piece.keys)
-        if row.null_count and self._fragile:
-            raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL row")
-        return pa.table([*_key_arrays(piece.keys), row], names=[*KEY_FIELDS, "row"])
+            return pa.table(self._formed(columns), names=self._names)
+        keys = piece.keys
+        deleted = None if keys.operation is None else keys.operation == Operation.DELETE
+        validity = None
+        if deleted is not None and deleted.any():
+            if self._fragile:
+                raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL row")
+            validity = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
+            columns = tuple(children_of(struct_of(columns, validity, len(piece))))
+        row = struct_of(self._formed(columns), validity, len(piece))
+        return pa.table([*_key_arrays(keys), row], names=[*KEY_FIELDS, "row"])
+
+    def _formed(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        return [form(column) for form, column in zip(self._formers, columns, strict=True)]
 
 
 def _key_arrays(keys: EventKeys) -> list[pa.Array]:
     operation = _zeros(len(keys)) if keys.operation is None else pa.array(keys.operation.astype(np.int32))
     bucket = pa.array(keys.bucket.astype(np.int32))
     return [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current)]
-
-
-def _rows(arrays: list[pa.Array], keys: EventKeys) -> pa.Array:
-    deleted = keys.operation == Operation.DELETE if keys.operation is not None else None
-    if deleted is None or not deleted.any():
-        return struct_of(arrays, None, len(keys))
-    return struct_of(arrays, pa.py_buffer(np.packbits(~deleted, bitorder="little")), len(keys))
 
 
 @lru_cache(maxsize=2)

@@ -93,13 +93,17 @@ def decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
+def children_of(array: pa.StructArray) -> list[pa.Array]:
+    """The children of a struct, NULL where it is: a value below a NULL would be written as that of the next row."""
+    array = flat(array)
+    # `flatten` ends the process where a child is a union.
+    return array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
 def struct_of(children: Sequence[pa.Array], validity: pa.Buffer | None, rows: int) -> pa.Array:
-    """A struct whose NULLs are its children's too: a value below a NULL would be written as that of the next row."""
+    """A struct of formed children, with names that cannot offend: those of files may be doubled and hold anything."""
     kind = pa.struct([pa.field(f"c{i}", child.type) for i, child in enumerate(children)])
-    array = pa.Array.from_buffers(kind, rows, [validity], children=list(children))
-    if not array.null_count:
-        return array
-    return pa.Array.from_buffers(kind, rows, [validity], array.null_count, children=array.flatten())
+    return pa.Array.from_buffers(kind, rows, [validity], children=list(children))
 
 
 class _Plain:
@@ -148,7 +152,7 @@ class _Struct:
         array = flat(array)
         if self._fragile and array.null_count:
             raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
-        children = [former(array.field(i)) for i, former in enumerate(self._inner)]
+        children = [former(child) for former, child in zip(self._inner, children_of(array), strict=True)]
         return struct_of(children, array.buffers()[0], len(array))
 
 

@@ -23,7 +23,7 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrowwriter import ArrowBackend, Physical
 from acidctl.orc.codec import Compression
 from acidctl.orc.heldsink import HeldEnd, HeldSink
-from acidctl.orc.tail import Calendar, OrcType, Tail, read_tail
+from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
 from acidctl.orc.tailedit import (
     CALENDAR,
     METADATA,
@@ -49,6 +49,7 @@ _PIECE_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
 # Fewer rows than these wait for more: each piece costs some tenths of a millisecond.
 _FEW_ROWS = 1 << 13
+_NO_FILTER = frozenset({OrcKind.BOOLEAN, OrcKind.LIST, OrcKind.MAP, OrcKind.STRUCT, OrcKind.UNION})
 # ORC's C++ writer takes multiples of this as the size of a compressed block.
 _BLOCK_UNIT = 64 << 10
 _COMPRESSIONS = {
@@ -328,10 +329,14 @@ class _KeyLog:
 
 
 def bloom_ids(types: Sequence[OrcType], names: Iterable[str], *, acid: bool) -> frozenset[int]:
-    """The ids of the table columns of these names, without regard to case; others are no columns and are left out."""
+    """The ids of the table columns of these names, without regard to case.
+
+    Other names are left out, and columns of kinds by whose filter no reader goes.
+    """
     row = types[types[0].subtypes[-1]] if acid else types[0]
     wanted = {name.lower() for name in names}
-    return frozenset(child for name, child in zip(row.names, row.subtypes, strict=True) if name.lower() in wanted)
+    places = zip(row.names, row.subtypes, strict=True)
+    return frozenset(child for name, child in places if name.lower() in wanted and types[child].kind not in _NO_FILTER)
 
 
 def compression_of(settings: Settings) -> Compression:
