@@ -41,6 +41,8 @@ OUTCOMES = {
     "ds=2026-01-01/hr=2": "nothing_to_do",
     "ds=2026-01-02/hr=1": "compacted",
 }
+# Hive 3 and 4 convert or match columns of older files differently: another target means that Hive's rows.
+EVOLVED = ("evolved", "evolution", "evolution_converted", "renamed_column", "renamed_swapped", "v1_evolved")
 ACTIONS = [{"compacted": "compact"}.get(outcome, outcome) for outcome in OUTCOMES.values()]
 FORMS = ("text", "json", "jsonl", "csv")
 
@@ -79,6 +81,12 @@ def _digest(table: Path, *args: str) -> str:
     return result.stdout
 
 
+def _row_ids(table: Path, *args: str) -> str:
+    """Which rows there are, whatever is in them."""
+    rows = acidctl("snapshot", str(table), *args, "--row-id", "-o", "jsonl", "-q").json_lines()
+    return str(sorted(tuple(row["ROW__ID"].values()) for row in rows))
+
+
 def _id(step: Path) -> str:
     return "/".join(step.parts[-3:])
 
@@ -97,12 +105,13 @@ def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_pat
     if facts["kind"] == "non_acid":
         pytest.skip("there is nothing to compact in a table that is not transactional")
     table, lists = _copy(step, tmp_path), [*_lists(step), "--schema", facts["ddl"]]
-    before, names = _digest(table, *lists), _names(table)
+    view = _row_ids if step.parent.name in EVOLVED and (facts["engine"] == "hive4") != (target == "hive4") else _digest
+    before, names = view(table, *lists), _names(table)
     args = [*lists, "--target", target, "--assume-exclusive", "-q", "-o", "json"]
     result = _compact(kind, table, *args)
     assert result.code in (0, 3), result.stderr
     report = result.json()
-    assert _digest(table, *lists) == before
+    assert view(table, *lists) == before
     after = _names(table)
     assert names <= after
     assert not [name for name in after if "_acidctl" in name]
