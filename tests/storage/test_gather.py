@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from acidctl.errors import NoSuchTableError, UsageError
+from acidctl.errors import NoSuchTableError, StorageError, UsageError
 from acidctl.storage.gather import Location, gather, own_partition
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
+from acidctl.storage.port import Walk
 
 
 def _gather(files: dict[str, bytes], *filters: str, root: str = "t") -> tuple[Location, ...]:
@@ -142,6 +145,90 @@ def test_contents_of_markers_are_read() -> None:
         "base_5/_metadata_acid": b'{"dataFormat":"compacted"}',
         "_orc_acid_version": b"\0\0\0\0",
     }
+
+
+_WORK = "_acidctl_work_0123456789ab"
+
+
+def test_journals_are_read() -> None:
+    """Of work directories in the location itself, whole; nothing else that is called so."""
+    journal = b"{" + b" " * 10_000 + b"}"
+    files = {
+        f"{_WORK}/journal.json": journal,
+        f"{_WORK}/attempts/journal.json": b"1",
+        "delta_1_1/journal.json": b"2",
+        "ds/journal.json": b"3",
+    }
+    (location,) = _gather(files)
+    assert location.listing.markers == {f"{_WORK}/journal.json": journal}
+
+
+class _Moving(MemoryStorage):
+    """A storage on which a compaction ends after the first walk; `end` makes the changes."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        super().__init__(files)
+        self.walks = 0
+
+    def end(self) -> None:
+        self.rename_dir(f"t/{_WORK}/out/delete_delta_1_2", "t/delete_delta_1_2")
+        self.remove_tree(f"t/{_WORK}")
+
+    def walk(self, root: str, descend: Callable[[str], bool] | None = None) -> Walk:
+        found = super().walk(root, descend)
+        self.walks += 1
+        if self.walks == 1:
+            self.end()
+        return found
+
+
+def test_a_compaction_that_ends_during_the_listing_is_listed_again() -> None:
+    """Its journal was listed and is gone when it is read: the first listing showed half of it."""
+    storage = _Moving(
+        {
+            "t/_acidctl_lock": b"{}",
+            "t/delta_1_2/b": b"1",
+            f"t/{_WORK}/journal.json": b"{}",
+            f"t/{_WORK}/attempts/": b"",
+            f"t/{_WORK}/out/delete_delta_1_2/b": b"1",
+        }
+    )
+    storage.remove_file("t/_acidctl_lock")
+    (location,) = gather(storage, "t")
+    assert location.listing.directories == ("delete_delta_1_2", "delta_1_2")
+    assert storage.walks == 2
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_lock_without_its_work_directory_makes_a_listing_doubtful(locked: bool) -> None:
+    """The work directory vanished between two looks, and the journal with it; who holds the lock need not doubt."""
+
+    class Ending(_Moving):
+        def end(self) -> None:
+            self.mkdir("t/delete_delta_1_2")
+            self.remove_file("t/_acidctl_lock")
+
+    storage = Ending({"t/_acidctl_lock": b"{}", "t/delta_1_2/b": b"1"})
+    (location,) = gather(storage, "t", locked=locked)
+    assert (storage.walks, len(location.listing.directories)) == ((1, 1) if locked else (2, 2))
+
+
+def test_a_lock_that_stays_alone_delays_a_listing_only() -> None:
+    """Left by a run that was killed before it made its work directory."""
+    storage = MemoryStorage({"t/_acidctl_lock": b"{}", "t/delta_1_2/b": b"1"})
+    (location,) = gather(storage, "t")
+    assert location.listing.directories == ("delta_1_2",)
+
+
+def test_a_journal_that_cannot_be_read_is_an_error() -> None:
+    """Without it nobody can tell whether what is published counts."""
+
+    class Closed(MemoryStorage):
+        def open(self, path: str) -> BinaryIO:
+            raise StorageError(f"{path} cannot be used: Permission denied", path=path)
+
+    with pytest.raises(StorageError, match="Permission denied"):
+        gather(Closed({f"t/{_WORK}/journal.json": b"{}"}), "t")
 
 
 def test_many_directories_are_walked_quickly(tmp_path: Path) -> None:
