@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from acidctl.bucketcodec import decode, encode
 from acidctl.events import EventBatch, EventKeys, Operation
 from acidctl.jobs.spec import TaskSpec
 from acidctl.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
+from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.writer import write_orc
 from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
 from acidctl.schema import parse_schema
@@ -24,7 +26,6 @@ from acidctl.storage.local import LocalStorage
 COLUMNS = "a bigint, b string"
 _SETTINGS = WriterSettings()
 _STRIPE_ROWS = 50
-_TINY_STRIPES = WriterSettings(stripe_size=1024)
 WORK = "_acidctl_work_0123456789ab"
 
 
@@ -126,12 +127,18 @@ def write_events(
     )
     columns = pa.array(rows * 1000 + write_id), pa.array([f"row {number} of {write_id}" for number in row_ids])
     batch = EventBatch(keys, () if operation is Operation.DELETE else columns)
-    # A stripe ends where a batch does, once it is large enough.
-    pieces = [batch.slice(at, min(at + _STRIPE_ROWS, len(batch))) for at in range(0, len(batch), _STRIPE_ROWS)]
+    # The writer makes no stripe as small as that.
+    stripes = [_file(batch.slice(at, min(at + _STRIPE_ROWS, len(batch)))) for at in range(0, len(batch), _STRIPE_ROWS)]
     (table / directory).mkdir(parents=True, exist_ok=True)
     (table / directory / "_orc_acid_version").write_bytes(b"2")
     with (table / directory / "bucket_00000").open("wb") as sink:
-        write_orc(sink, pieces, parse_schema(COLUMNS).columns, _TINY_STRIPES, acid=True, metadata={})
+        stitch(sink, [StripeRun.whole(io.BytesIO(data), name=directory) for data in stripes])
+
+
+def _file(batch: EventBatch) -> bytes:
+    sink = io.BytesIO()
+    write_orc(sink, [batch], parse_schema(COLUMNS).columns, _SETTINGS, acid=True, metadata={})
+    return sink.getvalue()
 
 
 def small_table(table: Path, rows: int = 200) -> tuple[Path, AcidState, str]:
