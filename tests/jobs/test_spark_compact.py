@@ -18,6 +18,7 @@ from restore import restore
 from services.spark import SparkCluster, children, descendants, spark_cluster
 
 import acidctl
+from acidctl.compactreport import Outcome
 from acidctl.jobs.spark import SparkEngine
 from tests.cli.runner import acidctl as run_acidctl
 from tests.cli.runner import heed_interrupts
@@ -95,6 +96,7 @@ def test_a_session_makes_the_same_directories(number: int, session: pyspark.Spar
         table = _copy(step, tmp_path / kind / "spark")
         report = acidctl.compact(str(table), kind, spark=session, target=target, **_reader(step))
         assert [(part.partition, part.outcome, part.outputs) for part in report.partitions] == outcomes
+        assert all(outcome is not Outcome.FAILED for _, outcome, _ in outcomes)
         assert _contents(table) == contents
         assert report.engine == "spark"
 
@@ -137,6 +139,7 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
 SLOW_COMPACTION = """
 import sys
 import acidctl
+from acidctl.compactreport import Outcome
 from acidctl.jobs.spark import SparkEngine
 
 def slow(folder):
