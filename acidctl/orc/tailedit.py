@@ -13,7 +13,7 @@ from acidctl.errors import InternalError
 from acidctl.hivetypes import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.codec import pack
 from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail
-from acidctl.orc.wirewrite import block, number, rewritten
+from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
 
 _KINDS = {
     TypeKind.BOOLEAN: OrcKind.BOOLEAN,
@@ -85,7 +85,8 @@ def _add_type(types: list[OrcType], kind: HiveType) -> int:
 def encode_type(entry: OrcType) -> bytes:
     """A type as it stands in a footer."""
     parts = [number(1, entry.kind)]
-    parts += [number(2, child) for child in entry.subtypes]
+    if entry.subtypes:
+        parts.append(block(2, b"".join(map(encode_varint, entry.subtypes))))
     parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names]
     for place, value in ((4, entry.max_length), (5, entry.precision), (6, entry.scale)):
         if value is not None:
