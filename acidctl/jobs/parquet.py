@@ -57,13 +57,12 @@ def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
     if form is None:
         return nothing(spec)
     old_times = "INT96" in form.physical
-    schema = form.schema.with_metadata(dict(form.writer) or None)
     attempt = Attempt(storage, root, spec)
     with (
         attempt.create() as sink,
         pq.ParquetWriter(
             sink,
-            schema,
+            form.schema,
             compression=form.codec,
             use_deprecated_int96_timestamps=old_times,
             use_compliant_nested_type=False,
@@ -81,6 +80,7 @@ def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
                     group = []
         if group:
             writer.write_table(pa.Table.from_batches(group))
+        writer.add_key_value_metadata({key.decode(): value.decode() for key, value in form.writer})
     if not rows:
         return nothing(spec)
     _verify(attempt, form, digest)
