@@ -111,14 +111,14 @@ def parquet_rows(count: int, zone: str = "UTC") -> pa.Table:
 
 def test_parquet(tmp_path: Path) -> None:
     """Rows of all files in their order, one schema, old timestamps, the codec and what Hive reads times by kept."""
-    tables = [parquet_rows(3), parquet_rows(40_000), parquet_rows(0)]
+    tables = [parquet_rows(3), parquet_rows(10_000), parquet_rows(0)]
     options = {"use_deprecated_int96_timestamps": True, "compression": "gzip", "use_compliant_nested_type": False}
     result = run_task(spec_of(tmp_path, [parquet(table, **options) for table in tables], "parquet"))
     file = pq.ParquetFile(io.BytesIO(written(tmp_path, result)))
     wanted = pa.concat_tables(tables)
-    assert file.read().to_pylist() == wanted.to_pylist()
+    assert file.read().cast(wanted.schema).equals(wanted)
     assert file.schema_arrow.field("l").type == wanted.schema.field("l").type
-    assert result.rows == 40_003
+    assert result.rows == 10_003
     assert file.metadata.metadata[b"writer.time.zone"] == b"UTC"
     assert file.schema.column(3).physical_type == "INT96"
     assert file.metadata.row_group(0).column(0).compression == "GZIP"
