@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from acidctl.errors import DamagedDataError
@@ -145,7 +145,13 @@ def misfit(shapes: Sequence[Shape], chosen: Columns, census: Dialect) -> tuple[s
                 f"the columns of {shape.path} mean different ones to Hive 3 (by name) and Hive 4 (by place), and it "
                 f"looks like a table of {_HIVES[census]}; give the columns with --schema",
             )
-        lost = _loss(fit)
+        if chosen.dialect is not census and (converted := _loss(fit, _same_in_both)) is not None:
+            return (
+                "schema_unclear",
+                f"{shape.path} has {converted[0]} where the newest file has {converted[1]}, which Hive 3 and Hive 4 "
+                f"convert differently, and it looks like a table of {_HIVES[census]}; give the columns with --schema",
+            )
+        lost = _loss(fit, _is_lossless)
         if lost is not None:
             return (
                 "schema_unclear",
@@ -181,16 +187,21 @@ def _places(fit: Fit) -> tuple[int | None, ...]:
     return tuple(None if child is None else child[0] for child in fit.children)
 
 
-def _loss(fit: Fit) -> tuple[HiveType, HiveType] | None:
-    """The first conversion inside a fit that may lose something: (source, target)."""
+def _loss(fit: Fit, keeps: Callable[[HiveType, HiveType], bool]) -> tuple[HiveType, HiveType] | None:
+    """The first (source, target) inside a fit that `keeps` denies, or whose fields are dropped."""
     if fit.action is FitAction.KEEP:
         return None
     if fit.action is FitAction.CONVERT:
-        return None if _is_lossless(fit.source, fit.target) else (fit.source, fit.target)
+        return None if keeps(fit.source, fit.target) else (fit.source, fit.target)
     children = [child for child in fit.children if child is not None]
     if isinstance(fit.source, StructType) and {at for at, _ in children} != set(range(len(fit.source.fields))):
         return fit.source, fit.target
-    return next((lost for _, child in children if (lost := _loss(child)) is not None), None)
+    return next((lost for _, child in children if (lost := _loss(child, keeps)) is not None), None)
+
+
+def _same_in_both(source: HiveType, target: HiveType) -> bool:
+    """Whether Hive 3 and Hive 4 convert every value alike: integers into wider ones."""
+    return source.kind in _INTEGERS and target.kind in _INTEGERS and _is_lossless(source, target)
 
 
 def _is_lossless(source: HiveType, target: HiveType) -> bool:

@@ -126,6 +126,16 @@ def test_a_renamed_column_for_another_hive_is_unclear() -> None:
     assert verdict("id bigint, v string", "id int", dialect=H4, census=H3) is None
 
 
+@pytest.mark.parametrize(("newer", "same"), [("bigint", True), ("double", False), ("string", False)])
+def test_conversions_for_another_hive_are_unclear(newer: str, same: bool) -> None:
+    """Both widen integers alike; of the rest only the user can tell whose values are meant."""
+    expected = None if same else "schema_unclear"
+    for dialect, census in ((H3, H4), (H4, H3)):
+        assert verdict(f"v {newer}", "v int", dialect=dialect, census=census) == expected
+        assert verdict(f"v {newer}", "v int", dialect=dialect) is None
+        assert verdict("v int", dialect=dialect, census=census, given=f"v {newer}") is None
+
+
 def test_columns_that_moved_are_unclear() -> None:
     """The same name in two places is no schema."""
     assert verdict("a int, c int", "a int, b int, c int") == "schema_unclear"
