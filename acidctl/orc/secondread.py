@@ -57,7 +57,8 @@ class Rows:
     def read(self, start: int, count: int) -> tuple[list[tuple[int, ...]], list[tuple[Any, ...] | None]]:
         """Keys (as stored; empty tuples in a file without) and values of `count` rows from `start` (of the file).
 
-        A row is None where an event has none. CannotRead, or ValueError when pyorc finds the file at fault.
+        A row is None where an event has none, and empty where no column was asked for. CannotRead, or ValueError when
+        pyorc finds the file at fault.
         """
         try:
             self._reader.seek(start)

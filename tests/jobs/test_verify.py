@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,19 @@ from acidctl.arrays import WIDE
 from acidctl.bucketcodec import encode
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.events import EventBatch, EventKeys, Operation, keys_of
-from acidctl.jobs import verify
+from acidctl.jobs import task, verify
 from acidctl.jobs.verify import Expected, examine, verify_file
 from acidctl.orc import secondread
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import IntegerStatistics
 from acidctl.orc.writer import write_orc
-from acidctl.plan import WriterSettings
+from acidctl.plan import Role, WriterSettings
 from acidctl.rowhash import RowDigest
 from acidctl.schema import StructType, parse_type
+from acidctl.state import AcidState
+from tests.jobs.specs import small_table, specs_of
 from tests.orc.files import fixture_files
-from tests.support.corruption import Corruption, corrupt_file, corrupted, rewritten
+from tests.support.corruption import Corruption, corrupt_file, corrupted, corrupting_writer, rewritten
 
 NAME = "base_0000007/bucket_00001"
 BUCKET = encode(1)
@@ -57,12 +60,11 @@ def expected_of(events: EventBatch, columns: str, **more: Any) -> Expected:
     return Expected(len(events), digest.hexdigest(), columns, counts, bucket_id=1, **more)
 
 
-def make(events: EventBatch, columns: str, **more: Any) -> Case:
+def make(events: EventBatch, columns: str, *, settings: WriterSettings = SETTINGS, **more: Any) -> Case:
     """The events as a file."""
     schema = parse_type(columns)
-    return Case(
-        rewritten([events], schema, {"acidctl.target": b"hive4"}, SETTINGS), expected_of(events, columns, **more)
-    )
+    data = rewritten([events], schema, {"acidctl.target": b"hive4"}, settings)
+    return Case(data, expected_of(events, columns, **more))
 
 
 def some_keys(rows: int, **more: Any) -> EventKeys:
@@ -148,6 +150,27 @@ def events_of(data: bytes) -> EventBatch:
         columns = () if row.null_count else tuple(row.field(i) for i in range(row.type.num_fields))
         batches.append(EventBatch(keys_of(batch, name=NAME), columns))
     return EventBatch.concat(batches)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, AcidState, str]:
+    """A base and three rounds of changes."""
+    return small_table(tmp_path_factory.mktemp("table"), 300)
+
+
+@pytest.mark.parametrize("role", [Role.SURVIVING, Role.INSERTS, Role.DELETES], ids=lambda role: role.value)
+@pytest.mark.parametrize("corruption", Corruption, ids=lambda corruption: corruption.name.lower())
+def test_a_task_refuses_its_own_wrong_result(
+    table: tuple[Path, AcidState, str], role: Role, corruption: Corruption, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong between the merge and the storage; right ones have the digest of what was merged."""
+    root, state, columns = table
+    (spec,) = specs_of(root, state, columns, [role])
+    right = task.run_task(spec, threads=False)
+    assert right.digest.startswith("r1:")
+    monkeypatch.setattr(task, "write_orc", corrupting_writer(corruption))
+    with pytest.raises(VerificationError, match="is not what was to be written"):
+        task.run_task(spec, threads=False)
 
 
 KEY_CHANGES: dict[str, tuple[Callable[[EventKeys], dict[str, Any]], str]] = {
@@ -290,7 +313,7 @@ def test_the_other_library_is_heard(rows: Case, deletes: Case, monkeypatch: pyte
         keys[3] = (*keys[3][:3], -1, *keys[3][4:])
 
     def set_row(keys: list[Any], values: list[Any]) -> None:
-        values[3] = None if values[3] is not None else (1, "x", 0)
+        values[3] = None
 
     def fail(keys: list[Any], values: list[Any]) -> None:
         raise ValueError("bad stream")
@@ -299,7 +322,7 @@ def test_the_other_library_is_heard(rows: Case, deletes: Case, monkeypatch: pyte
         (rows, set_value, "other values in column 'name' near row 1"),
         (rows, set_key, "other keys"),
         (rows, set_row, "finds no row"),
-        (deletes, set_row, "finds rows in delete events"),
+        (deletes, set_key, "other keys"),
         (rows, fail, "cannot read it: bad stream"),
     ):
         other(change)
@@ -351,11 +374,21 @@ TYPES: dict[str, pa.Array] = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_both_libraries_agree_on_every_type(kind: str) -> None:
-    """Nothing is left out of the comparison that pyorc can hold."""
+    """Nothing is left out of the comparison that pyorc can hold, wherever in a file it stands."""
     column = TYPES[kind]
     events = EventBatch(some_keys(len(column)), (column, pa.array(np.arange(len(column)))))
     found = make(events, f"struct<v:{kind},n:bigint>").check()
     assert (found.second_rows, found.second_gaps) == (len(column), ())
+    rows = 2500
+    nulls = pa.nulls(rows, column.type)
+    late = pa.concat_arrays([nulls.slice(0, 1900), *[column] * 600]).slice(0, rows)
+    many = column.take(pa.array(np.arange(rows) * 7 % len(column)))
+    events = EventBatch(some_keys(rows), (many, late, nulls))
+    settings = replace(SETTINGS, row_index_stride=1000)
+    case = make(events, f"struct<many:{kind},late:{kind},nulls:{kind}>", settings=settings)
+    found = case.check()
+    assert found.second_rows >= 600
+    assert found.second_gaps == ()
 
 
 def test_what_pyorc_cannot_hold_is_left_out_with_a_reason() -> None:
