@@ -147,8 +147,13 @@ def _judge_base(base: Candidate, parsed: BaseDir, ids: ValidWriteIds, kind: Tabl
     verdict = say.judge_overwrite(parsed, ids)
     if verdict is None:
         return None
-    label = Label.DELETE if verdict.state is EntryState.ABORTED else Label.IGNORE
-    return Mark(label, verdict.reason_code, verdict.reason)
+    if verdict.state is not EntryState.ABORTED:
+        return Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
+    if ids.lowest_open is not None and ids.lowest_open <= parsed.write_id:
+        # HIVE-22754: Hive 4 reads an overwrite that is the lowest open id of its snapshot, committed or not.
+        why = f"{verdict.reason}, but Hive 4 reads it for a reader whose lowest open id it is"
+        return Mark(Label.IGNORE, "lowest_open", why)
+    return Mark(Label.DELETE, verdict.reason_code, verdict.reason)
 
 
 def _mark_base(base: Candidate, best: Candidate | None, kind: TableGuess) -> Mark:

@@ -12,7 +12,7 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.jobs.owner import Life, from_bytes, life_of
 from acidctl.jobs.workdir import OWNER_NAME, WORK_TYPE
 from acidctl.listing import Listing
-from acidctl.names import VERSION_MARKER, WORK_PREFIX
+from acidctl.names import LOCK_NAME, VERSION_MARKER, WORK_PREFIX
 from acidctl.plan_clean_guards import CoverFacts, Evidence, without
 from acidctl.plan_clean_rules import Meet, base_write_id
 from acidctl.plan_clean_survey import Rules, Survey, survey
@@ -26,7 +26,7 @@ from acidctl.state import (
     live_entries,
     resolve,
 )
-from acidctl.state_types import Candidate, Verdict
+from acidctl.state_types import Candidate, MarkerContent, Verdict
 from acidctl.storage.port import Storage, join
 from acidctl.writeids import ValidTxns, ValidWriteIds
 
@@ -57,6 +57,7 @@ def look_into(storage: Storage, seen: Survey) -> Evidence:
 
 def _dead(storage: Storage, listing: Listing) -> Iterator[str]:
     """Work directories whose owner is known to have ended."""
+    locked = any(info.path == LOCK_NAME for info in listing.files)
     for info in listing.files:
         work, _, name = info.path.partition("/")
         if name == OWNER_NAME and work.startswith(WORK_PREFIX):
@@ -65,7 +66,11 @@ def _dead(storage: Storage, listing: Listing) -> Iterator[str]:
                     owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
             except AcidctlError:
                 continue  # it has just been removed, or may not be read: then nothing is known
-            if owner is not None and work == WORK_PREFIX + owner.id and life_of(owner) is Life.DEAD:
+            if owner is None or work != WORK_PREFIX + owner.id:
+                continue
+            life = life_of(owner)
+            # An earlier run of this very process is over when it has no lock.
+            if life is Life.DEAD or (life is Life.OURSELVES and not locked):
                 yield work
 
 
@@ -81,7 +86,9 @@ class _Reader:
         """Whether a cover is complete, and for an empty compacted base what it stands for."""
         files = self._files(cover)
         marked = any(info.path == f"{cover.name}/{VERSION_MARKER}" for info in cover.files)
-        if not marked and not any(file.info.size for file in files):
+        # All that TRUNCATE writes in Hive 4 is the mark that says so.
+        truncated = cover.marker is MarkerContent.OVERWRITE
+        if not (marked or truncated) and not any(file.info.size for file in files):
             return CoverFacts(f"holds neither {VERSION_MARKER} nor a data file")
         try:
             rows = self._count(files)
