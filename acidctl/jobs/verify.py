@@ -20,6 +20,7 @@ from acidctl.bucketcodec import BucketCodecError, decode
 from acidctl.datafiles import batch_rows
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.events import EventKeys, Operation, RowId, keys_of
+from acidctl.jobs.secondopinion import HINT, Window, sample_rows, second_opinion, wrong
 from acidctl.jobs.selection import verify_selection
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.finish import is_hybrid
@@ -33,9 +34,7 @@ __all__ = ["Expected", "Verified", "examine", "verify_file", "verify_selection"]
 _BATCH_ROWS = 32768
 #: Rows of a file that the other library reads as well.
 SAMPLE_ROWS = 1000
-_SAMPLE_STRIPES = 4
 _SAMPLE_BYTES = 4 << 20
-_HINT = "Nothing of it is published; the table is as it was. Run compact again, and report it if it happens again."
 _VERSION = b"2"
 
 
@@ -112,25 +111,21 @@ def examine(
                     content.add(batch)
             content.finish()
             windows = content.windows
-        second, gaps = _second_opinion(open_file, orc, windows) if windows else (0, ())
+        second, gaps = second_opinion(open_file, orc, windows) if windows else (0, ())
     except DamagedDataError as error:
-        raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=_HINT) from error
+        raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
     return Verified(content.rows, expected.digest, second, gaps)
-
-
-def _wrong(name: str, what: str) -> VerificationError:
-    return VerificationError(f"{name} is not what was to be written: {what}", path=name, hint=_HINT)
 
 
 def _check_tail(orc: OrcFile, expected: Expected) -> None:
     """What can be told without reading a row."""
     name, tail = orc.name, orc.tail
     if orc.is_acid is not expected.acid:
-        raise _wrong(name, "it has no columns of events" if expected.acid else "it has columns of events")
+        raise wrong(name, "it has no columns of events" if expected.acid else "it has columns of events")
     if str(orc.columns) != expected.columns:
-        raise _wrong(name, f"its columns are {orc.columns}, not {expected.columns}")
+        raise wrong(name, f"its columns are {orc.columns}, not {expected.columns}")
     if orc.rows != expected.rows:
-        raise _wrong(name, f"it has {orc.rows} rows, not {expected.rows}")
+        raise wrong(name, f"it has {orc.rows} rows, not {expected.rows}")
     wanted = dict(expected.metadata)
     if expected.acid:
         deletes = expected.operation == Operation.DELETE
@@ -139,29 +134,16 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
     for key, value in wanted.items():
         found = tail.metadata_value(key)
         if found != value:
-            raise _wrong(name, f"its {key} is {_shown(found)}, not {_shown(value)}")
+            raise wrong(name, f"its {key} is {_shown(found)}, not {_shown(value)}")
     keys = [key for key, _ in tail.user_metadata]
     if len(set(keys)) < len(keys):
-        raise _wrong(name, "a key of its user metadata occurs twice")
+        raise wrong(name, "a key of its user metadata occurs twice")
     if any(not stripe.rows for stripe in tail.stripes):
-        raise _wrong(name, "it has a stripe without rows")
+        raise wrong(name, "it has a stripe without rows")
 
 
 def _shown(value: bytes | None) -> str:
     return "missing" if value is None else repr(value[:60].decode("ascii", "replace"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Rows of the file as our reader gave them, from row `start` on."""
-
-    start: int
-    keys: EventKeys | None
-    columns: tuple[pa.Array, ...]
-
-    @property
-    def rows(self) -> int:
-        return len(self.columns[0]) if self.keys is None else len(self.keys)
 
 
 class _Content:
@@ -177,8 +159,8 @@ class _Content:
         self._columns = [_Column() for _ in orc.columns.fields]
         self._keys = [_Column() for _ in range(4)]
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
-        self._wanted = _sample_rows(orc, sample)
-        self.windows: list[_Window] = []
+        self._wanted = sample_rows(orc, sample)
+        self.windows: list[Window] = []
         self.rows = 0
 
     def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
@@ -212,7 +194,7 @@ class _Content:
         self._check_statistics()
 
     def _error(self, what: str) -> VerificationError:
-        return _wrong(self._orc.name, what)
+        return wrong(self._orc.name, what)
 
     def _parts(self, batch: pa.RecordBatch) -> tuple[EventKeys | None, tuple[pa.Array, ...]]:
         """Keys and columns of a batch; delete events must have no row, and all others one."""
@@ -337,7 +319,7 @@ class _Content:
             # A slice would hold the whole batch.
             positions = np.arange(start - self.rows, stop - self.rows)
             taken = tuple(column.take(pa.array(positions)) for column in columns)
-            self.windows.append(_Window(start, None if keys is None else keys.select(positions), taken))
+            self.windows.append(Window(start, None if keys is None else keys.select(positions), taken))
 
 
 def _key(key: RowId) -> str:
@@ -389,112 +371,3 @@ class _Column:
             raise error(
                 f"the statistics of its {what} say {low} to {high}, and there are values from {self.low} to {self.high}"
             )
-
-
-def _sample_rows(orc: OrcFile, sample: int) -> list[tuple[int, int]]:
-    """Which rows the other library reads, as (first, after the last), ascending.
-
-    They begin with a stripe, or with the last row group of one, found by the row index that Hive uses as well. Only
-    there ORC's C++ library has nothing to skip: it fails where all that it skips of a string column is NULL.
-    """
-    stripes = orc.tail.stripes
-    if not stripes or sample <= 0:
-        return []
-    ends = np.cumsum([stripe.rows for stripe in stripes]).tolist()
-    count = min(_SAMPLE_STRIPES, len(stripes))
-    chosen = sorted({round(i * (len(stripes) - 1) / max(count - 1, 1)) for i in range(count)})
-    stride = orc.tail.row_index_stride
-    spans: list[tuple[int, int]] = []
-    for index in chosen:
-        end, rows = ends[index], stripes[index].rows
-        last_group = (rows - 1) // stride * stride if stride else 0
-        if last_group:
-            spans.append((end - rows, end - rows + last_group))
-        spans.append((end - rows + last_group, end))
-    size = max(1, sample // len(spans))
-    return [(start, min(end, start + size)) for start, end in spans]
-
-
-def _second_opinion(
-    open_file: Callable[[], BinaryIO], orc: OrcFile, windows: Sequence[_Window]
-) -> tuple[int, tuple[str, ...]]:
-    """Compare rows with what pyorc reads of them: how many, and what could not be compared."""
-    try:
-        from acidctl.orc import secondread as second
-    except ImportError:
-        return 0, ("pyorc is not installed, so that no second ORC library has read the file.",)
-
-    fields = orc.columns.fields if windows[0].columns else ()
-    gaps: dict[int, str] = {}
-    for place, known in enumerate(fields):
-        why = second.incomparable(known.type, orc)
-        for window in windows:
-            why = why or second.unreadable(known.type, window.columns[place])
-        if why is not None:
-            gaps[place] = why
-    places = [place for place in range(len(fields)) if place not in gaps]
-    keys = windows[0].keys is not None
-    if not places and not keys:
-        return 0, _gap_sentences(orc, gaps)
-    try:
-        with open_file() as stream:
-            rows = second.Rows(stream, orc, places)
-            if len(rows) != orc.rows:
-                raise _wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
-            for window in windows:
-                found_keys, values = rows.read(window.start, window.rows)
-                if keys:
-                    _compare_keys(orc.name, window, found_keys)
-                if places:
-                    _compare_rows(orc, window, places, values, gaps)
-    except second.CannotRead as problem:
-        return 0, (f"pyorc cannot read {orc.name}: {problem}.",)
-    except ValueError as error:
-        raise _wrong(orc.name, f"another ORC library cannot read it: {error}") from error
-    return sum(window.rows for window in windows), _gap_sentences(orc, gaps)
-
-
-def _gap_sentences(orc: OrcFile, gaps: Mapping[int, str]) -> tuple[str, ...]:
-    return tuple(f"Column '{orc.columns.fields[place].name}': {why}." for place, why in sorted(gaps.items()))
-
-
-def _compare_keys(name: str, window: _Window, found: Sequence[tuple[int, ...]]) -> None:
-    assert window.keys is not None
-    operation = window.keys.operation
-    codes = np.zeros(len(window.keys), dtype=np.int64) if operation is None else operation
-    keys = window.keys
-    ours = zip(*(part.tolist() for part in (codes, keys.write_id, keys.bucket, keys.row_id, keys.current)), strict=True)
-    if list(ours) != [tuple(key) for key in found]:
-        raise _wrong(name, f"another ORC library reads other keys near row {window.start}")
-
-
-def _compare_rows(
-    orc: OrcFile,
-    window: _Window,
-    places: Sequence[int],
-    rows: Sequence[tuple[object, ...] | None],
-    gaps: dict[int, str],
-) -> None:
-    from acidctl.orc import secondread as second
-
-    if any(row is None for row in rows):
-        raise _wrong(orc.name, f"another ORC library finds no row in an event near row {window.start}")
-    for index, place in enumerate(places):
-        known, ours = orc.columns.fields[place], window.columns[place]
-        if place in gaps:
-            continue
-        theirs = second.as_arrow([row[index] for row in rows if row is not None], known.type, ours.type)
-        if _digest_of(theirs) != _digest_of(ours):
-            why = second.undecided(known.type, ours)
-            if why is None:
-                raise _wrong(
-                    orc.name, f"another ORC library reads other values in column '{known.name}' near row {window.start}"
-                )
-            gaps[place] = why
-
-
-def _digest_of(column: pa.Array) -> str:
-    """A digest of a column's values and their order."""
-    digest = RowDigest()
-    digest.update(None, [pa.array(np.arange(len(column))), column])
-    return digest.hexdigest()
