@@ -48,7 +48,8 @@ from acidctl.writeids import ValidWriteIds
 if TYPE_CHECKING:
     from acidctl.compactreport import CompactionReport
     from acidctl.jobs.clean_run import CleanRun
-    from acidctl.jobs.compact import Prepared, TablePlace, Watch
+    from acidctl.jobs.compact import Prepared, Watch
+    from acidctl.jobs.session import TablePlace
     from acidctl.plan import CompactionPlan, PartitionPlan
     from acidctl.plan_clean import CleanPlan
     from acidctl.plan_request import CompactionRequest
@@ -272,7 +273,7 @@ class Table:
         return make_plan(self._storage, self._root, locations, known, request, progress=progress), readings
 
     def _place(self) -> TablePlace:
-        from acidctl.jobs.compact import TablePlace
+        from acidctl.jobs.session import TablePlace
 
         # Other processes may stand in another directory.
         local = isinstance(self._storage, LocalStorage)

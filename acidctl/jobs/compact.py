@@ -11,23 +11,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, Verified, untouched
-from acidctl.errors import AcidctlError, ExitCode, InternalError, StalePlanError, VerificationError
+from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, untouched
+from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.jobs.lock import Lock, acquire
 from acidctl.jobs.publish import NothingToDoError, publish, require_inputs
 from acidctl.jobs.recover import has_leftovers, recover
-from acidctl.jobs.spec import Engine, TaskOutcome, TaskResult, TaskSpec
+from acidctl.jobs.session import Piece, Session, TablePlace, failed, ours
+from acidctl.jobs.spec import Engine, TaskOutcome
 from acidctl.jobs.workdir import WorkDir, list_location
 from acidctl.listing import Listing
-from acidctl.names import SIDE_FILE_SUFFIX
-from acidctl.plan import Action, CompactionPlan, InputEntry, KeyCut, PartitionPlan, PlannedTask, Role
-from acidctl.rowhash import combined
+from acidctl.plan import Action, CompactionPlan, PartitionPlan
 from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage, join
 from acidctl.writeids import ValidTxns
@@ -37,16 +35,6 @@ _WAVE_TASKS = 512
 _WAVE_PARTITIONS = 64
 # Preparing and publishing wait for the storage, not for a core.
 _STORAGE_THREADS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TablePlace:
-    """Where the table is: for this process (`storage`, `root`) and for workers (`url`, `options`)."""
-
-    storage: Storage
-    root: str
-    url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +57,6 @@ Replan = Callable[[PartitionPlan], PartitionPlan]
 
 def _unwatched(progress: Progress) -> None:
     """Nobody looks."""
-
-
-@dataclass(slots=True)
-class _Piece:
-    """A task of a partition: whole, one part of it, or the join of its parts."""
-
-    session: _Session
-    task: int
-    part: int | None
-    bytes: int
-    rows: int
-
-
-@dataclass(slots=True)
-class _Session:
-    """A partition that is being compacted: what it holds on storage and what its tasks have answered."""
-
-    plan: PartitionPlan
-    root: str
-    lock: Lock
-    work: WorkDir
-    started: float
-    notes: tuple[str, ...]
-    parts: dict[int, list[TaskResult | None]] = field(default_factory=dict)
-    results: dict[int, TaskResult] = field(default_factory=dict)
-    error: AcidctlError | None = None
-    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +114,7 @@ class Compaction:
         self._watch = watch
         self._cancelled = False
         self._telling = threading.Lock()
-        self._open: dict[str, _Session] = {}
+        self._open: dict[str, Session] = {}
         self._reports: dict[str, PartitionReport] = {}
         todo = [part for part in plan.partitions if part.action is Action.COMPACT]
         self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
@@ -192,7 +153,7 @@ class Compaction:
                 raise
             for part in work:
                 if part.path not in self._reports:
-                    self._reports[part.path] = _failed(part, error, 0.0, part.notes)
+                    self._reports[part.path] = failed(part, error, 0.0, part.notes)
         except BaseException:
             self._abandon()
             raise
@@ -223,30 +184,31 @@ class Compaction:
 
     def _waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
         """Feed the engine until nothing is left; parts that are complete are joined along with the next wave."""
-        joins: list[_Piece] = []
+        joins: list[Piece] = []
         finishing: list[Future[None]] = []
         while queue or joins:
             pieces, joins = joins, []
             for session in workers.map(self._begin, _wave(queue)):
                 if session is None:
                     continue
-                pieces += _pieces(session)
+                pieces += session.pieces()
                 if not session.left:
                     finishing.append(workers.submit(self._finish, session))
             pieces.sort(key=lambda piece: -piece.bytes)
-            specs = [self._spec(piece) for piece in pieces]
+            specs = [piece.spec(self._place, self._plan.table) for piece in pieces]
             with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
                 for outcome in outcomes:
                     if self._cancelled:
                         raise KeyboardInterrupt
                     piece = pieces[outcome.index]
-                    joins += self._take(piece, outcome)
+                    joins += piece.take(outcome)
+                    self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
                     if not piece.session.left:
                         finishing.append(workers.submit(self._finish, piece.session))
         for future in finishing:
             future.result()
 
-    def _begin(self, part: PartitionPlan) -> _Session | None:
+    def _begin(self, part: PartitionPlan) -> Session | None:
         """A session with its work directory, or None and a report."""
         started = self._now()
         root = join(self._place.root, part.path)
@@ -263,7 +225,7 @@ class Compaction:
                 _require_absent(storage, root, listing, part)
                 require_inputs(listing, part)
                 work = WorkDir.create(storage, root, part, now=self._now(), lock=lock)
-                session = _Session(part, root, lock, work, started, (*part.notes, *notes))
+                session = Session(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = session
                 return session
             self._reports[part.path] = replace(untouched(part), notes=(*part.notes, *notes))
@@ -272,65 +234,32 @@ class Compaction:
                 # Somebody else works there, and there was nothing for us to do.
                 self._reports[part.path] = replace(untouched(part), notes=(*part.notes, error.message))
             else:
-                self._reports[part.path] = _failed(part, _ours(error), self._now() - started, part.notes)
+                self._reports[part.path] = failed(part, ours(error), self._now() - started, part.notes)
         if lock is not None:
             with suppress(AcidctlError):
                 lock.release()
         self._tell(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
-    def _spec(self, piece: _Piece) -> TaskSpec:
-        session, part = piece.session, piece.part
-        task = session.plan.tasks[piece.task]
-        url = join(self._place.url, session.plan.path)
-        spec = TaskSpec(
-            url=url,
-            work=session.work.name,
-            table=self._plan.table,
-            task=task,
-            inputs=own_inputs(session.plan, task),
-            storage_options=self._place.options,
-        )
-        if part is not None:
-            edges: tuple[KeyCut | None, ...] = (None, *task.cuts, None)
-            return replace(spec, part=part, lower=edges[part], upper=edges[part + 1])
-        if task.cuts:
-            parts = tuple(result for result in session.parts[piece.task] if result is not None)
-            return replace(spec, task=replace(task, role=Role.JOIN), parts=parts)
-        return spec
-
-    def _take(self, piece: _Piece, outcome: TaskOutcome) -> list[_Piece]:
-        """Note an answer; gives the join that has become possible by it."""
-        session = piece.session
-        session.left -= 1
-        self._tell(session.plan.partition, rows=piece.rows, bytes=piece.bytes)
-        if outcome.error is not None or outcome.result is None:
-            session.error = session.error or outcome.error or InternalError("a task gave neither result nor error")
-            return []
-        if piece.part is None:
-            session.results[piece.task] = outcome.result
-            return []
-        parts = session.parts[piece.task]
-        parts[piece.part] = outcome.result
-        if None in parts or session.error is not None:
-            return []
-        session.left += 1
-        return [_Piece(session, piece.task, None, 0, 0)]
-
     # --- the end of a partition
 
-    def _finish(self, session: _Session) -> None:
+    def _finish(self, session: Session) -> None:
         """Publish, or keep or remove what was made."""
         error = session.error
         outputs: tuple[str, ...] = ()
-        results = [session.results[index] for index in sorted(session.results)]
         try:
             if error is None:
                 outputs = publish(
-                    self._place.storage, session.root, session.work, session.plan, self._plan, results, session.lock
+                    self._place.storage,
+                    session.root,
+                    session.work,
+                    session.plan,
+                    self._plan,
+                    session.results,
+                    session.lock,
                 )
         except Exception as problem:
-            error = _ours(problem)
+            error = ours(problem)
         notes = list(session.notes)
         try:
             if isinstance(error, VerificationError):
@@ -348,9 +277,9 @@ class Compaction:
             notes.append(f"The lock could not be removed: {problem.message}")
         seconds = self._now() - session.started
         if error is not None:
-            report = _failed(session.plan, error, seconds, notes)
+            report = failed(session.plan, error, seconds, notes)
         else:
-            report = _compacted(session, outputs, results, seconds, notes)
+            report = session.report(outputs, seconds, notes)
         del self._open[session.plan.path]
         self._reports[session.plan.path] = report
         self._tell(session.plan.partition, partitions=1)
@@ -376,19 +305,6 @@ def leftovers(root: str, locations: Sequence[Location]) -> frozenset[str]:
     return frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
 
 
-def own_inputs(plan: PartitionPlan, task: PlannedTask) -> tuple[InputEntry, ...]:
-    """The entries that hold the task's files, with no other files but their side files."""
-    wanted = {*task.files, *task.delete_files}
-    entries = []
-    for entry in plan.inputs:
-        files = tuple(
-            info for info in entry.files if info.path in wanted or info.path.removesuffix(SIDE_FILE_SUFFIX) in wanted
-        )
-        if files:
-            entries.append(replace(entry, files=files))
-    return tuple(entries)
-
-
 def _rows(part: PartitionPlan) -> int:
     return sum(task.rows_in for task in part.tasks)
 
@@ -407,32 +323,12 @@ def _wave(queue: deque[PartitionPlan]) -> list[PartitionPlan]:
     return chosen
 
 
-def _pieces(session: _Session) -> list[_Piece]:
-    pieces = []
-    for index, task in enumerate(session.plan.tasks):
-        count = len(task.cuts) + 1
-        if count > 1:
-            session.parts[index] = [None] * count
-        for part in range(count):
-            number = part if count > 1 else None
-            pieces.append(
-                _Piece(session, index, number, _share(task.bytes_in, part, count), _share(task.rows_in, part, count))
-            )
-    session.left = len(pieces)
-    return pieces
-
-
 def _require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:
     """Raise NothingToDoError where somebody has done all of it already: publishing would find out after the work."""
     present = set(listing.directories)
     if part.outputs and all(output.name in present for output in part.outputs):
         shown = storage.display(join(root, part.outputs[0].name))
         raise NothingToDoError(f"{shown} exists already", path=shown)
-
-
-def _share(amount: int, part: int, count: int) -> int:
-    """What falls to one of `count` equal parts, so that all together are the whole."""
-    return amount * (part + 1) // count - amount * part // count
 
 
 @contextmanager
@@ -444,60 +340,3 @@ def _ended(outcomes: Iterator[TaskOutcome]) -> Iterator[Iterator[TaskOutcome]]:
         close = getattr(outcomes, "close", None)
         if close is not None:
             close()
-
-
-def _ours(error: Exception) -> AcidctlError:
-    """Any failure as one of ours: a fault in one partition must not stop the others."""
-    if isinstance(error, AcidctlError):
-        return error
-    text = " ".join(str(error).split())
-    return InternalError(
-        f"unexpected {type(error).__name__}" + (f": {text}" if text else ""),
-        hint="This is a fault of acidctl: please report it, with what the same command prints with --debug.",
-    )
-
-
-def _failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
-    return PartitionReport(
-        part.partition,
-        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
-        error.code,
-        error.message,
-        hint=error.hint,
-        inputs=tuple(entry.name for entry in part.inputs),
-        seconds=seconds,
-        notes=tuple(notes),
-        exit_code=ExitCode(error.exit_code),
-    )
-
-
-def _compacted(
-    session: _Session, outputs: tuple[str, ...], results: Sequence[TaskResult], seconds: float, notes: Sequence[str]
-) -> PartitionReport:
-    part = session.plan
-    files = [info for entry in part.inputs for info in entry.files]
-    written = [result for result in results if result.path is not None]
-    groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
-    digest = combined(result.digest for result in written if result.digest)
-    partial = [one for parts in session.parts.values() for one in parts if one is not None]
-    sources = [*(result for index, result in session.results.items() if index not in session.parts), *partial]
-    return PartitionReport(
-        part.partition,
-        Outcome.COMPACTED,
-        part.reason_code,
-        part.reason,
-        inputs=tuple(entry.name for entry in part.inputs),
-        outputs=outputs,
-        rows_in=sum(result.rows_in for result in sources),
-        rows_out=sum(result.rows for result in written),
-        deletes_applied=sum(result.deletes_applied for result in sources),
-        hidden=sum(result.hidden for result in sources),
-        files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
-        files_out=len(written),
-        bytes_in=sum(info.size for info in files),
-        bytes_out=sum(result.bytes for result in written),
-        seconds=seconds,
-        peak_memory=max((result.peak_memory for result in (*results, *partial)), default=0) or None,
-        verified=Verified(len(written), sum(result.rows for result in written), len(groups), digest),
-        notes=tuple(notes),
-    )
