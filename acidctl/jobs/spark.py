@@ -32,15 +32,10 @@ from acidctl.jobs.spec import TaskOutcome, TaskSpec
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
 
-# The JVMs only pass messages: compiling well takes longer than it saves, and the cores are needed by the tasks.
-_LEAN_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": _LEAN_JVM,
-    "spark.executor.extraJavaOptions": _LEAN_JVM,
     # Else the number of running tasks would be known only at the next heartbeat.
     "spark.ui.liveUpdate.period": "0",
     # A superfluous attempt may be killed at any moment; what it wrote is nobody's.
@@ -59,7 +54,7 @@ class SparkEngine:
     `master` is a Spark master URL (default: all cores of this machine) and `conf` Spark's settings. `session` is a
     SparkSession or SparkContext of the caller; it is used as it is and never stopped. `start_timeout` bounds the start
     of an own application, `patience` how long a job may stand without a single running task (seconds both). `verbose`
-    lets Spark's errors through to stderr. `notify` gets sentences about waiting. `work` stands in for
+    lets Spark's errors through to stderr. `notify` gets `warnings` and sentences about waiting. `work` stands in for
     `jobs.task.outcome_of` in tests.
     """
 
@@ -117,6 +112,8 @@ class SparkEngine:
                 self._application = _Application(self._master, self._conf, self._verbose)
                 context = self._application.start(self._start_timeout)
                 self.warnings = tuple(_unknown_settings(context, self._conf))
+                for warning in self.warnings:
+                    self._notify(warning)
             self._ship(context)
             self._context = context
 
@@ -289,7 +286,8 @@ class _Job:
         while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(Exception):
                 self._context.cancelJobGroup(self._group)
-            self._thread.join(0.2)
+            # Again, should the job have been on its way to Spark only.
+            self._thread.join(2.0)
         while self.running_tasks() > 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         _accumulatorRegistry.pop(self._sink.aid, None)
@@ -361,7 +359,7 @@ class _Application:
             public.setAll([("spark.master", self._master)])
             public.setAll([(key, value) for key, value in self._conf.items() if not spark_host.is_secret(key)])
             outputs = {"stdout": 2, "stderr": 2} if self._verbose else {"stdout": self._log, "stderr": self._log}
-            with _environment({"SPARK_LAUNCHER_OPTS": _LEAN_JVM}):
+            with _environment({"SPARK_LAUNCHER_OPTS": spark_host.lean_java()}):
                 self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
         conf = SparkConf(_jvm=self._gateway.jvm if self._gateway is not None else SparkContext._jvm)
         conf.setAll(list(self._conf.items()))
@@ -397,6 +395,8 @@ class _Application:
 
 def _with_defaults(conf: Mapping[str, str], local: bool) -> dict[str, str]:
     settings = {"spark.app.name": "acidctl", **_DEFAULTS, **(_LOOPBACK if local else {}), **conf}
+    for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        settings[key] = spark_host.lean_java(conf.get(key, ""))
     if local:
         # The workers run on this machine and in this Python: they import this very copy, compiled already.
         paths = [str(Path(acidctl.__file__).parent.parent), conf.get("spark.executorEnv.PYTHONPATH", "")]

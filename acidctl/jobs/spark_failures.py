@@ -11,6 +11,8 @@ from acidctl.storage.redact import without_credentials
 
 _PYTHON_HINT = "Name the right one by --spark-conf spark.pyspark.python=PATH, a path on the worker nodes."
 
+_SETTINGS_HINT = "Check the values given by --spark-conf, and those of spark-defaults.conf."
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -86,6 +88,9 @@ def explain_start(error: Exception, printed: str, master: str) -> AcidctlError:
             f"Java refuses its options: {_telling_line(printed)}",
             hint="Check spark.driver.extraJavaOptions and spark.driver.memory.",
         )
+    refused = re.search(r'Exception in thread "main" org\.apache\.spark\.SparkException: (.+)', printed)
+    if refused is not None:
+        return UsageError(f"Spark refuses a setting: {_short(refused[1])}", hint=_SETTINGS_HINT)
     if isinstance(error, FileNotFoundError):
         return MissingDependencyError(
             f"Spark's programs are not where they should be: {error.filename}",
@@ -95,7 +100,7 @@ def explain_start(error: Exception, printed: str, master: str) -> AcidctlError:
     if wrong is not None:
         return UsageError(
             f"Spark refuses a setting: {_short(wrong[1].splitlines()[-1])} ({_short(wrong[1].splitlines()[0])})",
-            hint="Check the values given by --spark-conf.",
+            hint=_SETTINGS_HINT,
         )
     return MissingDependencyError(
         f"Spark did not start on {master}: {_telling_line(printed) or _first_line(_text(error))}",
@@ -117,7 +122,10 @@ def _text(error: Exception) -> str:
 def _telling_line(printed: str) -> str:
     """The line of a JVM's output that names the trouble, else its last."""
     lines = [line.strip() for line in printed.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    telling = [line for line in lines if re.search(r"Exception|Error|error|not set|refused", line)]
+    lines = [line for line in lines if not re.search(r"Could not create the Java|A fatal exception has occ", line)]
+    telling = [
+        line for line in lines if re.search(r"Exception|[Ee]rror|Invalid|Unrecog|Conflict|not set|refused", line)
+    ]
     return _short((telling or lines or [""])[0 if telling else -1])
 
 

@@ -18,6 +18,9 @@ from pathlib import Path
 
 from acidctl.errors import MissingDependencyError, UsageError
 
+# The JVMs only pass messages: compiling well takes longer than it saves, and the cores are needed by the tasks.
+LEAN_COMPILER, LEAN_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+
 # Spark's own default of spark.redaction.regex.
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 
@@ -77,6 +80,12 @@ def check_settings(settings: Mapping[str, str]) -> None:
 def may_be_unregistered(key: str) -> bool:
     """Whether a key counts as known although Spark's core has no entry of that name."""
     return key.startswith(_OPEN_PREFIXES)
+
+
+def lean_java(options: str = "") -> str:
+    """Options for a JVM that starts fast and leaves the cores alone; the user's own come last, and win."""
+    collector = "" if "GC" in options else LEAN_COLLECTOR
+    return " ".join(filter(None, (LEAN_COMPILER, collector, options)))
 
 
 def is_secret(key: str) -> bool:

@@ -24,7 +24,7 @@ from acidctl.storage.redact import without_credentials
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
 # What a task imports, and the oldest versions that it works with.
-REQUIRED = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyorc", (0, 10)))
+REQUIRED = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyorc", (0, 12)))
 
 # What was not foreseen is tried once more: it may be this machine's own trouble.
 ATTEMPTS = 2

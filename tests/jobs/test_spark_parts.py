@@ -89,6 +89,13 @@ def test_local_masters_retry_like_clusters(master: str, local: bool, with_retrie
     assert spark_host.max_failures(with_retries, "7") == failures
 
 
+def test_the_users_java_options_come_last() -> None:
+    """The same flag given twice: Java takes the later one; two collectors it refuses."""
+    assert spark_host.lean_java() == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert spark_host.lean_java("-Da=b") == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Da=b"
+    assert spark_host.lean_java("-XX:+UseG1GC") == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"
+
+
 def test_threads_only_where_cores_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a cluster a task has the cores that spark.task.cpus gives it."""
     monkeypatch.setattr("os.cpu_count", lambda: 4)
@@ -246,9 +253,8 @@ def test_other_code_makes_another_name(tmp_path: Path) -> None:
 def test_required_versions_are_those_of_the_package() -> None:
     """One truth: what pip demands of an installation, executors need as well."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    stated = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     for name, oldest in spark_worker.REQUIRED:
-        assert f"{name}>={'.'.join(map(str, oldest))}" in stated
+        assert f"{name}>={'.'.join(map(str, oldest))}" in project["dependencies"]
 
 
 # --- one attempt
@@ -414,7 +420,9 @@ def test_failures_of_all_tasks_are_sentences(text: str, kind: type[AcidctlError]
         ("JAVA_GATEWAY_EXITED", "WARN x\nException in thread main: no such class\n\tat y", MissingDependencyError,
          "Exception in thread main: no such class"),
         ("JAVA_GATEWAY_EXITED", "Unrecognized VM option 'Foo'\nError: Could not create the Java Virtual Machine.",
-         UsageError, "Java refuses"),
+         UsageError, "Java refuses its options: Unrecognized VM option 'Foo'"),
+        ("JAVA_GATEWAY_EXITED", 'W\nException in thread "main" org.apache.spark.SparkException: Executor memory is',
+         UsageError, "Spark refuses a setting: Executor memory is"),
     ],
 )  # fmt: skip
 def test_a_start_that_fails_is_a_sentence(error: str, printed: str, kind: type[AcidctlError], message: str) -> None:
