@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from typing import BinaryIO
 
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.events import EventBatch, Operation, keys_of
@@ -33,42 +35,23 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
         return TaskResult(spec.task.output, None, 0, 0)
     if len(parts) == 1:
         # It was verified, and its name is as unique as any.
-        part = parts[0]
-        return TaskResult(
-            spec.task.output,
-            part.path,
-            part.rows,
-            part.bytes,
-            counts=part.counts,
-            digest=part.digest,
-            writer=part.writer,
-        )
+        return replace(parts[0], output=spec.task.output, rows_in=0, hidden=0, deletes_applied=0)
     counts: Counter[tuple[int, int]] = Counter()
     for part in parts:
         for write_id, bucket, rows in part.counts:
             counts[write_id, bucket] += rows
+    columns = parse_type(spec.table.columns)
+    assert isinstance(columns, StructType)
+    metadata = {TARGET: spec.table.dialect.encode()}
     attempt = Attempt(storage, root, spec)
     with attempt.create() as sink, ExitStack() as stack:
-        opened = []
-        for part in parts:
-            place = join(root, f"{spec.work}/{part.path}")
-            stream = stack.enter_context(storage.open(place))
-            try:
-                opened.append((stream, open_orc(stream, name=storage.display(place))))
-            except DamagedDataError as error:
-                raise VerificationError(f"a part that was verified has changed: {error.message}") from error
+        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
         files = [orc for _, orc in opened]
+        written: WrittenFile
         if any(mismatch(files[0].tail, orc.tail) for orc in files):
-            columns = parse_type(spec.table.columns)
-            assert isinstance(columns, StructType)
-            written: WrittenFile = write_orc(
-                sink,
-                _events(files),
-                columns,
-                spec.table.writer,
-                acid=True,
-                metadata={TARGET: spec.table.dialect.encode()},
-                backend=Backend.EXACT,
+            settings = spec.table.writer
+            written = write_orc(
+                sink, _events(files), columns, settings, acid=True, metadata=metadata, backend=Backend.EXACT
             )
         else:
             written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
@@ -76,12 +59,12 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
     expected = Expected(
         rows=sum(part.rows for part in parts),
         digest=combined(part.digest for part in parts),
-        columns=str(parse_type(spec.table.columns)),
+        columns=str(columns),
         counts=result,
         operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
         collapsed=spec.task.output.startswith(BASE_PREFIX),
         bucket_id=spec.task.bucket_id,
-        metadata={TARGET: spec.table.dialect.encode()},
+        metadata=metadata,
     )
     return TaskResult(
         output=spec.task.output,
@@ -92,6 +75,19 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
         digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
         writer=written.backend.value,
     )
+
+
+def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:
+    """A finished part, open for as long as the stack."""
+    stream = stack.enter_context(storage.open(place))
+    try:
+        return stream, open_orc(stream, name=storage.display(place))
+    except DamagedDataError as error:
+        raise VerificationError(
+            f"a part that had been verified has changed: {error.message}",
+            path=storage.display(place),
+            hint="Nothing of it is published; the table is as it was. Run compact again.",
+        ) from error
 
 
 def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:

@@ -10,12 +10,11 @@ import os
 import pickle
 import signal
 import struct
-import sys
 import threading
-import traceback
 from queue import SimpleQueue
 from typing import IO, Any
 
+_IN, _OUT, _ERROR = range(3)
 _LENGTH = struct.Struct("<Q")
 
 
@@ -40,8 +39,8 @@ def main() -> None:
     """Work until the parent goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    answers = os.fdopen(os.dup(_OUT), "wb")
+    os.dup2(_ERROR, _OUT)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     while True:
@@ -53,13 +52,12 @@ def main() -> None:
 
 
 def _listen(tasks: SimpleQueue[Any]) -> None:
+    orders = os.fdopen(_IN, "rb", closefd=False)
     status = 1
     try:
-        while (message := receive(sys.stdin.buffer)) is not None:
+        while (message := receive(orders)) is not None:
             tasks.put(message)
         status = 0
-    except Exception:
-        # A task that cannot be unpacked here: the parent sees a worker that died, the operator why.
-        traceback.print_exc()
     finally:
+        # Also when a task cannot be unpacked here: the parent sees a worker that died.
         os._exit(status)

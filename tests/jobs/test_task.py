@@ -16,9 +16,10 @@ from restore import restore
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
 from acidctl.events import Operation
-from acidctl.jobs import inputs
+from acidctl.jobs import inputs, task
 from acidctl.jobs.spec import TaskResult, TaskSpec
 from acidctl.jobs.task import run_task
+from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
 from acidctl.plan import KeyCut, Role
 from acidctl.rowhash import combined
 from acidctl.snapshot import PartitionState, Snapshot
@@ -173,6 +174,28 @@ def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
     joined = run_task(replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(parts)))
     assert (joined.rows, joined.counts, joined.digest) == (whole.rows, whole.counts, whole.digest)
     assert joined.writer == "copy"
+
+
+@pytest.mark.parametrize("role", [Role.SURVIVING, Role.DELETES])
+def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that only the exact writer could write has stripes that do not fit; it is joined all the same."""
+    table, state, columns = small_table(tmp_path)
+    (spec,) = specs_of(table, state, columns, [role])
+    whole = run_task(spec)
+    cut = KeyCut(1, 536870912, 100)
+    parts = [run_task(replace(spec, part=0, upper=cut))]
+
+    def exact_only(*args: object, backend: Backend, **rest: object) -> WrittenFile:
+        if backend is Backend.ARROW:
+            raise NeedsExactWriter("as if")
+        return write_orc(*args, backend=backend, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(task, "write_orc", exact_only)
+    parts.append(run_task(replace(spec, part=1, lower=cut)))
+    assert [part.writer for part in parts] == ["arrow", "exact"]
+    joined = run_task(replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(parts)))
+    assert (joined.rows, joined.counts, joined.digest) == (whole.rows, whole.counts, whole.digest)
+    assert joined.writer == "exact"
 
 
 def test_accounts(tmp_path: Path) -> None:
