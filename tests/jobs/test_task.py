@@ -16,7 +16,7 @@ from restore import restore
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
 from acidctl.events import Operation
-from acidctl.jobs import inputs, task
+from acidctl.jobs import inputs, joining, task
 from acidctl.jobs.spec import TaskResult, TaskSpec
 from acidctl.jobs.task import run_task
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
@@ -178,7 +178,7 @@ def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.DELETES])
 def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part that only the exact writer could write has stripes that do not fit; it is joined all the same."""
+    """A part that only the exact writer could write joins the others: by its stripes, or row by row if they do not fit."""
     table, state, columns = small_table(tmp_path)
     (spec,) = specs_of(table, state, columns, [role])
     whole = run_task(spec)
@@ -193,9 +193,13 @@ def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(task, "write_orc", exact_only)
     parts.append(run_task(replace(spec, part=1, lower=cut)))
     assert [part.writer for part in parts] == ["arrow", "exact"]
-    joined = run_task(replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(parts)))
-    assert (joined.rows, joined.counts, joined.digest) == (whole.rows, whole.counts, whole.digest)
-    assert joined.writer == "exact"
+    join = replace(spec, task=replace(spec.task, role=Role.JOIN), parts=tuple(parts))
+    results = [run_task(join)]
+    monkeypatch.setattr(joining, "mismatch", lambda *_: "come from different writers")
+    results.append(run_task(join))
+    assert [result.writer for result in results] == ["copy", "exact"]
+    for result in results:
+        assert (result.rows, result.counts, result.digest) == (whole.rows, whole.counts, whole.digest)
 
 
 def test_accounts(tmp_path: Path) -> None:
