@@ -250,7 +250,7 @@ def _run(out: Output, prepared: Prepared, choice: EngineChoice) -> CompactionRep
 
     if prepared.idle:
         return prepared.start(_Idle()).run()
-    engine, why = make_engine(choice, prepared.bytes_in)
+    engine, why = make_engine(choice, prepared.bytes_in, notify=out.warn, verbose=out.verbose)
     out.note(why)
     with ExitStack() as stack:
         stack.callback(engine.close)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -57,8 +57,14 @@ class EngineChoice:
         return "spark", "the work is done by Spark, because the input is large for this machine"
 
 
-def make_engine(choice: EngineChoice, bytes_in: int) -> tuple[Engine, str]:
-    """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task."""
+def make_engine(
+    choice: EngineChoice, bytes_in: int, *, notify: Callable[[str], None] | None = None, verbose: bool = False
+) -> tuple[Engine, str]:
+    """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task.
+
+    `notify` gets sentences on settings that Spark does not know and on waiting for executors; `verbose` lets Spark's
+    own errors through to stderr.
+    """
     name, why = choice.decide(bytes_in)
     if name == "local":
         from acidctl.jobs.local import LocalEngine
@@ -69,4 +75,4 @@ def make_engine(choice: EngineChoice, bytes_in: int) -> tuple[Engine, str]:
     master = choice.master
     if master is None and choice.session is None and choice.parallelism is not None:
         master = f"local[{choice.parallelism}]"
-    return SparkEngine(master, choice.conf, session=choice.session), why
+    return SparkEngine(master, choice.conf, session=choice.session, notify=notify, verbose=verbose), why

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,20 +49,6 @@ class Java:
     program: str
     version: int
     text: str
-
-
-def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Values of `--spark-conf KEY=VALUE`, a later one wins; UsageError for what is none."""
-    settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(
-                f"--spark-conf {text} is not KEY=VALUE", hint="For example: --spark-conf spark.executor.memory=2g"
-            )
-        settings[key.strip()] = value.strip()
-    check_settings(settings)
-    return settings
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
