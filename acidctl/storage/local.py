@@ -9,14 +9,11 @@ import shutil
 import stat as stat_bits
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
 from acidctl.errors import AcidctlError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -164,7 +161,7 @@ class _NewFile(io.BufferedWriter):
         """New files are written from the beginning to the end."""
         return False
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:
         """A full disk shows here, or when the buffer is emptied."""
         with _writing(self._path):
             return super().write(data)
