@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python fixtures/restore.py
 	@touch $@
 
-demo: install ## Show a small table that real Hive has written, and compact a copy of it
+demo: install ## Show a small table that real Hive has written, compact a copy of it and clean that
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)

@@ -1,15 +1,18 @@
-"""`make demo`: a small table that real Hive has written, as acidctl sees it; a copy of it is compacted."""
+"""`make demo`: a small table that real Hive has written, as acidctl sees it; a copy of it is compacted and cleaned."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
+
+from acidctl.cli.main import run
+from acidctl.cli.output import Terminal
 
 INTRODUCTION = """\
 This table was written by real Hive. It holds a few orders; rows were inserted, updated and deleted, one transaction
@@ -30,7 +33,12 @@ COMPACT = """\
 4. Too many directories. A major compaction writes all that is committed below the first open write as one base, reads
 back what it wrote, and publishes it by one rename. (On a copy; the bundled table stays as it is.)
 """
-LIVE = "5. Every reader sees the same rows as before, in fewer directories; what was replaced is still there:"
+CLEAN = """\
+5. What it replaced is still there: a compaction never deletes. `clean` shows what no reader with these lists can reach,
+why, and the command that removes it. By itself it leaves alone what is younger than a day; this copy is not in use.
+"""
+DELETE = "6. So remove it:"
+LIVE = "7. What is left of the table:"
 SAME = "The rows and their ROW__IDs before and after: {before} and {after}. Equal."
 END = "Next: `.venv/bin/acidctl compact --help`, or a table of your own, with `--dry-run` first."
 
@@ -51,7 +59,10 @@ def main(step: Path) -> int:
         copy = shutil.copytree(table, Path(folder) / "orders")
         before = digest(copy, lists)
         show(COMPACT, ["compact", "major", str(copy), *lists, "--quiet"])
-        show(LIVE, ["ls", str(copy), *lists, "--state", "live", "--quiet"])
+        clean = ["clean", str(copy), *lists, "--unsafe-no-retention"]
+        show(CLEAN, [*clean, "--quiet"])
+        show(DELETE, [*clean, "--delete", "--yes", "--quiet"], last=1)
+        show(LIVE, ["ls", str(copy), *lists, "--quiet"])
         after = digest(copy, lists)
     if before != after:
         say(f"The rows differ: {before} before, {after} after.")
@@ -61,22 +72,31 @@ def main(step: Path) -> int:
     return 0
 
 
-def show(title: str, args: Sequence[str]) -> None:
-    """Run a command for the reader of the demo; the demo ends where it fails."""
+def show(title: str, args: Sequence[str], *, last: int = 0) -> None:
+    """Run a command for the reader of the demo, or show only its `last` lines; the demo ends where it fails."""
     say(title + "\n")
     say("$ acidctl " + shlex.join(args))
-    code = subprocess.run([sys.executable, "-m", "acidctl", *args], check=False).returncode
-    if code:
+    if last:
+        say("...\n" + "\n".join(output(args).splitlines()[-last:]))
+    elif code := run(args):
         sys.exit(code)
     say("")
 
 
 def digest(table: Path, lists: Sequence[str]) -> str:
     """A digest over all rows and row ids that a reader sees."""
-    command = ["snapshot", str(table), *lists, "--digest", "--quiet", "-o", "json"]
-    done = subprocess.run([sys.executable, "-m", "acidctl", *command], check=True, capture_output=True)
-    answer = json.loads(done.stdout)
+    answer = json.loads(output(["snapshot", str(table), *lists, "--digest", "--quiet", "-o", "json"]))
     return f"{answer['rows']} rows, {answer['digest']}"
+
+
+def output(args: Sequence[str]) -> str:
+    """What a command answers."""
+    streams = BytesIO(), BytesIO()
+    code = run(args, Terminal(*streams))
+    if code:
+        say(streams[1].getvalue().decode())
+        sys.exit(code)
+    return streams[0].getvalue().decode()
 
 
 def say(text: str) -> None:

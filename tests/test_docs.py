@@ -77,8 +77,8 @@ def test_every_command_stands_in_the_readme(name: str) -> None:
 
 
 def test_commands_that_do_not_exist_are_not_offered() -> None:
-    """What comes next is said once, and not as if it were there."""
-    for name in ("clean",):
+    """A name that is no command is wrong usage."""
+    for name in ("check", "vacuum"):
         assert name not in COMMANDS
         assert acidctl(name, "x").code == 2
 

@@ -26,16 +26,14 @@ TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))
 DEMO = TABLES / "hive4/demo_orders/03-demo"
 PARTITIONED = TABLES / "hive4/partitioned/02-changed"
-# A few that differ in kind; all of them are compacted among the slow tests.
-CHOSEN = (
-    "hive4/demo_orders/03-demo",
-    "hive4/partitioned/02-changed",
-    "hive4/converted/03-changed",
-    "hive4/insert_only/02-aborted",
-    "hive4/deleted_all/01-deleted",
-    "hive3/open_aborted/01-open",
-    "hive2/v1_bucketed/02-changed",
-)
+# A few that differ in kind are compacted at once; every step in every way among the slow tests.
+CHOSEN = {
+    ("hive4/demo_orders/03-demo", "minor", "hive3"),
+    ("hive4/partitioned/02-changed", "major", "hive4"),
+    ("hive4/insert_only/02-aborted", "major", "hive4"),
+    ("hive3/open_aborted/01-open", "major", "hive3"),
+    ("hive2/v1_bucketed/02-changed", "major", "hive3"),
+}
 OUTCOMES = {
     "ds=2026-01-01/hr=1": "compacted",
     "ds=2026-01-01/hr=2": "nothing_to_do",
@@ -91,14 +89,17 @@ def _id(step: Path) -> str:
     return "/".join(step.parts[-3:])
 
 
-def _steps() -> list[Any]:
-    assert {_id(step) for step in STEPS}.issuperset(CHOSEN)
-    return [pytest.param(s, id=_id(s), marks=() if _id(s) in CHOSEN else (pytest.mark.slow,)) for s in STEPS]
+def _ways() -> list[Any]:
+    ways = [(step, kind, target) for step in STEPS for kind in ("major", "minor") for target in ("hive3", "hive4")]
+    marks = [() if (_id(step), kind, target) in CHOSEN else (pytest.mark.slow,) for step, kind, target in ways]
+    assert marks.count(()) == len(CHOSEN)
+    return [
+        pytest.param(*way, id="-".join((_id(way[0]), *way[1:])), marks=mark)
+        for way, mark in zip(ways, marks, strict=True)
+    ]
 
 
-@pytest.mark.parametrize("target", ["hive3", "hive4"])
-@pytest.mark.parametrize("kind", ["major", "minor"])
-@pytest.mark.parametrize("step", _steps())
+@pytest.mark.parametrize(("step", "kind", "target"), _ways())
 def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_path: Path) -> None:
     """Rows and row ids stay, nothing is removed, nothing of ours is left, and a second run has nothing to do."""
     facts = _facts(step)
@@ -247,6 +248,7 @@ def test_a_saved_plan_is_carried_out_once(tmp_path: Path) -> None:
     assert _names(table) == after
 
 
+@pytest.mark.slow
 def test_a_plan_whose_input_has_changed_is_stale(tmp_path: Path) -> None:
     """Another file in the place of an input: exit 15, with what to do."""
     table, plan = _copy(DEMO, tmp_path), tmp_path / "plan.json"
@@ -349,6 +351,7 @@ def test_a_damaged_input_publishes_nothing(tmp_path: Path) -> None:
     assert _names(table) == names
 
 
+@pytest.mark.slow
 def test_corrupt_data_publishes_nothing(tmp_path: Path) -> None:
     """Whole tail, broken stripe: found while the rows are read."""
     table = _copy(DEMO, tmp_path)
@@ -443,6 +446,7 @@ def test_a_read_only_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert _names(table) == names
 
 
+@pytest.mark.slow
 def test_an_output_that_exists_already(tmp_path: Path) -> None:
     """A base of that name, made by whomever: nothing is overwritten, nothing is read twice."""
     table = _copy(DEMO, tmp_path)
@@ -475,6 +479,7 @@ def test_a_minor_of_two_results_needs_nobody_else(tmp_path: Path) -> None:
     assert len(done.json()["partitions"][0]["outputs"]) == 2
 
 
+@pytest.mark.slow
 def test_max_bytes_leaves_the_rest_for_later(tmp_path: Path) -> None:
     """Runs with a bound come to an end: each takes what fits, and says what it left."""
     table = _copy(PARTITIONED, tmp_path)
@@ -529,7 +534,7 @@ def _running(table: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_leaves_the_table_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM: exit 130, work directory and lock are gone, the next run completes."""
     table = _copy(DEMO, tmp_path)
@@ -544,6 +549,7 @@ def test_an_interrupt_leaves_the_table_as_it_was(number: signal.Signals, tmp_pat
     assert _compact("major", table, *_lists(DEMO)).code == 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
     """kill -9: lock and work directory stay behind, the rows too; the next run takes them away and says so."""
     table = _copy(DEMO, tmp_path)
@@ -560,6 +566,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
     assert _digest(table, *_lists(DEMO)) == digest
 
 
+@pytest.mark.slow
 def test_a_second_run_on_the_same_table_loses(tmp_path: Path) -> None:
     """While one is at work another one is told so: exit 15; the first goes on."""
     table = _copy(DEMO, tmp_path)

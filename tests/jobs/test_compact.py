@@ -95,6 +95,7 @@ def test_partitions_share_the_engine(table: Path) -> None:
     assert [p.bytes_done for p in seen] == sorted(p.bytes_done for p in seen)
 
 
+@pytest.mark.slow
 def test_waves_bound_what_is_held(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of partitions are worked through a few at a time: no more locks than a wave has."""
     monkeypatch.setattr(module, "_WAVE_PARTITIONS", 1)
@@ -111,6 +112,7 @@ def test_waves_bound_what_is_held(table: Path, monkeypatch: pytest.MonkeyPatch) 
     assert max(locks) <= 2  # one at work, one being published
 
 
+@pytest.mark.slow
 def test_parts_are_joined(tmp_path: Path) -> None:
     """A bucket that is cut into key ranges is one file in the end, with the rows it had."""
     step = TABLES / "hive4/many_rows/01-written"
@@ -157,6 +159,7 @@ def test_a_failed_task_concerns_its_partition_alone(table: Path) -> None:
     assert _digest(table) == before
 
 
+@pytest.mark.slow
 def test_a_failed_verification_is_kept_as_evidence(table: Path) -> None:
     """Exit 13; the work directory stays, marked, with what was written; the next run does not touch it."""
     report = _prepared(table).start(Engine(_failing("ds=2", VerificationError("not the same rows")))).run()
@@ -180,6 +183,7 @@ def _dropped_row(index: int, spec: TaskSpec, outcome: TaskOutcome) -> TaskOutcom
     return outcome
 
 
+@pytest.mark.slow
 def test_what_is_not_complete_is_not_published(table: Path) -> None:
     """A file that lost a byte after its task was done: nothing of that run is published."""
     before = _digest(table)
@@ -190,6 +194,7 @@ def test_what_is_not_complete_is_not_published(table: Path) -> None:
     assert _digest(table) == before
 
 
+@pytest.mark.slow
 def test_a_fault_of_our_own_stops_nobody_else(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that nobody foresaw is that partition's failure, in a sentence."""
     publish = module.publish
@@ -219,6 +224,7 @@ def test_what_concerns_all_is_raised(table: Path) -> None:
     assert _names(table) == names
 
 
+@pytest.mark.slow
 def test_what_concerns_all_does_not_hide_what_is_done(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine breaks down later: those that are compacted are told, and the rest has failed."""
     monkeypatch.setattr(module, "_WAVE_PARTITIONS", 1)
@@ -247,7 +253,7 @@ def test_a_cancelled_run_ends_with_the_next_outcome(table: Path) -> None:
     assert _names(table) == names
 
 
-@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_an_interrupt_leaves_nothing(after: int, table: Path) -> None:
     """Ctrl-C: engine closed, work directories and locks gone; what was published stays, and all reads as before."""
     before = _digest(table)
@@ -273,6 +279,7 @@ def test_an_interrupt_leaves_nothing(after: int, table: Path) -> None:
 # --- others at work
 
 
+@pytest.mark.slow
 def test_a_locked_partition_is_left_to_its_owner(table: Path) -> None:
     """Another run holds it: that partition fails with 15, the others are compacted."""
     storage = LocalStorage()
@@ -283,6 +290,7 @@ def test_a_locked_partition_is_left_to_its_owner(table: Path) -> None:
     assert report.partitions[0].reason_code == StalePlanError.code
 
 
+@pytest.mark.slow
 def test_a_locked_partition_without_work_is_no_failure(table: Path) -> None:
     """Somebody works where there is nothing for us to do: said, and exit 0."""
     _prepared(table).start(Engine()).run()
@@ -293,6 +301,7 @@ def test_a_locked_partition_without_work_is_no_failure(table: Path) -> None:
     assert "being worked on" in report.partitions[0].notes[-1]
 
 
+@pytest.mark.slow
 def test_leftovers_go_where_there_is_nothing_to_do(table: Path) -> None:
     """A run that died after publishing: the next one has nothing to compact, and cleans up behind it."""
     _prepared(table).start(Engine()).run()
@@ -306,7 +315,7 @@ def test_leftovers_go_where_there_is_nothing_to_do(table: Path) -> None:
     assert not list(table.rglob("_acidctl*"))
 
 
-@pytest.mark.parametrize("moment", ["before", "while"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("while", marks=pytest.mark.slow)])
 def test_inputs_that_change_make_a_partition_stale(moment: str, table: Path) -> None:
     """Somebody replaces a file after planning, or while the task runs: nothing is published there."""
     victim = next((table / "ds=3").glob("delta_0000005*/bucket_*"))
@@ -325,6 +334,7 @@ def test_inputs_that_change_make_a_partition_stale(moment: str, table: Path) -> 
     assert not list(table.rglob("_acidctl*"))
 
 
+@pytest.mark.slow
 def test_what_comes_after_planning_stays(table: Path) -> None:
     """A delta that Hive adds meanwhile is not an input, and no reason to stop."""
     prepared = _prepared(table)
@@ -340,6 +350,7 @@ def test_what_comes_after_planning_stays(table: Path) -> None:
     assert (table / "ds=1" / "delta_0000012_0000012_0000").exists()
 
 
+@pytest.mark.slow
 def test_nothing_to_do_takes_no_lock(table: Path) -> None:
     """A run without work touches no storage."""
     _prepared(table).start(Engine()).run()
@@ -356,6 +367,7 @@ def test_nothing_to_do_takes_no_lock(table: Path) -> None:
 # --- the public entry, and which engine
 
 
+@pytest.mark.slow
 def test_compact_from_python(table: Path) -> None:
     """`acidctl.compact` takes a path or a table; progress can be watched."""
     seen: list[Progress] = []
