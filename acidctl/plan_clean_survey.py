@@ -143,7 +143,7 @@ def _one_sided(covers: Iterable[Candidate], settled: Iterable[Candidate]) -> Ite
     for _, delta in deltas:
         if delta.statement_id is None:
             held.setdefault((delta.min_write_id, delta.max_write_id), set()).add(delta.kind)
-    lacking = [(c, held[c.min_write_id, c.max_write_id]) for c in wide]
+    lacking = [(c, held.get((c.min_write_id, c.max_write_id), set())) for c in wide]
     lacking = [(c, kinds) for c, kinds in lacking if len(kinds) < len(DeltaKind)]
     for candidate, delta in deltas:
         if any(delta.kind not in kinds and contains(c, delta) for c, kinds in lacking):

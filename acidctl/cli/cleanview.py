@@ -140,17 +140,14 @@ def _ending(out: Output, report: CleanReport, command: str) -> list[str]:
     size = sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
     if not report.dry_run:
+        said = wrap(f"{what} {_WORDS[report.action]}.", out.width)
         if not victims:
-            return [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
-        lines = wrap(f"{what} {_WORDS[report.action]}.", out.width)
-        lines += [f"  {shown(part.place)}" for part in report.locations if part.place and part.victims]
-        return lines
+            said = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
+        still = "still in quarantine: " if report.action is Action.UNDO else ""
+        return [*said, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
     lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD)]
     if not victims:
-        lines.append(
-            "There is nothing to remove." if not report.guarded else "Nothing goes while a guard does not hold."
-        )
-        return lines
+        return [*lines, *wrap(_why_nothing(report), out.width)]
     return [*lines, f"This would delete {what}:", "", f"  {command} --delete"]
 
 

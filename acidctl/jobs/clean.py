@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -28,6 +29,7 @@ from acidctl.jobs.workdir import (
     list_location,
     make_directory,
     move,
+    remove_directory,
     remove_work,
     write_file,
 )
@@ -181,15 +183,10 @@ class Cleaning:
             )
 
     def _delete(self, root: str, lock: Lock, fresh: LocationPlan) -> CleanedLocation:
-        work = join(root, WORK_PREFIX + lock.id)
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.DELETED)
         if not fresh.victims:
             return answer
-        make_directory(self.storage, work)
-        owner = to_bytes(lock.owner, WORK_TYPE, {"kind": "clean", "outputs": []})
-        write_file(self.storage, join(work, OWNER_NAME), owner)
-        self.storage.inherit(work, root)
-        make_directory(self.storage, join(work, REMOVED))
+        work = self._open_work(root, lock)
 
         def away(name: str) -> None:
             move(self.storage, join(root, name), join(work, f"{REMOVED}/{name}"))
@@ -202,6 +199,21 @@ class Cleaning:
             problem = answer.problem or Problem.of(error)
             return replace(answer, outcome=Outcome.FAILED, problem=problem)
         return answer
+
+    def _open_work(self, root: str, lock: Lock) -> str:
+        """A work directory with its owner file, as those of compactions; nothing is left when the storage refuses."""
+        work = join(root, WORK_PREFIX + lock.id)
+        try:
+            make_directory(self.storage, work)
+            owner = to_bytes(lock.owner, WORK_TYPE, {"kind": "clean", "outputs": []})
+            write_file(self.storage, join(work, OWNER_NAME), owner)
+            self.storage.inherit(work, root)
+            make_directory(self.storage, join(work, REMOVED))
+        except BaseException:
+            with suppress(AcidctlError):
+                remove_directory(self.storage, work)
+            raise
+        return work
 
     def _box(self, root: str, lock: Lock, fresh: LocationPlan, base: str | None) -> CleanedLocation:
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.QUARANTINED)

@@ -112,10 +112,18 @@ def held(storage: Storage, box: Box) -> Listing:
 
 
 def close_box(storage: Storage, box: Box) -> None:
-    """Remove an emptied box; the manifest goes last, so that an interrupted removal is found again."""
+    """Remove an emptied box, and our own folder around it when it was the last one.
+
+    The manifest goes last, so that an interrupted removal is found again.
+    """
     remove_directory(storage, join(box.path, DATA))
     remove_file(storage, join(box.path, MANIFEST_NAME))
     remove_directory(storage, box.path)
+    base = box.path.rpartition("/")[0]
+    if base.rpartition("/")[2] == QUARANTINE_NAME:
+        rest = storage.walk(base, lambda path: "/" not in path)
+        if not rest.files and not rest.directories:
+            remove_directory(storage, base)
 
 
 def default_base(root: str) -> str:

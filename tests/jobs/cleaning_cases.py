@@ -20,8 +20,15 @@ from acidctl.storage.port import Storage
 from acidctl.writeids import ValidTxns, ValidWriteIds
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "tables"
-# Files are as old as their copies; two days later they are old.
-LATER = 2 * 86400.0
+# When everything in a copy was written, and two days later, when it is old.
+MADE = 1_700_000_000.0
+LATER = MADE + 2 * 86400.0
+
+
+def age(root: Path) -> None:
+    """Make everything below as old as a copy is."""
+    for path in (root, *root.rglob("*")):
+        os.utime(path, (MADE, MADE))
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Step:
         shutil.copytree(self.folder / "table", target)
         for name in self.facts.get("empty_directories", []):
             (target / name).mkdir(parents=True, exist_ok=True)
+        age(target)
         return target
 
     def request(self, **more: Any) -> CleanRequest:
@@ -61,8 +69,7 @@ class Step:
 
     def run(self, storage: Storage, root: Path, **more: Any) -> CleanRun:
         """A run over the copy, two days after it was made."""
-        now = os.stat(root).st_mtime + LATER
-        return prepare(storage, str(root), gather(storage, str(root)), self.request(**more), now=now)
+        return prepare(storage, str(root), gather(storage, str(root)), self.request(**more), now=LATER)
 
     def delete(self, root: Path, storage: Storage | None = None, **more: Any) -> CleanReport:
         """Plan and delete."""

@@ -15,7 +15,7 @@ from acidctl.jobs.lock import acquire
 from acidctl.storage.gather import gather
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
-from tests.jobs.cleaning_cases import FIXTURES, LATER, Step, step, tops, tree, visible_whole
+from tests.jobs.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole
 from tests.support.faulty import Fault, sweep
 
 DEMO = "hive4/demo_orders/03-demo"
@@ -69,7 +69,7 @@ def test_young_entries_stay(tmp_path: Path) -> None:
     case = step(DEMO)
     root = case.copy(tmp_path / "t")
     storage = LocalStorage()
-    run = prepare(storage, str(root), gather(storage, str(root)), case.request(), now=os.stat(root).st_mtime + 3600)
+    run = prepare(storage, str(root), gather(storage, str(root)), case.request(), now=MADE + 3600)
     plan = run.plan()
     assert plan.victims == 0
     assert {e.reason_code for part in plan.locations for e in part.kept} >= {"too_young"}
@@ -79,15 +79,15 @@ def test_a_cover_renamed_into_place_just_now_covers_nothing(tmp_path: Path) -> N
     """Its files are old, its directory is not."""
     case = step(DEMO)
     root = case.copy(tmp_path / "t")
-    now = os.stat(root).st_mtime + LATER
     for cover in root.glob("*_v*"):
-        os.utime(cover, (now - 60, now - 60))
-    run = prepare(LocalStorage(), str(root), gather(LocalStorage(), str(root)), case.request(), now=now)
+        os.utime(cover, (LATER - 60, LATER - 60))
+    run = prepare(LocalStorage(), str(root), gather(LocalStorage(), str(root)), case.request(), now=LATER)
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
 
 def _only(case: Step, root: Path) -> list[str]:
-    """Guards that fail at the one location."""
+    """Guards that fail at the one location, when all that was done to it is long ago."""
+    age(root)
     plan = case.run(LocalStorage(), root).plan()
     return [guard.guard for part in plan.locations for guard in part.guards if not guard.holds]
 
@@ -152,6 +152,7 @@ def test_g8_does_not_miss_rows_of_aborted_writes(tmp_path: Path) -> None:
     root = case.copy(tmp_path / "t")
     (half,) = (p for p in root.glob("delete_delta_*") if len(p.name) == len("delete_delta_0000001_0000007"))
     shutil.rmtree(half)
+    age(root)
     storage = LocalStorage()
     listed = gather(storage, str(root))
     names = [name for name in listed[0].listing.directories if name.startswith("delete_delta")]
@@ -159,7 +160,8 @@ def test_g8_does_not_miss_rows_of_aborted_writes(tmp_path: Path) -> None:
     high = case.lists[0].split(":")[1]
     text = f"default.{case.facts['table'].split('.')[1]}:{high}:9223372036854775807::{','.join(map(str, ids))}"
     request = CleanRequest(validtxns=(text,), table=case.facts["table"])
-    run = prepare(storage, str(root), listed, request, now=os.stat(root).st_mtime + LATER)
+    run = prepare(storage, str(root), listed, request, now=LATER)
+    assert run.plan().victims
     assert all(guard.holds for part in run.plan().locations for guard in part.guards)
 
 
@@ -258,8 +260,7 @@ def test_failed_work_goes_by_age_and_a_dead_runs_at_once(tmp_path: Path) -> None
     failed = root / "_acidctl_work_00000000000f"
     failed.mkdir()
     (failed / "failed").write_text("{}")
-    later = os.stat(root).st_mtime + LATER
-    os.utime(failed / "failed", (later - 60, later - 60))
+    os.utime(failed / "failed", (LATER - 60, LATER - 60))
     assert failed.name not in {v.name for _, v in case.delete(root).victims}
     os.utime(failed / "failed", (1.0, 1.0))
     os.utime(failed, (1.0, 1.0))

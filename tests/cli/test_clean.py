@@ -1,0 +1,317 @@
+"""`acidctl clean`: the dry run, what changes a table, every form of the answer, and bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from acidctl.errors import ExitCode
+from tests.cli.runner import Result, acidctl
+
+STEP = Path(__file__).resolve().parent.parent.parent / "fixtures/tables/hive4/demo_orders/03-demo"
+PARTS = STEP.parent.parent / "insert_only_partitioned/02-minor"
+WRITE_IDS, TXNS = "default.orders:9:8:8:6", "21:17:17:15"
+LISTS = ("--validtxns", WRITE_IDS, "--validtxns", TXNS)
+GONE = {
+    "delta_0000006_0000006_0000",
+    "delta_0000001_0000001_0000",
+    "delta_0000002_0000002_0000",
+    "delta_0000003_0000003_0001",
+    "delete_delta_0000003_0000003_0000",
+    "delete_delta_0000004_0000004_0000",
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A copy whose files are three days old."""
+    return _aged(STEP, tmp_path / "orders")
+
+
+def _aged(step: Path, target: Path, days: float = 3.0) -> Path:
+    shutil.copytree(step / "table", target)
+    _touch(target, days)
+    return target
+
+
+def _touch(target: Path, days: float) -> None:
+    moment = time.time() - days * 86400
+    for path in (target, *target.rglob("*")):
+        os.utime(path, (moment, moment))
+
+
+def clean(table: Path, *args: str, width: int | None = None) -> Result:
+    """Run it with the lists of the step."""
+    return acidctl("clean", str(table), *LISTS, *args, width=width)
+
+
+def names(table: Path) -> set[str]:
+    """What lies in the table."""
+    return {path.name for path in table.iterdir()}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_dry_run_says_in_capitals_that_nothing_was_deleted(table: Path, width: int) -> None:
+    """And it fits the terminal, but for names and the line to paste."""
+    before = names(table)
+    result = clean(table, width=width)
+    assert result.code == 0
+    assert "DRY RUN: NOTHING WAS DELETED." in result.stdout
+    assert "This would delete 6 entries, 15 files, 8.2 KiB:" in result.stdout
+    lines = result.stdout.splitlines()
+    assert all(len(line) <= width for line in lines if "acidctl clean" not in line and not line.startswith("/"))
+    assert names(table) == before
+    # Each reason stands once, above what shares it.
+    assert len([line for line in lines if line.startswith("covered by")]) == 1
+    assert "write id 6 was aborted" in lines
+    assert result.stderr == ""
+
+
+def test_the_line_to_paste_does_it(table: Path) -> None:
+    """Every option that decides is in it, quoted."""
+    odd = table.rename(table.parent / "a table's")
+    result = clean(odd, "--older-than", "90m", "--leftovers", width=80)
+    line = result.stdout.rstrip().splitlines()[-1]
+    words = shlex.split(line)
+    assert words[:2] == ["acidctl", "clean"]
+    assert words[-1] == "--delete"
+    done = acidctl(*words[1:], "--yes")
+    assert (done.code, done.stderr) == (0, "")
+    assert not GONE & names(odd)
+    assert "6 entries, 15 files, 8.2 KiB deleted." in done.stdout
+
+
+def test_without_a_terminal_a_line_says_everything(table: Path) -> None:
+    """For grep: no headings."""
+    rows = [line for line in clean(table).stdout.splitlines() if line.startswith(("delta_", "delete_delta_"))]
+    assert len(rows) == 6
+    assert all("covered by" in row or "aborted" in row for row in rows)
+
+
+def test_what_is_young_is_said_to_wait(tmp_path: Path) -> None:
+    """The retention is named, and the option that sets it."""
+    table = _aged(STEP, tmp_path / "orders", 0.1)
+    result = clean(table, width=80)
+    assert result.code == 0
+    assert "There is nothing to remove yet: 6 entries are held back by the retention (--older-than)." in " ".join(
+        result.stdout.split()
+    )
+    loose = clean(table, "--unsafe-no-retention")
+    assert "would delete 6 entries" in loose.stdout
+    assert "Ages are not looked at" in loose.stderr
+
+
+@pytest.mark.parametrize(("age", "count"), [("1d", 6), ("71h", 6), ("73h", 0), ("1w", 0), ("90m", 6), ("100s", 6)])
+def test_ages_have_units(table: Path, age: str, count: int) -> None:
+    """Seconds to weeks."""
+    assert len(clean(table, "--older-than", age, "-o", "json").json()["victims"]) == count
+
+
+def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
+    """Those of the contract, and more."""
+    answer = clean(table, "-o", "json").json()
+    assert (answer["type"], answer["schema_version"], answer["dry_run"]) == ("clean_report", 1, True)
+    assert answer["location"] == str(table)
+    assert {victim["name"] for victim in answer["victims"]} == GONE
+    assert set(answer["victims"][0]) >= {"partition", "name", "reason", "because_of", "bytes", "files", "age_seconds"}
+    assert [guard["guard"] for guard in answer["guards"]] == [f"G{i}" for i in range(1, 10)] + ["simulation"]
+    assert all(guard["holds"] and guard["why"] for guard in answer["guards"])
+    assert answer["bytes_freed"] == sum(victim["bytes"] for victim in answer["victims"])
+    assert answer["deleted"] == 0
+    assert len(answer["kept"]) == 7
+    age = answer["victims"][0]["age_seconds"]
+    assert 3 * 86400 <= age < 3 * 86400 + 600
+
+
+def test_jsonl_and_csv_have_an_entry_a_line(table: Path) -> None:
+    """Victims first."""
+    lines = clean(table, "-o", "jsonl").json_lines()
+    assert [line["outcome"] for line in lines] == ["would_go"] * 6 + ["kept"] * 7
+    assert {line["type"] for line in lines} == {"clean_entry"}
+    header, *rows = clean(table, "-o", "csv").csv()
+    assert header[:2] == ["partition", "name"]
+    assert len(rows) == 13
+    assert len(clean(table, "-o", "csv", "--no-header").csv()) == 13
+
+
+def test_delete_in_json_tells_what_went(table: Path) -> None:
+    """The same object, after the fact."""
+    answer = clean(table, "--delete", "--yes", "-o", "json").json()
+    assert (answer["dry_run"], answer["deleted"], answer["action"]) == (False, 6, "delete")
+    assert not GONE & names(table)
+    again = clean(table, "--delete", "--yes", width=80)
+    assert again.code == 0
+    assert "NOTHING WAS DELETED." in again.stdout
+
+
+class _Typed(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+@pytest.mark.parametrize(("typed", "code"), [("orders\n", 0), ("delete\n", 0), ("y\n", 2), ("\n", 2), ("", 2)])
+def test_delete_asks_for_a_word(table: Path, typed: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table's name or `delete`, and nothing shorter."""
+    monkeypatch.setattr(sys, "stdin", _Typed(typed))
+    result = clean(table, "--delete")
+    assert result.code == code
+    assert f"Delete 6 entries (8.2 KiB) of {table} for good? Type orders or delete: " in result.stderr
+    assert bool(GONE & names(table)) == (code != 0)
+
+
+def test_delete_without_anybody_to_ask_needs_yes(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In scripts nothing is deleted by mistake."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("delete\n"))
+    result = clean(table, "--delete", "-o", "json")
+    assert result.code == ExitCode.USAGE
+    assert result.stdout == ""
+    assert "--yes" in result.error()["hint"]
+    assert names(table) >= GONE
+
+
+def test_nothing_that_agrees_comes_from_the_environment(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what changes a table nor what waives a guard."""
+    for name in ("DELETE", "YES", "QUARANTINE", "UNDO", "UNSAFE_NO_RETENTION", "ASSUME_EXCLUSIVE"):
+        monkeypatch.setenv(f"ACIDCTL_{name}", "1")
+        monkeypatch.setenv(f"ACIDCTL_CLEAN_{name}", "1")
+    answer = clean(table, "-o", "json").json()
+    assert (answer["dry_run"], answer["retention_seconds"]) == (True, 86400.0)
+
+
+@pytest.mark.parametrize("where", [None, "aside"])
+def test_quarantine_and_undo(table: Path, where: str | None) -> None:
+    """There and back, all but the aborted one."""
+    place = () if where is None else (str(table.parent / where),)
+    before = names(table)
+    moved = clean(table, "--quarantine", *place, width=80)
+    assert moved.code == 0
+    assert "6 entries, 15 files, 8.2 KiB moved to quarantine." in moved.stdout
+    assert not GONE & names(table)
+    back = clean(table, "--undo", *(("--quarantine", *place) if place else ()), "-o", "json")
+    assert back.code == 0
+    answer = back.json()
+    assert (answer["restored"], answer["action"]) == (5, "undo")
+    assert [entry["reason_code"] for entry in answer["kept"]] == ["not_restored"]
+    assert names(table) - {"_acidctl_quarantine"} == before - {"delta_0000006_0000006_0000"}
+
+
+def test_a_failing_guard_is_shouted_and_exits_3(table: Path) -> None:
+    """Which one, why, and that nothing goes."""
+    bucket = table / "delta_0000001_0000004_v0000009" / "bucket_00000"
+    bucket.write_bytes(bucket.read_bytes()[:-3])
+    _touch(table, 3)
+    result = clean(table, width=80)
+    assert result.code == ExitCode.FINDINGS
+    assert "G4 DOES NOT HOLD:" in result.stdout
+    assert "Nothing goes where a guard does not hold." in result.stdout
+    answer = clean(table, "--delete", "--yes", "-o", "json").json()
+    assert [g["guard"] for g in answer["guards"] if not g["holds"]] == ["G4"]
+    assert answer["victims"] == []
+    assert names(table) >= GONE
+
+
+def test_partitions_are_told_apart(tmp_path: Path) -> None:
+    """In text by headings, in JSON by a field; --partition narrows."""
+    table = _aged(PARTS, tmp_path / "t")
+    facts = json.loads((PARTS / "step.json").read_text())
+    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"]]
+    answer = acidctl("clean", str(table), *lists, "-o", "json").json()
+    places = {victim["partition"] for victim in answer["victims"]}
+    assert places
+    assert all("=" in place for place in places)
+    text = acidctl("clean", str(table), *lists, width=80).stdout
+    assert all(f"{place}: " in text for place in places)
+    one = sorted(places)[0]
+    narrowed = acidctl("clean", str(table), *lists, "--partition", one, "-o", "json").json()
+    assert {victim["partition"] for victim in narrowed["victims"]} == {one}
+    flat = acidctl("clean", str(table), *lists).stdout
+    assert any(line.startswith("PARTITION") for line in flat.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "without a list of valid write ids"),
+        (("--as-of", "9"), "--as-of says nothing of other readers"),
+        (("--validtxns", WRITE_IDS), "no transaction list was given"),
+        (("--as-of", "9", "--assume-exclusive"), "no transaction list was given"),
+        (("--validtxns", WRITE_IDS, "--validtxns", "a.b:1:1::"), "of different tables"),
+        (("--validtxns", ""), "--validtxns is empty"),
+        (("--validtxns", "default.orders:x:1::"), "high watermark"),
+        ((*LISTS, "--older-than", "soon"), "is no age"),
+        ((*LISTS, "--older-than", "0h"), "--unsafe-no-retention"),
+        ((*LISTS, "--older-than", "-1h"), "is no age"),
+        ((*LISTS, "--delete", "--quarantine", "/x"), "exclude each other"),
+        ((*LISTS, "--undo", "--delete"), "exclude each other"),
+        ((*LISTS, "--yes"), "--yes answers the question of --delete"),
+        ((*LISTS, "--quarantine", "INSIDE"), "inside the table"),
+        ((*LISTS, "--quarantine", "memory://x/y"), "is not on the storage"),
+    ],
+)
+def test_bad_input_is_refused_with_a_remedy(table: Path, args: tuple[str, ...], message: str) -> None:
+    """Exit 2, one sentence, nothing on stdout, nothing changed."""
+    before = names(table)
+    words = [str(table / "visible") if word == "INSIDE" else word for word in args]
+    result = acidctl("clean", str(table), *words)
+    assert result.code == ExitCode.USAGE, result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert names(table) == before
+
+
+def test_the_list_of_another_table_is_refused(tmp_path: Path) -> None:
+    """Where the path tells which table this is."""
+    table = _aged(STEP, tmp_path / "shop.db" / "orders")
+    result = clean(table)
+    assert result.code == ExitCode.USAGE
+    assert "is of table default.orders" in result.stderr
+    assert clean(table, "--table", "default.orders").code == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("missing", ExitCode.NO_SUCH_TABLE), ("file", ExitCode.NOT_ACID)])
+def test_what_is_no_table_is_refused(tmp_path: Path, name: str, code: ExitCode) -> None:
+    """As by every other command."""
+    (tmp_path / "file").write_text("x")
+    assert clean(tmp_path / name).code == code
+
+
+def test_an_empty_directory_is_an_empty_table(tmp_path: Path) -> None:
+    """Nothing to remove, and no error."""
+    result = clean(tmp_path)
+    assert result.code == 0
+    assert "There is nothing to remove." in result.stdout
+
+
+def test_long_shows_guards_and_all_that_is_kept(table: Path) -> None:
+    """For those who want to know."""
+    text = clean(table, "--long", width=100).stdout
+    assert all(f"G{number} holds:" in text for number in range(1, 10))
+    assert "delta_0000008_0000008_0000" in text
+    assert "write id 8 is still open for some reader" in text
+
+
+def test_a_read_only_table_is_a_sentence(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write anywhere, so the refusal is made here."""
+    from acidctl.errors import StorageError
+    from acidctl.storage.local import LocalStorage
+
+    def refuse(self: LocalStorage, path: str, data: bytes) -> None:
+        raise StorageError(f"{path} cannot be used: Permission denied", path=path)
+
+    monkeypatch.setattr(LocalStorage, "create_exclusive", refuse)
+    result = clean(table, "--delete", "--yes")
+    assert result.code == ExitCode.STORAGE
+    assert "Permission denied" in result.stderr
+    assert names(table) >= GONE
