@@ -60,5 +60,8 @@ def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def rewritten(data: bytes, dropped: Collection[int], added: bytes) -> bytes:
-    """The message without the fields of `dropped` numbers, and with `added` encoded fields after the rest."""
-    return b"".join(field for number, field in raw_fields(data) if number not in dropped) + added
+    """The message without the fields of `dropped` numbers, and with `added` encoded fields before the rest.
+
+    What was last stays last: readers look for the letters at the end of a postscript without parsing it.
+    """
+    return added + b"".join(field for number, field in raw_fields(data) if number not in dropped)

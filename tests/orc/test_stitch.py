@@ -58,6 +58,7 @@ def joined(runs: Sequence[StripeRun]) -> bytes:
     done = stitch(sink, runs)
     data = sink.getvalue()
     assert (done.bytes, done.backend) == (len(data), Backend.COPY)
+    assert data[-4:-1] == b"ORC"
     return data
 
 

@@ -65,6 +65,8 @@ def test_types_metadata_and_calendar(codec: str) -> None:
     assert new.calendar is Calendar.PROLEPTIC_GREGORIAN
     assert (new.statistics, new.stripes, new.rows) == (old.statistics, old.stripes, old.rows)
     assert (new.writer_code, new.software_version) == (old.writer_code, old.software_version)
+    # Hive's footer cache looks for them there.
+    assert result[-4:-1] == b"ORC"
     reader = pyorc.Reader(io.BytesIO(result))
     assert list(reader) == [("x ", "y", ("z",)), (None, "", None)]
     assert reader.user_metadata == {"key": b"\x00\xff", "other": b""}
