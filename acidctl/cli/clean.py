@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from acidctl.cleanreport import CleanReport, Outcome, entry_json, to_json
+from acidctl.cleanreport import Action, CleanReport, entry_json, to_json
 from acidctl.cli.cleanview import write_text
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
@@ -129,6 +129,8 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
     """
     asked = Asked(**given)
     _require_one_action(asked)
+    if options.profile != "strict":
+        out.note("--profile does not matter here: what goes must be out of reach by the rules of both")
     table = open_table(options.table, storage_options=options.storage_options)
     view = {**options.lists(), "schema": options.schema, "table_type": options.table_type}
     run = table.prepare_clean(partitions=options.partitions, **view, **asked.settings())
@@ -230,10 +232,10 @@ def _remark(out: Output, report: CleanReport) -> None:
 
 _COLUMNS = ("partition", "name", "kind", "reason", "reason_code", "because_of", "bytes", "files", "age_seconds")
 _DONE = {
-    Outcome.PLANNED: "would_go",
-    Outcome.DELETED: "deleted",
-    Outcome.QUARANTINED: "quarantined",
-    Outcome.RESTORED: "restored",
+    Action.SHOW: "would_go",
+    Action.DELETE: "deleted",
+    Action.QUARANTINE: "quarantined",
+    Action.UNDO: "restored",
 }
 
 
@@ -241,8 +243,7 @@ def _write_lines(out: Output, report: CleanReport, asked: Asked) -> None:
     """One entry a line, victims first."""
     lines: list[dict[str, Any]] = []
     for part, entry in report.victims:
-        outcome = _DONE.get(part.outcome) or report.action.value + "d"
-        lines.append({**entry_json(part.partition, entry), "outcome": outcome})
+        lines.append({**entry_json(part.partition, entry), "outcome": _DONE[report.action]})
     for part in report.locations:
         lines += [{**entry_json(part.partition, entry), "outcome": "kept"} for entry in part.kept]
     if out.form is Format.JSONL:

@@ -347,6 +347,72 @@ COMPACT_PLAN_PARTITION = Described(
         ("notes", "list", "sentences for the operator"),
     ),
 )
+CLEAN = Described(
+    "`clean -o json`",
+    "type `clean_report`",
+    (
+        _TYPE,
+        _VERSION,
+        _LOCATION,
+        ("table_type", "string", "full, insert_only, originals, empty"),
+        ("action", "string", "`show` (a dry run), `delete`, `quarantine`, `undo`"),
+        ("dry_run", "boolean", "whether nothing was changed because nobody asked for it"),
+        ("write_ids", "string", "what every reader sees: the lists combined"),
+        ("txns", "string or null", "the same for transactions; null when no list was given"),
+        ("retention_seconds", "number or null", "what is younger stays; null when ages were not looked at"),
+        (
+            "guards",
+            "list of guards",
+            "each once where it holds everywhere, else once for each partition where it fails",
+        ),
+        ("partitions", "list of cleaned partitions", "what became of each location"),
+        ("victims", "list of cleaned entries", "what went, or came back; in a dry run what would go"),
+        ("kept", "list of cleaned entries", "everything else"),
+        ("bytes_freed", "number", "bytes of what was deleted; in a dry run of what would be"),
+        ("deleted", "number", "entries that were deleted"),
+        ("quarantined", "number", "entries that were moved away"),
+        ("restored", "number", "entries that were brought back"),
+        ("notes", "list", "what was said on stderr as notes"),
+        ("warnings", "list", "what was said on stderr as warnings"),
+    ),
+)
+CLEAN_GUARD = Described(
+    "Guard",
+    "`guards` of `clean`",
+    (
+        ("partition", "string or null", "where it fails; null when it holds everywhere"),
+        ("guard", "string", "G1 to G9, `simulation`"),
+        ("holds", "boolean", "where false, nothing there was touched"),
+        ("why", "string", "in a sentence"),
+    ),
+)
+CLEAN_PARTITION = Described(
+    "Cleaned partition",
+    "`partitions` of `clean`",
+    (
+        ("partition", "string", "on-disk text; empty for a table without partitions"),
+        ("outcome", "string", "planned, nothing_to_do, guarded, deleted, quarantined, restored, failed"),
+        ("quarantine", "string or null", "the folder that holds what was moved away, or could not be brought back"),
+        ("problem", "object or null", "of a failure: `code`, `message`, `hint`"),
+        ("notes", "list", "what was done beside, such as removing what an interrupted run had left"),
+    ),
+)
+CLEAN_ENTRY = Described(
+    "Cleaned entry",
+    "`victims` and `kept` of `clean`; a line of `-o jsonl` (`clean_entry`) and a row of `-o csv`, which add `outcome`: "
+    "would_go, deleted, quarantined, restored, kept",
+    (
+        ("partition", "string", "on-disk text"),
+        ("name", "string", "directory name; `(original files)` for all original files of a location"),
+        ("kind", "string", "base, delta, delete_delta, original, marker, unrecognised"),
+        ("reason", "string", "why it goes, or stays, in a sentence"),
+        ("reason_code", "string", "the same, stable"),
+        ("because_of", "list", "names of the entries that cover it"),
+        ("bytes", "number", "size of all its files"),
+        ("files", "number", "files below it, markers included"),
+        ("age_seconds", "number or null", "since anything in it last changed; null when nobody knows"),
+    ),
+)
 ERROR = Described(
     "An error",
     "`error` of the object on stderr, with any machine form",
@@ -378,5 +444,9 @@ ALL = (
     COMPACT_VERIFIED,
     COMPACT_PLAN,
     COMPACT_PLAN_PARTITION,
+    CLEAN,
+    CLEAN_GUARD,
+    CLEAN_PARTITION,
+    CLEAN_ENTRY,
     ERROR,
 )

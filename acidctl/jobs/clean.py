@@ -34,7 +34,7 @@ from acidctl.jobs.workdir import (
     write_file,
 )
 from acidctl.listing import Listing
-from acidctl.names import WORK_PREFIX
+from acidctl.names import LOCK_NAME, WORK_PREFIX
 from acidctl.plan_clean import Entry, LocationPlan, plan_location, untouched
 from acidctl.plan_clean_leftovers import half_published
 from acidctl.plan_clean_rules import Meet
@@ -106,6 +106,8 @@ class Cleaning:
         try:
             found = boxes.find_boxes(self.storage, base or boxes.default_base(root), self.absolute(root))
             if not found:
+                here = untouched(location.listing, "", "")
+                self._tidy(root, here.kept)
                 return CleanedLocation.planned(nothing)
             with self._lock(root) as lock:
                 listing = self._recovered(root, lock)[0]
@@ -149,13 +151,20 @@ class Cleaning:
         said = recover(self.storage, root, listing, lock=lock, txns=self.meet.txns)
         return (list_location(self.storage, root) if said else listing), tuple(said)
 
+    def _tidy(self, root: str, kept: Iterable[Entry]) -> None:
+        """Take away the lock of a dead run where there is nothing else to do; one that lives is none of ours."""
+        if any(entry.name.startswith(LOCK_NAME) for entry in kept):
+            with suppress(AcidctlError), self._lock(root) as lock:
+                self._recovered(root, lock)
+
     def _carry_out(
         self, part: LocationPlan, act: Callable[[str, Lock, LocationPlan], CleanedLocation]
     ) -> CleanedLocation:
         answer = CleanedLocation.planned(part)
-        if answer.outcome is not Outcome.PLANNED:
-            return answer
         root = join(self.root, part.path)
+        if answer.outcome is not Outcome.PLANNED:
+            self._tidy(root, part.kept)
+            return answer
         try:
             if not self.storage.facts.atomic_rename:
                 shown = self.storage.display(root)
@@ -232,8 +241,11 @@ class Cleaning:
         box = boxes.make_box(self.storage, base or boxes.default_base(root), manifest)
         answer = _one_by_one(answer, fresh.victims, lambda name: boxes.put(self.storage, root, box, name))
         if answer.problem is not None and not answer.victims:
-            boxes.close_box(self.storage, box)
-            return answer
+            with suppress(AcidctlError):
+                boxes.close_box(self.storage, box)
+            if self.storage.stat(box.path) is None:
+                hint = answer.problem.hint or "Name a directory on the table's own file system, or leave the name out."
+                return replace(answer, problem=replace(answer.problem, hint=hint))
         return replace(answer, place=self.storage.display(box.path))
 
     def _restore(self, listing: Listing, place: LocationPlan, found: Sequence[boxes.Box]) -> CleanedLocation:

@@ -112,10 +112,13 @@ def held(storage: Storage, box: Box) -> Listing:
 
 
 def close_box(storage: Storage, box: Box) -> None:
-    """Remove an emptied box, and our own folder around it when it was the last one.
+    """Remove a box that holds nothing any more, and our own folder around it when it was the last one.
 
-    The manifest goes last, so that an interrupted removal is found again.
+    Does nothing while anything is in it. The manifest goes last, so that an interrupted removal is found again.
     """
+    content = held(storage, box)
+    if content.files or content.directories:
+        return
     remove_directory(storage, join(box.path, DATA))
     remove_file(storage, join(box.path, MANIFEST_NAME))
     remove_directory(storage, box.path)

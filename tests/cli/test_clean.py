@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.cli import fields
 from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
 
@@ -129,6 +130,21 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
     assert len(answer["kept"]) == 7
     age = answer["victims"][0]["age_seconds"]
     assert 3 * 86400 <= age < 3 * 86400 + 600
+
+
+def test_the_page_of_fields_is_complete(table: Path) -> None:
+    """Nothing is answered that is not described, nor described and not answered."""
+
+    def keys(described: fields.Described) -> set[str]:
+        return {name for name, _, _ in described.fields}
+
+    answer = clean(table, "-o", "json").json()
+    assert set(answer) == keys(fields.CLEAN)
+    assert set(answer["guards"][0]) == keys(fields.CLEAN_GUARD)
+    assert set(answer["partitions"][0]) == keys(fields.CLEAN_PARTITION)
+    assert set(answer["victims"][0]) == set(answer["kept"][0]) == keys(fields.CLEAN_ENTRY)
+    line = clean(table, "-o", "jsonl").json_lines()[0]
+    assert set(line) == keys(fields.CLEAN_ENTRY) | {"type", "schema_version", "outcome"}
 
 
 def test_jsonl_and_csv_have_an_entry_a_line(table: Path) -> None:

@@ -407,19 +407,17 @@ def test_memory_storage_is_as_good_as_any() -> None:
 
 def _sweep(case: Step, tmp_path: Path, fault: Fault, action: str, *, every: int, first: int) -> int:
     """Let a run die or fail call by call; whatever is then there reads as before, and the next run completes."""
-    template = case.copy(tmp_path / "template")
+    template, root = tmp_path / "template", case.copy(tmp_path / "t")
     if action == "undo":
-        case.quarantine(template)
-    before, expected = tree(template), case.reads(template)
-    target = tmp_path / "done"
-    shutil.copytree(template, target)
-    getattr(case, action)(target)
-    finished = {path: size for path, size in tree(target).items() if "_acidctl" not in path}
-    root = tmp_path / "t"
+        # A box knows the place that its content is from.
+        case.quarantine(root)
+    shutil.copytree(root, template)
+    before, expected = tree(root), case.reads(root)
+    assert getattr(case, action)(root).victims
+    finished = {path: size for path, size in tree(root).items() if "_acidctl" not in path}
 
     def plant() -> LocalStorage:
-        if root.exists():
-            shutil.rmtree(root)
+        shutil.rmtree(root)
         shutil.copytree(template, root)
         return LocalStorage()
 
@@ -430,6 +428,9 @@ def _sweep(case: Step, tmp_path: Path, fault: Fault, action: str, *, every: int,
         if action != "undo":
             visible_whole(root, seen)
         assert case.reads(root) == expected, hit
+        for lock in root.glob("_acidctl_lock"):
+            # A lock that was torn in the writing is taken over ten minutes later.
+            os.utime(lock, (MADE, MADE))
         again = getattr(case, action)(root)
         assert again.exit_code == ExitCode.DONE, (hit, again)
         assert case.reads(root) == expected, hit
@@ -456,4 +457,4 @@ def test_a_run_may_die_now_and_then(fault: Fault, action: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", [DEMO, MAJOR])
 def test_a_run_may_die_at_every_call(name: str, fault: Fault, action: str, tmp_path: Path) -> None:
     """All of them, minor and major, with original files."""
-    assert _sweep(step(name), tmp_path, fault, action, every=1, first=1) > 20
+    assert _sweep(step(name), tmp_path, fault, action, every=1, first=1) > 10
