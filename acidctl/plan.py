@@ -88,11 +88,15 @@ class InputEntry:
 
 @dataclass(frozen=True, slots=True)
 class OutputDir:
-    """A directory to be published; `markers` are (file name, content) and are written before the rename."""
+    """A directory to be published; `markers` are (file name, content) and are written before the rename.
+
+    `rows_in` is the number of stored events that its tasks have to read, delete events that are applied left out.
+    """
 
     name: str
     kind: str
     markers: tuple[tuple[str, str], ...] = ()
+    rows_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,19 +83,20 @@ def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -
         return refuse(plan, *problem)
     rows = sum(file.rows for file in files)
     if ground.insert_only:
-        return replace(plan, rows_in=rows, tasks=make_plain_tasks(plan.outputs[0].name, files))
+        whole = replace(plan.outputs[0], rows_in=rows)
+        return replace(plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files))
     sides = _sides(ground, plan, files)
-    names = {side.directory for side in sides}
-    outputs = tuple(output for output in plan.outputs if output.name in names)
+    names = {side.directory: sum(file.rows for file in side.files) for side in sides}
+    outputs = tuple(replace(output, rows_in=names[output.name]) for output in plan.outputs if output.name in names)
     if not outputs:
         return PartitionPlan(
             plan.partition, plan.path, Action.NOTHING_TO_DO, "no_rows", "the deltas hold no rows", notes=plan.notes
         )
-    if names <= draft.present:
+    if names.keys() <= draft.present:
         why = already_there(sorted(names))
         return PartitionPlan(plan.partition, plan.path, Action.NOTHING_TO_DO, "already_there", why, notes=plan.notes)
-    if names & draft.present:
-        first = min(names & draft.present)
+    if names.keys() & draft.present:
+        first = min(names.keys() & draft.present)
         return refuse(plan, "output_exists", f"{first} exists, but not all of {', '.join(sorted(names))}")
     alone = ground.request.visibility_txn is not None or ground.request.assume_exclusive
     if len(outputs) > 1 and not alone:

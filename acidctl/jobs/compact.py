@@ -249,6 +249,7 @@ class Compaction:
         outputs: tuple[str, ...] = ()
         try:
             if error is None:
+                session.require_complete()
                 outputs = publish(
                     self._place.storage,
                     session.root,

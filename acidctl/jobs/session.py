@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.compactreport import Outcome, PartitionReport, Verified
-from acidctl.errors import AcidctlError, ExitCode, InternalError
+from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.publish import NothingToDoError
 from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
@@ -83,6 +83,28 @@ class Session:
                     chosen[self._entries[one]].append(self._files[one])
         return tuple(replace(self.plan.inputs[place], files=tuple(chosen[place])) for place in sorted(chosen))
 
+    def require_complete(self) -> None:
+        """Raise VerificationError unless the tasks together have read every stored event of the inputs just once.
+
+        Which files and stripes concern a bucket is told by statistics; a wrong one would lose rows in silence. How many
+        rows a text file has is not known beforehand.
+        """
+        if any(task.role is Role.BYTES for task in self.plan.tasks):
+            return
+        for output in self.plan.outputs:
+            read = sum(result.rows_in for result in self._readers() if result.output.startswith(f"{output.name}/"))
+            if read != output.rows_in:
+                raise VerificationError(
+                    f"{output.name} was made of {read} stored rows, but its inputs hold {output.rows_in}",
+                    path=self.root,
+                    hint="Nothing is published. The statistics of an input file may be wrong: see `acidctl dump`.",
+                )
+
+    def _readers(self) -> list[TaskResult]:
+        """The answers of those tasks and parts that have read inputs."""
+        partial = [one for parts in self.parts.values() for one in parts if one is not None]
+        return [*(result for index, result in self.done.items() if index not in self.parts), *partial]
+
     def report(self, outputs: tuple[str, ...], seconds: float, notes: Sequence[str]) -> PartitionReport:
         """What was read and written, once it is published as `outputs`."""
         part = self.plan
@@ -90,8 +112,7 @@ class Session:
         written = [result for result in self.results if result.path is not None]
         groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
         digest = combined(result.digest for result in written if result.digest)
-        partial = [one for parts in self.parts.values() for one in parts if one is not None]
-        sources = [*(result for index, result in self.done.items() if index not in self.parts), *partial]
+        sources = self._readers()
         return PartitionReport(
             part.partition,
             Outcome.COMPACTED,
@@ -108,7 +129,7 @@ class Session:
             bytes_in=sum(info.size for info in files),
             bytes_out=sum(result.bytes for result in written),
             seconds=seconds,
-            peak_memory=max((result.peak_memory for result in (*self.results, *partial)), default=0) or None,
+            peak_memory=max((result.peak_memory for result in (*self.results, *sources)), default=0) or None,
             verified=Verified(len(written), sum(result.rows for result in written), len(groups), digest),
             notes=tuple(notes),
         )

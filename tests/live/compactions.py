@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from cli.runner import acidctl
 from services.hive import Hive
 
-from live.adopted import Adopted
+from live.adopted import FIXTURES, Adopted, canonical, steps
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
@@ -28,6 +32,29 @@ def is_judged(step: Path) -> bool:
     return not any(part in str(step) for part in UNREADABLE)
 
 
+# With this variable set every case is read by jobs as well, and every kind of test takes every step: an hour.
+SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
+
+
+def cases(engine: str, *kinds: str) -> Iterator[tuple[Path, str]]:
+    """Step and kind wherever our plan for the fixture has something to do, judged by the lists of that moment."""
+    for step in steps(engine):
+        facts = json.loads((step / "step.json").read_text())
+        lists = [part for name in ("valid_write_ids", "valid_txns") for part in ("--validtxns", facts[name])]
+        for kind in kinds or ("major", "minor"):
+            if is_judged(step):
+                given = ("compact", kind, str(step / "table"), *lists, "--schema", facts["ddl"], *OPTIONS[kind])
+                result = acidctl(*given, "-n", "-o", "json")
+                plans = result.json()["partitions"] if result.code in (0, 3) else []
+                if any(plan["action"] == "compact" for plan in plans):
+                    yield step, kind
+
+
+def label(step: Path) -> str:
+    """Scenario and step."""
+    return str(step.relative_to(FIXTURES))
+
+
 def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: str, jobs: bool) -> str:
     """Compacts a fixture's table with acidctl and reads it with Hive's readers; the outcomes, joined."""
     table = Adopted(hive, step, name)
@@ -36,6 +63,9 @@ def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: st
         report = table.compact(kind, "--target", target, *OPTIONS[kind])
         outcomes = {part["outcome"] for part in report["partitions"]}
         assert "failed" not in outcomes, report
+        if table.facts["hive_fault"] and table.rows() != before:
+            # What Hive misreads in its own or in foreign files, it reads right in ours.
+            before = sorted(canonical(line) for line in (step / "rows.jsonl").read_text().split("\n") if line)
         assert table.rows() == before, ("the row reader", report)
         if "compacted" in outcomes and jobs:
             # A job cannot be told of row ids in insert-only tables, and Hive says 0,0,0 there.

@@ -1,0 +1,55 @@
+"""Tables of Hive 4 that acidctl has compacted, judged by Hive 4: read, changed, compacted and cleaned on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from services.hive import HIVE4, Hive
+
+from live.adopted import FIRST_TXN, FIXTURES
+from live.compactions import SWEEP, cases, compact_and_read, compare_with_hives_own, label, live_on
+
+pytestmark = pytest.mark.hive
+ENGINE = "hive4"
+BESIDE = ("bucketed/02-changed", "half_compacted/03-committed", "converted/02-converted")
+LIVED_ON = (("bucketed/02-changed", "major"), ("bucketed/02-changed", "minor"), ("unbucketed/02-changed", "major"))
+
+
+@pytest.fixture(scope="module")
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    """A running Hive whose transactions begin above those of the fixtures."""
+    with Hive(HIVE4, tmp_path_factory.mktemp("hive4")) as running:
+        seed = running.java.acidctl.Services.seedTransactions
+        running.call(seed, FIRST_TXN, what="seed transactions")
+        yield running
+
+
+def test_hive_reads_what_it_read_before(hive: Hive) -> None:
+    """Every fixture step with something to compact: the same rows and row ids, by each of Hive's readers."""
+    judged = 0
+    for number, (step, kind) in enumerate(cases(ENGINE)):
+        jobs = SWEEP or number % 4 == 0
+        outcome = compact_and_read(hive, step, kind, f"read_{number}", target=ENGINE, jobs=jobs)
+        assert "compacted" in outcome or "nothing_to_do" in outcome, (label(step), kind, outcome)
+        judged += "compacted" in outcome
+    assert judged >= 50
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_hives_own_compaction_makes_the_same(hive: Hive, kind: str) -> None:
+    """Rows, row ids and kinds of directories."""
+    chosen = [step for step, _ in cases(ENGINE, kind)] if SWEEP else [FIXTURES / ENGINE / name for name in BESIDE]
+    done = [
+        compare_with_hives_own(hive, step, kind, f"beside_{number}_{kind}", target=ENGINE)
+        for number, step in enumerate(chosen)
+    ]
+    assert any(done)
+
+
+@pytest.mark.parametrize(("name", "kind"), LIVED_ON)
+def test_hive_lives_on_with_it(hive: Hive, name: str, kind: str) -> None:
+    """UPDATE, DELETE, INSERT, MERGE, Hive's minor and major, its cleaner: the rows are right each time."""
+    live_on(
+        hive, FIXTURES / ENGINE / name, kind, f"lived_{name.replace('/', '_').replace('-', '_')}_{kind}", target=ENGINE
+    )
