@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -36,7 +37,9 @@ class History:
         """One random statement, transaction or compaction."""
         actions = [self._insert] * 4 + [self._update] * 3 + [self._delete] * 3
         actions += [self._aborted, self._left_open, self._end_open, self._compact, self._compact, self._clean]
-        action = self._random.choice(actions)
+        self._take(self._random.choice(actions))
+
+    def _take(self, action: Callable[[], None]) -> None:
         self.log.append(action.__name__)
         action()
 
@@ -44,13 +47,8 @@ class History:
         """Hive's rows and row ids and ours, with the lists that Hive gave its own reader."""
         session = self._hive.session()
         answer = session.select(f"select ROW__ID, * from {self._name}")
-        txns = answer.valid_txns or session.valid_txns()
-        write_ids = session.valid_write_ids(f"default.{self._name}", txns)
-        lists = [text for text in (write_ids, txns) if text]
-        options = [option for text in lists for option in ("--validtxns", text)]
-        if self._list_format:
-            options += ["--list-format", self._list_format]
-        ddl = "\n".join(json.loads(row[0]) for row in session.select(f"show create table {self._name}").values)
+        options = self._lists(answer.valid_txns)
+        ddl = self._ddl()
         result = acidctl("snapshot", str(self.folder), *options, "--schema", ddl, "-o", "jsonl", "--row-id")
         assert result.code == 0, (self.log, result.stderr)
         ours = sorted(json.dumps(json.loads(line), sort_keys=True) for line in result.stdout.split("\n") if line)
@@ -58,6 +56,18 @@ class History:
         assert ours == theirs, (self.log, options)
         count = acidctl("snapshot", str(self.folder), *options, "--count", "-o", "json")
         assert count.json()["rows"] == len(theirs), (self.log, options)
+
+    def _lists(self, txns: str | None = None) -> list[str]:
+        """The lists that Hive gives a reader, as options."""
+        session = self._hive.session()
+        txns = txns or session.valid_txns()
+        write_ids = session.valid_write_ids(f"default.{self._name}", txns)
+        options = [option for text in (write_ids, txns) if text for option in ("--validtxns", text)]
+        return [*options, "--list-format", self._list_format] if self._list_format else options
+
+    def _ddl(self) -> str:
+        answer = self._hive.session().select(f"show create table {self._name}")
+        return "\n".join(json.loads(row[0]) for row in answer.values)
 
     def close(self) -> None:
         """Roll back what is still open."""
@@ -125,3 +135,34 @@ class History:
 
     def _clean(self) -> None:
         self._hive.clean()
+
+
+class MaintainedHistory(History):
+    """A history in which acidctl compacts and cleans as well, beside Hive's own compactor and cleaner."""
+
+    def step(self) -> None:
+        """Every third step is ours, and leaves Hive's answer as it was."""
+        if self._random.randrange(3):
+            super().step()
+            return
+        before = self._hive.rows(f"select ROW__ID, * from {self._name}")
+        self._take(self._random.choice((self._our_major, self._our_major, self._our_minor, self._our_clean)))
+        assert sorted(self._hive.rows(f"select ROW__ID, * from {self._name}")) == sorted(before), self.log
+
+    def _our_major(self) -> None:
+        self._ours("compact", "major")
+
+    def _our_minor(self) -> None:
+        self._ours("compact", "minor", "--assume-exclusive")
+
+    def _our_clean(self) -> None:
+        # No other reader is there, so the lists of now are the meet, and no age has to protect anybody.
+        self._ours("clean", options=("--unsafe-no-retention", "--delete", "--yes"))
+
+    def _ours(self, *command: str, options: tuple[str, ...] = ()) -> None:
+        given = (*command, str(self.folder), *self._lists(), "--schema", self._ddl(), "-o", "json", *options)
+        result = acidctl(*given)
+        assert result.code in (0, 3), (self.log, given, result.stderr)
+        parts = result.json().get("partitions", [])
+        self.log.append(",".join(sorted({part["outcome"] for part in parts})))
+        assert "failed" not in self.log[-1], (self.log, result.stdout)

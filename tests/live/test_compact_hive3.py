@@ -10,8 +10,10 @@ from services.hive3 import start_hive
 
 from live.adopted import FIRST_TXN, FIXTURES
 from live.compactions import SWEEP, cases, compact_and_read, compare_with_hives_own, label, live_on
+from live.histories import MaintainedHistory
 
 pytestmark = pytest.mark.hive3
+STEPS = 12
 ENGINE = "hive3"
 BESIDE = ("bucketed/02-changed", "multi_statement/02-transaction", "converted/03-changed")
 LIVED_ON = (("bucketed/02-changed", "major"), ("unbucketed/02-changed", "major"), ("unbucketed/02-changed", "minor"))
@@ -54,3 +56,13 @@ def test_hive_lives_on_with_it(hive: Hive, name: str, kind: str) -> None:
     live_on(
         hive, FIXTURES / ENGINE / name, kind, f"lived_{name.replace('/', '_').replace('-', '_')}_{kind}", target=ENGINE
     )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_histories_that_acidctl_maintains(hive: Hive, seed: int) -> None:
+    """Beside Hive's writers, its compactor and its cleaner: what acidctl does changes no answer of Hive's."""
+    history = MaintainedHistory(hive, f"maintained_{seed}", 100 + seed)
+    for _ in range(STEPS):
+        history.step()
+        history.compare()
+    history.close()

@@ -9,8 +9,10 @@ from services.hive import HIVE4, Hive
 
 from live.adopted import FIRST_TXN, FIXTURES
 from live.compactions import SWEEP, cases, compact_and_read, compare_with_hives_own, label, live_on
+from live.histories import MaintainedHistory
 
 pytestmark = pytest.mark.hive
+STEPS = 12
 ENGINE = "hive4"
 BESIDE = ("bucketed/02-changed", "half_compacted/03-committed", "converted/02-converted")
 LIVED_ON = (("bucketed/02-changed", "major"), ("bucketed/02-changed", "minor"), ("unbucketed/02-changed", "major"))
@@ -53,3 +55,13 @@ def test_hive_lives_on_with_it(hive: Hive, name: str, kind: str) -> None:
     live_on(
         hive, FIXTURES / ENGINE / name, kind, f"lived_{name.replace('/', '_').replace('-', '_')}_{kind}", target=ENGINE
     )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_histories_that_acidctl_maintains(hive: Hive, seed: int) -> None:
+    """Beside Hive's writers, its compactor and its cleaner: what acidctl does changes no answer of Hive's."""
+    history = MaintainedHistory(hive, f"maintained_{seed}", 100 + seed)
+    for _ in range(STEPS):
+        history.step()
+        history.compare()
+    history.close()
