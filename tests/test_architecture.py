@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("orc.",),
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
-        ("pyarrow", "numpy", "pyorc"),
+        ("pyarrow", "numpy", "pyorc", "isal"),
     ),
     (("readings",), ("names", "writeids", "listing", "state", "state_", "schema", "storage."), ()),
     (
@@ -90,6 +90,7 @@ ONLY_IN = {
     "rich": ("cli.",),
     "pyspark": ("jobs.spark",),
     "pyorc": ("orc.pyorcwriter", "orc.secondread"),
+    "isal": ("orc.deflate",),
     "hdfs": (),
     "hdfs_native": (),
 }
@@ -105,7 +106,7 @@ LIGHT_COMMANDS = (
     "storage.local",
     "storage.gather",
 )
-HEAVY = ("pyarrow", "numpy", "pyorc", "pyspark", "hdfs", "hdfs_native", "fsspec", "rich", "google")
+HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", "fsspec", "rich", "google")
 
 # Files past 500 lines, each with its reason.
 LONG_FILES: dict[str, str] = {}

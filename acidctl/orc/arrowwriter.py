@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation
 from acidctl.hivetypes import StructType
 from acidctl.orc.codec import Compression
 from acidctl.orc.evolve import null_array
-from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.writable import NeedsExactWriter, children_of, formers, has_union, struct_of
 
 _NAMES = {
@@ -46,10 +46,18 @@ class Physical:
     bloom_fpp: float
 
 
+class Appended(Protocol):
+    """A file that is only appended to, and knows its length."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
 class ArrowBackend:
     """Writes pieces of at most 65536 rows; raises NeedsExactWriter before a value is lost."""
 
-    def __init__(self, sink: HeldSink, columns: StructType, physical: Physical, *, acid: bool) -> None:
+    def __init__(self, sink: Appended, columns: StructType, physical: Physical, *, acid: bool) -> None:
         self._sink = sink
         self._columns = columns
         self._acid = acid

@@ -60,14 +60,15 @@ def pack(data: bytes, compression: Compression, block_size: int) -> bytes:
     if compression is Compression.NONE:
         return data
     size = min(block_size, _MAX_CHUNK)
-    parts: list[bytes] = []
-    for at in range(0, len(data), size):
-        plain = data[at : at + size]
-        small = _shrink(plain, compression)
-        original = small is None or len(small) >= len(plain)
-        chunk = plain if original or small is None else small
-        parts += (((len(chunk) << 1) | original).to_bytes(3, "little"), chunk)
-    return b"".join(parts)
+    pieces = (data[at : at + size] for at in range(0, len(data), size))
+    return b"".join(chunk_of(plain, _shrink(plain, compression)) for plain in pieces)
+
+
+def chunk_of(plain: bytes | memoryview, small: bytes | None) -> bytes:
+    """A chunk as it is stored, of its plain bytes where the compressed ones are not fewer."""
+    original = small is None or len(small) >= len(plain)
+    chunk = plain if original or small is None else small
+    return b"".join((((len(chunk) << 1) | original).to_bytes(3, "little"), chunk))
 
 
 def _shrink(plain: bytes, compression: Compression) -> bytes | None:

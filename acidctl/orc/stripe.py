@@ -82,14 +82,20 @@ def read_stripe_footer(file: ReadableFile, tail: Tail, index: int) -> StripeFoot
     raw = read_range(file, offset, stripe.footer_length, tail.name)
     post = tail.postscript
     try:
-        message = Message(expand(raw, post.compression, post.block_size, _MAX_STRIPE_FOOTER))
-        return StripeFooter(
-            streams=_streams(message, stripe, len(tail.types)),
-            encodings=_encodings(message, len(tail.types)),
-            time_zone=message.text(3) or None,
-        )
+        plain = expand(raw, post.compression, post.block_size, _MAX_STRIPE_FOOTER)
+        return parse_stripe_footer(plain, stripe, len(tail.types))
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has a stripe {index} whose footer cannot be right: {error}") from error
+
+
+def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int) -> StripeFooter:
+    """The footer of a stripe of so many columns; WireError when it cannot be right."""
+    message = Message(plain)
+    return StripeFooter(
+        streams=_streams(message, stripe, columns),
+        encodings=_encodings(message, columns),
+        time_zone=message.text(3) or None,
+    )
 
 
 def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 import numpy as np
@@ -22,7 +23,9 @@ from acidctl.hivetypes import StructType
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrowwriter import ArrowBackend, Physical
 from acidctl.orc.codec import Compression
+from acidctl.orc.deflate import igzip
 from acidctl.orc.heldsink import HeldEnd, HeldSink
+from acidctl.orc.recompress import DeflatingBackend
 from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
 from acidctl.orc.tailedit import (
     CALENDAR,
@@ -159,10 +162,13 @@ class OrcWriter:
             stripe_size=settings.stripe_size,
             block_size=-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT,
             row_index_stride=settings.row_index_stride,
-            bloom=bloom_ids(self._types, settings.bloom_columns, acid=acid),
+            # Filters are of row groups; one for a stride without end would not fit in memory.
+            bloom=bloom_ids(self._types, settings.bloom_columns, acid=acid)
+            if settings.row_index_stride
+            else frozenset(),
             bloom_fpp=settings.bloom_fpp,
         )
-        self._backend = _backend(backend)(self._sink, columns, physical, acid=acid)
+        self._backend = _backend(backend, physical)(self._sink, columns, physical, acid=acid)
 
     def write(self, batch: EventBatch) -> None:
         """Append the events of a batch."""
@@ -226,9 +232,12 @@ class OrcWriter:
         return sealed(edited_footer(tail, changes), end.last(post.length + 1)[:-1], post)
 
 
-def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
+def _backend(
+    kind: Backend, physical: Physical
+) -> type[ArrowBackend] | type[ExactBackend] | Callable[..., DeflatingBackend]:
     if kind is Backend.ARROW:
-        return ArrowBackend
+        deflate = igzip() if physical.compression is Compression.ZLIB else None
+        return ArrowBackend if deflate is None else partial(DeflatingBackend, deflate=deflate)
     assert kind is Backend.EXACT
     try:
         # A machine without pyorc writes nearly every table.
