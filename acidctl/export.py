@@ -139,16 +139,23 @@ def _ticks(array: pa.StructArray, form: Timestamps) -> pa.Array:
 
 
 class _Sink:
-    """A file under a temporary name that takes its own only when it is whole."""
+    """A file under a temporary name that takes its own only when it is whole.
+
+    What is there and is no file (a device, a pipe) is written to as it is: a rename would put a file in its place,
+    which for `/dev/null` ends more than this command. A link stays a link.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(f".{path.name}.part")
+        self._direct = path.exists() and not path.is_file() and not path.is_dir()
+        self._path = path if self._direct or not path.is_symlink() else Path(os.path.realpath(path))
+        self._part = self._path if self._direct else self._path.with_name(f".{self._path.name}.part")
 
     def __enter__(self) -> Path:
         return self._part
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._direct:
+            return
         try:
             if kind is None:
                 os.replace(self._part, self._path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,36 @@ def test_a_stream_that_fails_leaves_the_old_file(tmp_path: Path, suffix: str) ->
         write_bytes(path, batches()) if suffix == "csv" else write_arrow(path, schema, batches())
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    """A rename onto `/dev/full` would leave a machine without it; a link stays a link to the new content."""
+    device = tmp_path / "device"
+    device.symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left on device"):
+        write_bytes(device, [b"1\n"])
+    assert Path("/dev/full").is_char_device()
+    assert device.is_char_device()
+    (tmp_path / "real.csv").write_text("old")
+    link = tmp_path / "link.csv"
+    link.symlink_to("real.csv")
+    write_bytes(link, [b"1\n"])
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "1\n"
+    assert {p.name for p in tmp_path.iterdir()} == {"device", "real.csv", "link.csv"}
+
+
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    """As `/dev/stdout` often is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_bytes(pipe, [b"1\n"])
+        assert os.read(reading, 10) == b"1\n"
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "csv"])
