@@ -193,6 +193,11 @@ def _check_options(request: CompactionRequest) -> None:
     txn = request.visibility_txn
     if txn is not None and txn < 1:
         raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
+    if txn is not None and txn >= MAX_ID:
+        raise UsageError(
+            f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
+            hint="Give the id of the transaction that was opened for the compaction.",
+        )
     if txn is not None and request.target is Target.HIVE3:
         raise UsageError(
             "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
@@ -212,8 +217,9 @@ def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence
         )
     if view.lists.write_ids is None:
         raise UsageError(
-            "compact needs to know which write ids are committed, and no list was given",
-            hint="Give the write ids with --validtxns, or --assume-committed if all that is on disk is committed.",
+            "compact needs to know which write ids are committed, and no list of them was given",
+            hint="Give the write ids (db.table:20:...) with --validtxns, or --assume-committed if all that is on disk "
+            "is committed.",
         )
     if view.lists.txns is None:
         named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
@@ -264,7 +270,8 @@ def _nothing_to_do(ground: Ground, state: AcidState) -> tuple[str, str] | None:
     names = ", ".join(live) if len(live) <= 3 else f"{len(live)} directories"
     pair = " (the two halves of one range gain nothing)" if minor and len(found) == 2 else ""
     obsolete = sum(e.state in (EntryState.OBSOLETE, EntryState.ABORTED) for e in state.entries)
-    clean = f"; {obsolete} obsolete or aborted entries are for `acidctl clean`" if obsolete else ""
+    entries = "entry is" if obsolete == 1 else "entries are"
+    clean = f"; {obsolete} obsolete or aborted {entries} for `acidctl clean`" if obsolete else ""
     return "not_enough", f"there are not enough {what}: {names} {_are(len(live))} all that is read{pair}{clean}"
 
 

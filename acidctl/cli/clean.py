@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from acidctl.cleanreport import Action, CleanReport, entry_json, to_json
+from acidctl.cleanreport import Action, CleanedLocation, CleanReport, entry_json, to_json
 from acidctl.cli.cleanview import write_text
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import Format, Output, encode, human_size, plural, shown
 from acidctl.cli.progress import progress
 from acidctl.config import Config
-from acidctl.errors import ExitCode, UsageError
+from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.jobs.clean_run import CleanRun
 from acidctl.plan_clean import CleanPlan
 from acidctl.table import open_table
@@ -39,6 +39,11 @@ def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
     if seconds <= 0:
         raise click.BadParameter("an age of 0 protects no reader; --unsafe-no-retention says that", ctx, param)
     return seconds
+
+
+def _age_text(seconds: float) -> str:
+    """Seconds as `_age` takes them: plain digits, whatever their size."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +149,25 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
     else:
         _write_lines(out, report, asked)
     for part in report.failed:
-        assert part.problem is not None
-        where = f"{part.partition}: " if part.partition else ""
-        out.warn(f"{where}{part.problem.message}" + (f" {part.problem.hint}" if part.problem.hint else ""))
+        out.error(_failure(part))
     return report.exit_code
 
 
+def _failure(part: CleanedLocation) -> AcidctlError:
+    """What went wrong with a location, for stderr: whoever looks at errors alone has to see it."""
+    assert part.problem is not None
+    where = f"{part.partition}: " if part.partition else ""
+    error = AcidctlError(where + part.problem.message, path=part.partition or None, hint=part.problem.hint)
+    error.code = part.problem.code
+    return error
+
+
 def _require_one_action(asked: Asked) -> None:
+    if asked.quarantine == "":
+        raise UsageError(
+            "the directory of --quarantine is empty",
+            hint="Name a directory on the table's storage, or give --quarantine without one.",
+        )
     if asked.delete and asked.quarantine is not None and not asked.undo:
         raise UsageError("--delete and --quarantine exclude each other", hint="Give one of them.")
     if asked.undo and asked.delete:
@@ -206,12 +223,13 @@ def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) 
         for value in values:
             words += [name, value]
     single = (
+        ("--config", click.get_current_context().meta.get("acidctl.config_file")),
         ("--as-of", options.as_of),
         ("--table", options.table_name),
         ("--list-format", options.list_format),
         ("--schema", options.schema),
         ("--table-type", None if options.table_type == "auto" else options.table_type),
-        ("--older-than", None if asked.older_than == 86400 else f"{asked.older_than:g}s"),
+        ("--older-than", None if asked.older_than == 86400 else _age_text(asked.older_than)),
         ("--highest-write-id", asked.highest_write_id),
     )
     words += [word for name, value in single if value is not None for word in (name, str(value))]

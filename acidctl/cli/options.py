@@ -265,6 +265,7 @@ def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
     if config.skipped is not None:
         ctx.obj.output.warn(f"{config.skipped} may not be read by this user, so no configuration is used")
     ctx.meta["acidctl.config"] = config
+    ctx.meta["acidctl.config_file"] = value
     own = config.options.get(ctx.info_name or "", {})
     defaults = {key: item for key, item in config.options.items() if not isinstance(item, dict)}
     defaults.update(own if isinstance(own, dict) else {})

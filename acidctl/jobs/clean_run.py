@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from acidctl.cleanreport import Action, CleanedLocation, CleanReport
+from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.errors import UsageError
 from acidctl.jobs.clean import Cleaning
 from acidctl.names import BaseDir, DeltaDir, is_hidden, parse_directory
@@ -20,6 +20,7 @@ from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage, join
 from acidctl.writeids import ManyLists, ValidWriteIds, meet_txns, meet_write_ids, recognise_many
 
+_UNNAMED_HINT = "What was given are transaction lists; one of write ids begins with its table, as db.table:20:... . "
 _LISTS_HINT = (
     "Give --validtxns with the list of each reader that may still run, or, while nobody else uses the table, "
     "--as-of N --assume-exclusive."
@@ -102,8 +103,13 @@ class CleanRun:
             return self.cleaning.undo(location, base)
 
         places = [location for location in self.locations if not location.stray]
-        plan = CleanPlan(self.shown, "", "", "", None, (), self.notes, self.warnings)
-        return self._report(plan, Action.UNDO, _each(places, act, progress))
+        done = _each(places, act, progress)
+        notes = self.notes
+        if all(part.outcome is Outcome.NOTHING_TO_DO and not part.kept for part in done):
+            where = "within the table" if base is None else f"in {self.cleaning.storage.display(base)}"
+            notes = (*notes, f"No quarantine of this table was found {where}; --quarantine DIR names another place.")
+        plan = CleanPlan(self.shown, "", "", "", None, (), notes, self.warnings)
+        return self._report(plan, Action.UNDO, done)
 
     def _report(self, plan: CleanPlan, action: Action, done: Sequence[CleanedLocation]) -> CleanReport:
         meet = self.cleaning.meet
@@ -183,7 +189,7 @@ def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: 
         raise UsageError(
             "without a list of valid write ids nothing can be told to be out of every reader's reach",
             path=shown,
-            hint=_LISTS_HINT,
+            hint=(_UNNAMED_HINT if lists.txns else "") + _LISTS_HINT,
         )
     named = next((join(part.listing.root, name) for part in locations for name in _with_txn(part)), None)
     if named is not None and not txns:

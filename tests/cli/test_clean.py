@@ -90,6 +90,44 @@ def test_the_line_to_paste_does_it(table: Path) -> None:
     assert "6 entries, 15 files, 8.2 KiB deleted." in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("age", "said"), [("14d", "1209600s"), ("1.5h", "5400s"), ("0.5s", "0.5s"), ("99w", "59875200s")]
+)
+def test_the_line_to_paste_keeps_the_age_and_the_configuration(
+    table: Path, age: str, said: str, tmp_path: Path
+) -> None:
+    """In plain digits, because what it prints has to be what it takes."""
+    config = tmp_path / "it's mine.toml"
+    config.write_text("")
+    _touch(table, 1000)
+    text = clean(table, "--older-than", age, "--config", str(config)).stdout
+    line = next(line for line in text.splitlines() if line.startswith("  acidctl clean "))
+    words = shlex.split(line)
+    assert words[words.index("--older-than") + 1] == said
+    assert words[words.index("--config") + 1] == str(config)
+    assert acidctl(*words[1:], "--yes").code == 0
+    assert not GONE & names(table)
+
+
+def test_a_failure_is_an_error_of_its_form(table: Path) -> None:
+    """One sentence and a hint, as JSON for a machine."""
+    place = str(table.parent / "file")
+    Path(place).write_text("x")
+    result = clean(table, "--quarantine", place)
+    assert result.code == ExitCode.STORAGE
+    assert result.stderr.startswith("error: ")
+    answer = clean(table, "--quarantine", place, "-o", "json")
+    assert answer.error()["code"] == "storage"
+    assert names(table) >= GONE
+
+
+def test_nothing_to_bring_back_says_where_it_was_looked_for(table: Path) -> None:
+    """A mistyped place looks like an empty one."""
+    assert "No quarantine of this table was found within the table" in clean(table, "--undo").stderr
+    place = str(table.parent / "elsewhere")
+    assert f"was found in {place};" in clean(table, "--undo", "--quarantine", place).stderr
+
+
 def test_without_a_terminal_a_line_says_everything(table: Path) -> None:
     """For grep: no headings."""
     rows = [line for line in clean(table).stdout.splitlines() if line.startswith(("delta_", "delete_delta_"))]
@@ -272,6 +310,8 @@ def test_partitions_are_told_apart(tmp_path: Path) -> None:
         ((*LISTS, "--undo", "--delete"), "exclude each other"),
         ((*LISTS, "--yes"), "--yes answers the question of --delete"),
         ((*LISTS, "--quarantine", "INSIDE"), "inside the table"),
+        ((*LISTS, "--quarantine", ""), "the directory of --quarantine is empty"),
+        (("--validtxns", "9:8:8:6"), "What was given are transaction lists"),
         ((*LISTS, "--quarantine", "memory://x/y"), "is not on the storage"),
     ],
 )
