@@ -74,6 +74,10 @@ class Chunks:
         length = self.plain[end] - self.plain[first]
         return expand(b"".join(self.stored[first:end]), Compression.ZLIB, self._block_size, length)
 
+    def forget(self) -> None:
+        """Let go of the stored bytes; what was asked for is with who asked."""
+        self.stored.clear()
+
     def last(self, size: int) -> bytes:
         """The last `size` plain bytes."""
         start = self.plain[-1] - size

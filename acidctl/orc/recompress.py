@@ -11,6 +11,7 @@ Each stream and each footer begins with a write of its own, because the C++ writ
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,8 +107,10 @@ class DeflatingBackend:
             return
         stripe = _deflated(chunks, first, end, self._kinds, self._block_size)
         places = (self._plain_end, *stripe.plain), (self._sink.tell(), *stripe.stored)
-        for part in stripe.parts:
-            self._sink.write(part)
+        chunks.forget()
+        while stripe.parts:
+            # What the sink may hold is not held here as well.
+            self._sink.write(stripe.parts.popleft())
         self._places.append(places)
         self._plain_end += sum(stripe.plain)
 
@@ -145,7 +148,7 @@ def _place(stripe: bytes) -> Place:
 class _Stripe:
     """A stripe as it is to be stored, and the lengths of its index, data and footer: plain ones, stored ones."""
 
-    parts: Sequence[bytes]
+    parts: deque[bytes]
     plain: Lengths
     stored: Lengths
 
@@ -158,7 +161,7 @@ def _deflated(chunks: Chunks, first: int, end: int, kinds: Sequence[OrcKind], bl
         (stream.column, stream.kind): (chunks.at(base + stream.offset), chunks.at(base + stream.offset + stream.length))
         for stream in footer.streams
     }
-    parts: list[bytes] = []
+    parts: deque[bytes] = deque()
     lengths = []
     for stream in footer.streams:
         run = runs[stream.column, stream.kind]
