@@ -442,7 +442,7 @@ def _notes(ground: Ground, listing: Listing, state: AcidState, consumed: Sequenc
     unknown = [entry.name for entry in state.unrecognised]
     if unknown:
         more = f" and {len(unknown) - 1} more entries" if len(unknown) > 1 else ""
-        notes.append(f"{unknown[0]}{more} {_are(len(unknown))} not recognised, and left as they are.")
+        notes.append(f"{unknown[0]}{more} {_are(len(unknown))} not recognised, and left alone.")
     passed = [info.path for entry in consumed for info in ignored_files(entry, insert_only=state.insert_only)]
     if passed:
         notes.append(f"{passed[0]} is read by nobody because of its name, and its content is not in the output.")

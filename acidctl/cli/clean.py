@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -235,7 +236,20 @@ def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) 
     words += [word for name, value in single if value is not None for word in (name, str(value))]
     flags = ("unsafe_no_retention", "leftovers", "assume_exclusive", "unsafe_break_lock")
     words += ["--" + name.replace("_", "-") for name in flags if given[name]]
-    return shlex.join(words)
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; bytes that are no text, and control characters, as bash and zsh take them."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(_ansi_c(byte) for byte in os.fsencode(word)) + "'"
+
+
+def _ansi_c(byte: int) -> str:
+    """A byte within `$'...'`: three octal digits, so that what follows is never taken for a part of it."""
+    plain = 0x20 <= byte < 0x7F and chr(byte) not in "'\\"
+    return chr(byte) if plain else f"\\{byte:03o}"
 
 
 def _remark(out: Output, report: CleanReport) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyorc
@@ -30,6 +30,13 @@ class CannotRead(Exception):
     """pyorc cannot read the file for a reason that says nothing about the file; the text is a sentence's end."""
 
 
+class _Nameless:
+    """A file without its name: pyorc asks for it, and fails where its bytes are no UTF-8."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell, self.seekable = file.read, file.seek, file.tell, file.seekable
+
+
 class Rows:
     """Open with pyorc; `columns` are positions in `OrcFile.columns` and the only ones read."""
 
@@ -45,7 +52,9 @@ class Rows:
             row = orc.tail.types[0].names[-1]
             chosen = [*keys, *(f"{row}.{name}" if self._acid else name for name in names)]
         try:
-            self._reader = pyorc.Reader(file, batch_size=256, column_names=chosen, converters=_CONVERTERS)
+            self._reader = pyorc.Reader(
+                cast(BinaryIO, _Nameless(file)), batch_size=256, column_names=chosen, converters=_CONVERTERS
+            )
         except AcidctlError:
             raise
         except Exception as error:

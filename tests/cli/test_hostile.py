@@ -568,3 +568,38 @@ def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> No
         assert json.loads(stderr.splitlines()[-1])["error"]["code"] == "damaged"
     else:
         assert b'"a":99999,' in stdout.splitlines()[-1]
+
+
+# --- names of partitions in commands that change tables --------------------------------------------------------------
+
+ODD = (
+    b"ds=a b",
+    b"ds=it's",
+    b'ds="q"',
+    b"ds=100%",
+    b"ds=new\nline",
+    b"ds=\xff\xfe",
+    b"ds=\x1b[31m1",
+    b"ds=back\\slash",
+)
+PARTITIONED = TABLES / "partitioned/02-changed"
+
+
+def test_partitions_of_any_name_are_compacted_and_cleaned_by_the_printed_line(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 included: `$'...'` is how a shell takes them."""
+    root = tmp_path / "t\n\udcff's"
+    for name in ODD:
+        shutil.copytree(PARTITIONED / "table/ds=2026-01-01/hr=1", root / os.fsdecode(name))
+    facts = json.loads((PARTITIONED / "step.json").read_text())
+    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"]]
+    done = acidctl("compact", "major", str(root), *lists, "--engine", "local", "-o", "json")
+    assert done.code == 0, done.stderr
+    assert done.json()["summary"]["outcomes"] == {"compacted": len(ODD)}
+    chosen = [word for name in ODD for word in ("--partition", os.fsdecode(name))]
+    shown = acidctl("clean", str(root), *lists, *chosen, "--unsafe-no-retention")
+    line = shown.stdout.rstrip().splitlines()[-1]
+    script = f"{sys.executable} -m {line.strip()} --yes -o json"
+    left = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert left.returncode == 0, left.stderr
+    assert json.loads(left.stdout)["deleted"] > 0
+    assert {tuple(sorted(p.name for p in part.iterdir())) for part in root.iterdir()} == {("base_0000004",)}
