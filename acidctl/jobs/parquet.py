@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.plainfiles import nothing, plain_paths
+from acidctl.jobs.secondopinion import HINT
 from acidctl.jobs.spec import TaskResult, TaskSpec
 from acidctl.rowhash import RowDigest
 from acidctl.storage.port import Storage, join
@@ -157,15 +158,17 @@ def _refused(storage: Storage, root: str, path: str, why: str) -> DamagedDataErr
 
 def _verify(attempt: Attempt, form: _Form, expected: RowDigest) -> None:
     found = RowDigest()
-    with attempt.open() as stream, pq.ParquetFile(pa.PythonFile(stream, mode="r")) as file:
-        same = file.schema_arrow.remove_metadata().equals(form.schema)
-        kept = file.metadata.metadata or {}
-        same &= all(kept.get(key) == value for key, value in form.writer)
-        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
-            found.update(None, batch.columns)
+    try:
+        with attempt.open() as stream, pq.ParquetFile(pa.PythonFile(stream, mode="r")) as file:
+            same = file.schema_arrow.remove_metadata().equals(form.schema)
+            kept = file.metadata.metadata or {}
+            same &= all(kept.get(key) == value for key, value in form.writer)
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                found.update(None, batch.columns)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise VerificationError(f"{attempt.name} cannot be read back: {text}", path=attempt.name, hint=HINT) from error
     if not same or found.rows != expected.rows or found.hexdigest() != expected.hexdigest():
         raise VerificationError(
-            f"{attempt.name} does not hold the rows or the columns that were written",
-            path=attempt.name,
-            hint="Nothing of it is published; the table is as it was. Run compact again.",
+            f"{attempt.name} does not hold the rows or the columns that were written", path=attempt.name, hint=HINT
         )

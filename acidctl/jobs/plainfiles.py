@@ -18,7 +18,7 @@ from acidctl.events import EventBatch
 from acidctl.hivetypes import Dialect, StructType
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.inputs import state_of
-from acidctl.jobs.spec import TaskResult, TaskSpec
+from acidctl.jobs.spec import BYTES_DIGEST, TaskResult, TaskSpec
 from acidctl.jobs.verify import Expected, verify_file
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
@@ -146,7 +146,7 @@ def _concatenate(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
         rows=lines,
         bytes=size,
         rows_in=lines,
-        digest=f"sha256:{written.hexdigest()}",
+        digest=BYTES_DIGEST + written.hexdigest(),
         writer="bytes",
     )
 

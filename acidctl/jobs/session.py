@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from acidctl.compactreport import Outcome, PartitionReport, Verified
 from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.publish import NothingToDoError
-from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.jobs.spec import BYTES_DIGEST, TaskOutcome, TaskResult, TaskSpec
 from acidctl.jobs.workdir import WorkDir
 from acidctl.listing import FileInfo
 from acidctl.names import SIDE_FILE_SUFFIX
@@ -111,7 +112,7 @@ class Session:
         files = [info for entry in part.inputs for info in entry.files]
         written = [result for result in self.results if result.path is not None]
         groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
-        digest = combined(result.digest for result in written if result.digest)
+        digest = _digest_of([result.digest for result in written if result.digest])
         sources = self._readers()
         return PartitionReport(
             part.partition,
@@ -207,6 +208,15 @@ def failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequ
         notes=tuple(notes),
         exit_code=ExitCode(error.exit_code),
     )
+
+
+def _digest_of(digests: Sequence[str]) -> str:
+    """One digest for all outputs: of their rows, or of the bytes of files that were put together byte by byte."""
+    if not any(digest.startswith(BYTES_DIGEST) for digest in digests):
+        return combined(digests)
+    if len(digests) == 1:
+        return digests[0]
+    return BYTES_DIGEST + hashlib.sha256("\n".join(digests).encode("ascii")).hexdigest()
 
 
 def _share(amount: int, part: int, count: int) -> int:

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from acidctl.errors import AcidctlError
 from acidctl.plan import InputEntry, KeyCut, PlannedTask, TableFacts
 
+#: What the digest of a file that was put together byte by byte begins with, instead of `rowhash.VERSION`.
+BYTES_DIGEST = "sha256:"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from jobs.specs import WORK
 
+from acidctl import open_table
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.jobs import plainfiles
 from acidctl.jobs.attempts import Attempt
@@ -148,3 +149,20 @@ def int96() -> bytes:
     epoch, far = (2440588).to_bytes(4, "little"), (2268923).to_bytes(4, "little")
     assert data.count(epoch) == 1
     return data.replace(epoch, far)
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_the_report_of_text(buckets: int, tmp_path: Path) -> None:
+    """Bytes have a digest of bytes, whatever the number of files."""
+    for number in (1, 2):
+        delta = tmp_path / f"delta_{number:07}_{number:07}_0000"
+        delta.mkdir()
+        for bucket in range(buckets):
+            (delta / f"{bucket:06}_0").write_bytes(b"%d\n" % number)
+    report = open_table(str(tmp_path)).compact(
+        "major", assume_committed=True, table_type="insert-only", schema="a int", engine="local"
+    )
+    (part,) = report.partitions
+    assert (part.outcome.value, part.rows_out, part.files_out) == ("compacted", 2 * buckets, buckets)
+    assert part.verified is not None
+    assert part.verified.digest.startswith("sha256:")
