@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from acidctl import bucketcodec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
 from acidctl.hivetypes import Dialect, StructType
+from acidctl.jobs.books import Hashes, KeySum, distinct, key_hashes, require_events, require_rows
 from acidctl.jobs.spec import TaskSpec
 from acidctl.merge import check_order, merge_events, valid_mask
 from acidctl.names import BaseDir, DeltaDir, parse_directory
@@ -76,10 +77,15 @@ def _row_id(cut: KeyCut | None) -> RowId | None:
 
 @dataclass(slots=True)
 class Tally:
-    """Stored events of one file: those of the task, and those of them that an aborted write left."""
+    """Stored events of one file: those of the task, and those of them that an aborted write left.
+
+    `passed` are those that go on; `hashes` of their keys are there where a sieve keeps them.
+    """
 
     rows_in: int = 0
     hidden: int = 0
+    passed: KeySum = field(default_factory=KeySum)
+    hashes: list[Hashes] = field(default_factory=list)
 
 
 class TaskEvents:
@@ -104,15 +110,47 @@ class TaskEvents:
     def __iter__(self) -> Iterator[EventBatch]:
         _require_row_ids(self._inserts)
         role = self._task.role
-        sieve = Sieve(self._task.bucket_id, self._write_ids)
-        aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS)
+        sieve = Sieve(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
+        aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
         for source in self._inserts:
             source.through = sieve
         for source in self._deletes:
             source.through = sieve if role is Role.DELETES else aside
         self.deletes_applied = 0
-        yield from self._delete_events() if role is Role.DELETES else self._rows(collapse=role is Role.SURVIVING)
+        left = KeySum()
+        if role is Role.DELETES:
+            for batch in self._delete_events():
+                left.add(key_hashes(batch.keys, current=True))
+                yield batch
+            require_events(self._task.output, sieve.passed, left, lambda: self._once_more(self._deletes, current=True))
+        else:
+            for batch in self._rows(collapse=role is Role.SURVIVING):
+                left.add(key_hashes(batch.keys))
+                yield batch
+            self._require_rows(sieve, aside, left)
         self.rows_in, self.hidden = sieve.rows_in, sieve.hidden
+
+    def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum) -> None:
+        """Judge the merge by its books. Updates in place (ACID version 1) have no such simple ones."""
+        if any(source.facts.may_update for source in self._inserts):
+            return
+        for source in self._deletes:
+            if source not in aside.seen:
+                # The merge has judged by statistics that this file does not concern the bucket.
+                for _ in source.events(None, BATCH_ROWS, self._span):
+                    pass
+        deleted = distinct([hashes for tally in aside.tallies for hashes in tally.hashes])
+        require_rows(
+            self._task.output, sieve.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
+        )
+
+    def _once_more(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
+        """The keys of all events that pass, without their rows."""
+        sieve = Sieve(self._task.bucket_id, self._write_ids)
+        for source in sources:
+            source.through = sieve
+            for batch in source.events(None, BATCH_ROWS, self._span):
+                yield key_hashes(batch.keys, current=current)
 
     def _rows(self, *, collapse: bool) -> Iterator[EventBatch]:
         """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
@@ -184,28 +222,46 @@ class Sieve:
 
     It also refuses what a compaction must not carry on: events that the name of their directory rules out, buckets
     that no codec knows, files that are not in ROW__ID order. Files are read by several threads, so each has a tally of
-    its own. With `same_write` only events of the write that made their row pass.
+    its own. With `same_write` only events of the write that made their row pass. Books are kept by ROW__ID, or with
+    `current` by event; with `keep` of deletes alone, each hash of them.
     """
 
-    def __init__(self, bucket_id: int | None, write_ids: ValidWriteIds, *, same_write: bool = False) -> None:
+    def __init__(
+        self,
+        bucket_id: int | None,
+        write_ids: ValidWriteIds,
+        *,
+        same_write: bool = False,
+        current: bool = False,
+        keep: bool = False,
+    ) -> None:
         self._bucket_id = bucket_id
         self._write_ids = write_ids
         self._same_write = same_write
-        self._tallies: list[Tally] = []
+        self._current = current
+        self._keep = keep
+        self.tallies: list[Tally] = []
+        self.seen: set[DataSource] = set()
 
     @property
     def rows_in(self) -> int:
         """Events of the task's bucket (and stretch) that have been read."""
-        return sum(tally.rows_in for tally in self._tallies)
+        return sum(tally.rows_in for tally in self.tallies)
 
     @property
     def hidden(self) -> int:
         """Those of them that aborted writes left."""
-        return sum(tally.hidden for tally in self._tallies)
+        return sum(tally.hidden for tally in self.tallies)
+
+    @property
+    def passed(self) -> KeySum:
+        """Those that went on."""
+        return sum((tally.passed for tally in self.tallies), KeySum())
 
     def __call__(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
         tally = Tally()
-        self._tallies.append(tally)
+        self.tallies.append(tally)
+        self.seen.add(source)
         # Rows that were there before the table was an ACID table have write id 0, whatever their base is called.
         limit = max(source.max_write_id, 0)
         last: RowId | None = None
@@ -225,10 +281,20 @@ class Sieve:
             if visible is not None:
                 own = visible if own is None else own & visible
                 tally.hidden += count - int(np.count_nonzero(own))
-            if own is None or own.all():
-                yield batch
-            elif own.any():
-                yield batch.filter(own)
+            kept = batch if own is None or own.all() else batch.filter(own)
+            if len(kept):
+                self._enter(tally, kept.keys)
+                yield kept
+
+    def _enter(self, tally: Tally, keys: EventKeys) -> None:
+        if self._keep:
+            if keys.operation is None:
+                return
+            keys = keys.select(keys.operation == Operation.DELETE)
+        hashes = key_hashes(keys, current=self._current)
+        tally.passed.add(hashes)
+        if self._keep:
+            tally.hashes.append(hashes)
 
     def _own(self, keys: EventKeys, name: str) -> BoolArray | None:
         """Which events are of the bucket; None means all of them."""
