@@ -181,23 +181,25 @@ def sweep(
     `first` thin the calls out. What `run` raises besides an AcidctlError is raised here.
     """
     at = first
-    while True:
-        storage = FaultyStorage(prepare(), at, fault)
-        if fault in (Fault.KILLED, Fault.HALFWAY):
-            if in_child(lambda faulty=storage: run(faulty)) != KILLED:  # type: ignore[misc]
-                return
-            yield Hit(at, "", None)
-        else:
-            error: AcidctlError | None = None
-            try:
-                run(storage)
-            except AcidctlError as raised:
-                error = raised
-            if not storage.hit:
-                assert error is None, error
-                return
-            yield Hit(at, storage.names[at - 1], error)
+    while (hit := broken_run(prepare(), run, fault, at)) is not None:
+        yield hit
         at += every
+
+
+def broken_run(inner: Storage, run: Callable[[Storage], object], fault: Fault, at: int) -> Hit | None:
+    """One run on a storage whose `at`-th call goes wrong; None when it ended before, and then it must have worked."""
+    storage = FaultyStorage(inner, at, fault)
+    if fault in (Fault.KILLED, Fault.HALFWAY):
+        return Hit(at, "", None) if in_child(lambda: run(storage)) == KILLED else None
+    error: AcidctlError | None = None
+    try:
+        run(storage)
+    except AcidctlError as raised:
+        error = raised
+    if storage.hit:
+        return Hit(at, storage.names[at - 1], error)
+    assert error is None, error
+    return None
 
 
 def in_child(action: Callable[[], object]) -> int:
