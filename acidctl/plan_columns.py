@@ -180,6 +180,25 @@ def left_out(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
     return tuple(missing)
 
 
+def narrowed(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
+    """`name (string as int)` of columns whose values the user's types cannot all hold."""
+    if not chosen.given:
+        return ()
+    found: dict[str, None] = {}
+    for shape in shapes:
+        try:
+            fit = plan_fit(shape.columns, chosen.columns, dialect=chosen.dialect)
+        except DamagedDataError:
+            continue
+        if fit.action is not FitAction.REBUILD:
+            continue
+        for field, child in zip(chosen.columns.fields, fit.children, strict=True):
+            lost = None if child is None else _loss(child[1], _is_lossless)
+            if lost is not None:
+                found[f"{field.name} ({lost[0]} as {lost[1]})"] = None
+    return tuple(found)
+
+
 def _places(fit: Fit) -> tuple[int | None, ...]:
     if fit.action is FitAction.KEEP:
         assert isinstance(fit.target, StructType)

@@ -16,7 +16,7 @@ from acidctl.plan import (
     Target,
     WriterSettings,
 )
-from acidctl.plan_columns import Census, Columns, Shape, left_out, misfit, widest
+from acidctl.plan_columns import Census, Columns, Shape, left_out, misfit, narrowed, widest
 from acidctl.plan_compact import Draft, Ground, already_there
 from acidctl.plan_settings import unreadable_codec, writer_settings
 from acidctl.plan_tasks import (
@@ -180,6 +180,10 @@ def finish(
     missing = left_out(harvest.census.shapes, chosen)
     if missing:
         said = (*said, f"Columns of files that --schema does not name are left out: {', '.join(missing)}.")
+    converted = narrowed(harvest.census.shapes, chosen)
+    if converted:
+        kept = "what does not fit is NULL or cut in the result, for good once the inputs are cleaned"
+        said = (*said, f"The types of --schema do not hold all values of {', '.join(converted)}: {kept}.")
     about = (f"Columns: {_source(ground, harvest)}.",) if orc and work else ()
     how = "" if request.target is not None else ", because of " + _target_reason(ground)
     about = (f"Names and markers for {_TARGETS[target]}{how}.", *about) if work else ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from acidctl.hivetypes import Dialect, StructType
-from acidctl.plan_columns import Census, Columns, Shape, doubled_name, left_out, misfit, widest
+from acidctl.plan_columns import Census, Columns, Shape, doubled_name, left_out, misfit, narrowed, widest
 from acidctl.schema import parse_schema, parse_type
 
 H3, H4 = Dialect.HIVE3, Dialect.HIVE4
@@ -114,6 +116,15 @@ def test_columns_that_are_not_kept_are_named() -> None:
     assert left_out(known.shapes, Columns(columns("id int, v string"), H4, True)) == ("w",)
     assert left_out(known.shapes, Columns(columns("id int, v string, w int, x int"), H4, True)) == ()
     assert left_out(known.shapes, Columns(columns("id int"), H4, False)) == ()
+
+
+def test_types_that_lose_values_are_told() -> None:
+    """A column typed too narrow in --schema costs values for good, once the inputs are cleaned."""
+    known = census_of("id int, v string, n bigint", "id int, v string")
+    given = Columns(columns("id bigint, v int, n int"), H4, True)
+    assert narrowed(known.shapes, given) == ("v (string as int)", "n (bigint as int)")
+    assert narrowed(known.shapes, Columns(columns("id bigint, v string, n bigint, x int"), H4, True)) == ()
+    assert narrowed(known.shapes, replace(given, given=False)) == ()
 
 
 def test_a_renamed_column_for_another_hive_is_unclear() -> None:
