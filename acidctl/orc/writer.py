@@ -53,8 +53,9 @@ _PIECE_ROWS = 1 << 16
 # Fewer rows than these wait for more: each piece costs some tenths of a millisecond.
 _FEW_ROWS = 1 << 13
 _NO_FILTER = frozenset({OrcKind.BOOLEAN, OrcKind.LIST, OrcKind.MAP, OrcKind.STRUCT, OrcKind.UNION})
-# ORC's C++ writer takes multiples of this as the size of a compressed block.
+# ORC's C++ writer takes multiples of this as the size of a compressed block, and ends the process at 8 MiB.
 _BLOCK_UNIT = 64 << 10
+_LARGEST_BLOCK = (8 << 20) - _BLOCK_UNIT
 _COMPRESSIONS = {
     "none": Compression.NONE,
     "zlib": Compression.ZLIB,
@@ -160,7 +161,7 @@ class OrcWriter:
         physical = Physical(
             compression=compression_of(settings),
             stripe_size=settings.stripe_size,
-            block_size=-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT,
+            block_size=min(-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT, _LARGEST_BLOCK),
             row_index_stride=settings.row_index_stride,
             # Filters are of row groups; one for a stride without end would not fit in memory.
             bloom=bloom_ids(self._types, settings.bloom_columns, acid=acid)

@@ -340,6 +340,14 @@ def test_physical_form(codec: str, backend: Backend) -> None:
     assert [row["row"][1] for row in read_all(data)] == plain(names)
 
 
+@pytest.mark.parametrize("codec", ["zlib", "zstd", "none"])
+def test_the_largest_block_size_is_written(codec: str) -> None:
+    """A table may ask for nearly 8 MiB (`orc.compress.size`); the C++ writer would end the process at 8 MiB."""
+    batch = EventBatch(keys(3), (pa.array([1, 2, 3], pa.int32()),))
+    data, _ = written([batch], columns_of("struct<a:int>"), compression=codec, block_size=(1 << 23) - 1)
+    assert opened(data).rows == 3
+
+
 def test_bloom_filters_do_not_depend_on_the_backend() -> None:
     """Text that goes through pyorc as binary is in its filter as text is."""
     columns = columns_of("struct<s:string,c:char(4),v:varchar(9),l:array<int>,b:boolean>")
