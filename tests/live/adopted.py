@@ -68,7 +68,8 @@ class Adopted:
         services = self.hive.java.acidctl.Services
         if seeded:
             self.hive.call(services.seedWriteIds, "default", self.name, seeded, what=f"seed {self.name}")
-        self.hive.call(services.writeIds, "default", self.name, fates + "c", what=f"write ids of {self.name}")
+        given_ids = (services.writeIds, "default", self.name, fates + "c")
+        self._open = list(self.hive.call(*given_ids, what=f"write ids of {self.name}"))
 
     def lists(self) -> list[str]:
         """The lists that Hive hands to a reader now, as options."""
@@ -130,7 +131,9 @@ class Adopted:
         return sorted(found)
 
     def drop(self) -> None:
-        """Removes the table."""
+        """Removes the table, and ends its open transactions: the cleaner waits for them in every table."""
+        while self._open:
+            self.hive.call(self.hive.java.acidctl.Services.abort, self._open.pop(), what=f"abort of {self.name}")
         self.hive.run(f"drop table if exists {self.name}")
 
 

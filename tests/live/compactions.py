@@ -21,9 +21,9 @@ STATEMENTS = (
     "update {t} set v = concat('after-', id) where id % 2 = 0",
     "delete from {t} where id % 3 = 0",
     "insert into {t} {columns} select id + 1000, 'again' {partition} from {t}",
-    "merge into {t} using (select id as sid, concat('m', id) as sv {partition} from {t} where id % 2 = 1) s "
-    "on {t}.id = s.sid when matched and s.sid % 5 = 0 then delete when matched then update set v = s.sv "
-    "when not matched then insert {columns} values (s.sid, s.sv {source})",
+    "merge into {t} using (select id + if(id % 4 = 1, 5000, 0) as sid, concat('m', id) as sv {partition} from {t} "
+    "where id % 2 = 1) s on {t}.id = s.sid when matched and s.sid % 5 = 0 then delete "
+    "when matched then update set v = s.sv when not matched then insert values ({values})",
 )
 
 
@@ -68,9 +68,13 @@ def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: st
             before = sorted(canonical(line) for line in (step / "rows.jsonl").read_text().split("\n") if line)
         assert table.rows() == before, ("the row reader", report)
         if "compacted" in outcomes and jobs:
-            # A job cannot be told of row ids in insert-only tables, and Hive says 0,0,0 there.
-            assert table.rows(job=True, vectorised=True) == before, ("the vectorised reader", report)
-            assert table.rows(job=True, vectorised=False) == before, ("the row reader in a job", report)
+            for vectorised in (True, False):
+                answer = table.rows(job=True, vectorised=vectorised)
+                if answer != before:
+                    # Where Hive's readers do not agree among themselves, each has to answer as before.
+                    twin = Adopted(hive, step, f"{name}_twin")
+                    assert answer == twin.rows(job=True, vectorised=vectorised), (vectorised, report)
+                    twin.drop()
         return ",".join(sorted(outcomes))
     finally:
         table.drop()
@@ -106,6 +110,10 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> Non
 
     Into which bucket of an unbucketed table Hive puts a new row depends on the files there; so values are compared.
     """
+    # Hive 3.1.3 writes the deletes of one bucket of an unbucketed table into files of several; its own minor compaction
+    # then keeps them in several, and its readers refuse that ("Two readers for"), whoever compacted before.
+    breaks_itself = target == "hive3" and "unbucketed" in str(step)
+    afterwards = ("major",) if breaks_itself else ("minor", "major")
     ours = Adopted(hive, step, f"{name}_ours")
     twin = Adopted(hive, step, f"{name}_twin")
     try:
@@ -116,7 +124,7 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> Non
             for table in (ours, twin):
                 hive.run(_filled(statement, table))
             assert ours.values() == twin.values(), statement
-        for again in ("minor", "major"):
+        for again in afterwards:
             ids = ours.rows()
             ours.hive_compacts(again)
             assert ours.rows() == ids, f"after Hive's {again}"
@@ -129,11 +137,14 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> Non
 
 
 def _filled(statement: str, table: Adopted) -> str:
+    columns = [column.split() for column in table.facts["columns"].split(",")]
     partition = [column.split()[0] for column in table.facts["partition_columns"].split(",") if column.strip()]
-    names = ", ".join(("id", "v", *partition))
+    known = {"id": "s.sid", "v": "s.sv"}
+    # Hive 3 takes no list of columns here, so that every column is given a value.
+    values = [known.get(name, f"cast(null as {kind})") for name, kind in columns] + [f"s.{name}" for name in partition]
     return statement.format(
         t=table.name,
-        columns=f"({names})",
+        columns=f"({', '.join(('id', 'v', *partition))})",
         partition="".join(f", {name}" for name in partition),
-        source="".join(f", s.{name}" for name in partition),
+        values=", ".join(values),
     )

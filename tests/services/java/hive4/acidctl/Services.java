@@ -115,9 +115,10 @@ public final class Services {
 
     /**
      * Ends or leaves the write ids above the seeded ones, in order: one id per character of `fates`, `c` committed,
-     * `a` aborted, `o` left open.
+     * `a` aborted, `o` left open. Returns the transactions that are open.
      */
-    public static void writeIds(String database, String table, String fates) throws Exception {
+    public static List<Long> writeIds(String database, String table, String fates) throws Exception {
+        List<Long> open = new ArrayList<>();
         TxnStore store = store();
         for (char fate : fates.toCharArray()) {
             long txn = store.openTxns(new OpenTxnRequest(1, "acidctl", "localhost")).getTxn_ids().get(0);
@@ -128,8 +129,16 @@ public final class Services {
                 store.commitTxn(new CommitTxnRequest(txn));
             } else if (fate == 'a') {
                 store.abortTxn(new AbortTxnRequest(txn));
+            } else {
+                open.add(txn);
             }
         }
+        return open;
+    }
+
+    /** Ends a transaction that was left open. */
+    public static void abort(long txn) throws Exception {
+        store().abortTxn(new AbortTxnRequest(txn));
     }
 
     /** Adds a partition whose files are at `location` already; its values may be what SQL refuses to name. */
