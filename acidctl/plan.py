@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from types import UnionType
@@ -226,7 +226,31 @@ def from_json(values: object) -> CompactionPlan:
             f"the plan has schema version {values.get('schema_version')!r}, this acidctl knows {SCHEMA_VERSION}",
             hint="Make the plan anew with this version.",
         )
-    return decode(CompactionPlan, values, "plan")
+    plan = decode(CompactionPlan, values, "plan")
+    stray = next((path for part in plan.partitions for path in _paths(part) if not _is_inside(path)), None)
+    if stray is not None:
+        raise UsageError(
+            f"the plan names {stray!r}, which does not lie inside the table",
+            hint="Make one with `acidctl compact ... --plan-out FILE`, and leave it as it is.",
+        )
+    return plan
+
+
+def _paths(part: PartitionPlan) -> Iterator[str]:
+    """Every path of a plan by which something is read or written, all below the table or a location."""
+    if part.path:
+        yield part.path
+    for entry in part.inputs:
+        yield from (info.path for info in entry.files)
+    for output in part.outputs:
+        yield output.name
+        yield from (f"{output.name}/{name}" for name, _ in output.markers)
+    for task in part.tasks:
+        yield from (task.output, *task.files, *task.delete_files)
+
+
+def _is_inside(path: str) -> bool:
+    return not {"", ".", ".."} & set(path.split("/"))
 
 
 def parse(text: str) -> CompactionPlan:

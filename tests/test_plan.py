@@ -135,6 +135,26 @@ def test_a_damaged_plan_names_the_place(change: Callable[[Any], None], where: st
         plan.from_json(values)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part.update(path="../other"),
+        lambda part: part.update(path="/etc"),
+        lambda part: part["tasks"][0].update(output="../base_0000001/bucket_00000"),
+        lambda part: part["tasks"][0].update(files=["a/../../b"]),
+        lambda part: part["inputs"][0]["files"][0].update(path="/etc/passwd"),
+        lambda part: part["outputs"][0].update(name=".."),
+        lambda part: part["outputs"][0].update(markers=[["../../marker", ""]]),
+    ],
+)
+def test_a_plan_stays_inside_its_table(change: Callable[[Any], None]) -> None:
+    """Whoever edits a plan, or hands one on, cannot make it read or write elsewhere."""
+    values = json.loads(json.dumps(plan.to_json(PLAN)))
+    change(values["partitions"][0])
+    with pytest.raises(UsageError, match="does not lie inside the table"):
+        plan.from_json(values)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
