@@ -17,8 +17,10 @@ from tests.cli.runner import acidctl
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo"
 BUCKET = "delta_0000005_0000005_0000/bucket_00001_0"
-TABLE_COMMANDS = [["ls"], ["snapshot"], ["snapshot", "--count"], ["snapshot", "--files"]]
-READERS = [*TABLE_COMMANDS, ["dump"]]
+COMPACT = ["compact", "major", "--assume-committed"]
+TABLE_COMMANDS = [["ls"], ["snapshot"], ["snapshot", "--count"], ["snapshot", "--files"], COMPACT]
+# `clean` takes several lists of a kind and lists that no reader would have.
+READERS = [*TABLE_COMMANDS, ["dump"], ["clean", "--as-of", "9", "--assume-exclusive"]]
 FORMS = ["text", "json", "jsonl", "csv"]
 
 

@@ -259,9 +259,9 @@ def test_dictionaries(nulls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_physical_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is noted in the tail; no row index; blocks larger than any chunk."""
     batch = values(True, 900)
-    data, done = made(batch, monkeypatch, row_index_stride=0, block_size=1 << 23)
+    data, done = made(batch, monkeypatch, row_index_stride=0, block_size=1 << 22)
     tail = opened(data).tail
-    assert (tail.postscript.compression, tail.postscript.block_size) == (Compression.ZLIB, 1 << 23)
+    assert (tail.postscript.compression, tail.postscript.block_size) == (Compression.ZLIB, 1 << 22)
     assert (tail.row_index_stride, done.bytes, tail.file_length) == (0, len(data), len(data))
     assert read_all(data) == read_all(made(batch, monkeypatch, igzip=False)[0])
 
