@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Queue
+from queue import SimpleQueue
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -57,17 +57,21 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
     An error of `items` is raised where its item would have come. Closing the result ends the thread and closes `items`
     there, so that files are closed by the thread that reads them.
     """
-    ready: Queue[tuple[Item | None, BaseException | None]] = Queue()
-    room = threading.Semaphore(depth)
-    stopped = threading.Event()
+    # An interrupt may come at any place of the main thread. Of Queue, Semaphore and Event it could leave the lock held,
+    # and the other thread would wait for it for ever; these queues have none that Python code could leave.
+    ready: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
+    room: SimpleQueue[None] = SimpleQueue()
+    for _ in range(depth):
+        room.put(None)
+    stopped = False
 
     def produce() -> None:
         failure: BaseException | None = None
         try:
             for item in items:
                 ready.put((item, None))
-                room.acquire()
-                if stopped.is_set():
+                room.get()
+                if stopped:
                     break
         except BaseException as error:
             failure = error
@@ -87,8 +91,8 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
             if item is None:
                 return
             yield item
-            room.release()
+            room.put(None)
     finally:
-        stopped.set()
-        room.release()
+        stopped = True
+        room.put(None)
         thread.join()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -88,3 +93,47 @@ def test_a_closed_reader_ends_its_thread_and_closes_the_source() -> None:
     assert closed == [True]
     assert len(produced) <= 5
     assert not [t for t in threading.enumerate() if t.name == "acidctl-read-ahead"]
+
+
+WAITING = ("__enter__", "__exit__", "acquire", "release", "wait", "notify", "set")
+
+
+def test_an_interrupt_at_any_step_of_reading_ahead() -> None:
+    """Ctrl-C comes between any two instructions; whoever reads must not wait for ever then, nor must the thread."""
+
+    def interrupted_at(step: int) -> bool:
+        seen = 0
+
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal seen
+            name = Path(frame.f_code.co_filename).name
+            # What starts and ends threads has locks of all threads, which a real signal does not leave held.
+            waits = name == "threading.py" and frame.f_code.co_name in WAITING
+            if name not in ("pipeline.py", "queue.py") and not waits:
+                return None
+            frame.f_trace_opcodes = True
+            seen += event == "opcode"
+            if event == "opcode" and seen == step:
+                raise KeyboardInterrupt
+            return trace
+
+        def read() -> None:
+            items = read_ahead(iter(range(4)))
+            next(items)
+            with suppress(KeyboardInterrupt):
+                sys.settrace(trace)
+                try:
+                    list(items)
+                finally:
+                    sys.settrace(None)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        reader.join(10)
+        assert not reader.is_alive(), step
+        return seen >= step
+
+    steps = 0
+    while interrupted_at(steps + 1):
+        steps += 1
+    assert steps > 20

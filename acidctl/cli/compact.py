@@ -290,8 +290,8 @@ def _interruptible(run: Compaction) -> Iterator[None]:
         nonlocal done
         if not done:
             done = True
-            run.cancel()
-            raise KeyboardInterrupt
+            if run.cancel():
+                raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield

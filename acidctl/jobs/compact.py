@@ -113,18 +113,22 @@ class Compaction:
         self._now = now
         self._watch = watch
         self._cancelled = False
+        self._engaged = False
         self._telling = threading.Lock()
         self._open: dict[str, Session] = {}
         self._reports: dict[str, PartitionReport] = {}
         todo = [part for part in plan.partitions if part.action is Action.COMPACT]
         self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
 
-    def cancel(self) -> None:
-        """Make `run` end with KeyboardInterrupt as soon as the engine gives its next outcome; for signal handlers.
+    def cancel(self) -> bool:
+        """Make `run` end with KeyboardInterrupt before it takes another outcome; for signal handlers.
 
-        An interrupt that is raised in the middle of a foreign library can get lost there.
+        Whether the handler should raise one too: only while the engine is at work, which may take long. Elsewhere it
+        could leave a lock held of those by which threads wait for each other; and even there, an interrupt that is
+        raised in the middle of a foreign library can get lost.
         """
         self._cancelled = True
+        return self._engaged
 
     @property
     def compacted(self) -> int:
@@ -197,9 +201,7 @@ class Compaction:
             pieces.sort(key=lambda piece: -piece.bytes)
             specs = [piece.spec(self._place, self._plan.table) for piece in pieces]
             with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
-                for outcome in outcomes:
-                    if self._cancelled:
-                        raise KeyboardInterrupt
+                while (outcome := self._next(outcomes)) is not None:
                     piece = pieces[outcome.index]
                     joins += piece.take(outcome)
                     self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
@@ -207,6 +209,20 @@ class Compaction:
                         finishing.append(workers.submit(self._finish, piece.session))
         for future in finishing:
             future.result()
+            # What waits for its turn yet is not begun any more.
+            if self._cancelled and not all(other.done() for other in finishing):
+                raise KeyboardInterrupt
+
+    def _next(self, outcomes: Iterator[TaskOutcome]) -> TaskOutcome | None:
+        """What the engine answers next, None at its end."""
+        self._engaged = True
+        try:
+            outcome = next(outcomes, None)
+            if self._cancelled:
+                raise KeyboardInterrupt
+            return outcome
+        finally:
+            self._engaged = False
 
     def _begin(self, part: PartitionPlan) -> Session | None:
         """A session with its work directory, or None and a report."""
