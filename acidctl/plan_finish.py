@@ -171,19 +171,19 @@ def finish(
     if codec is not None and request.compression is None and not _stated_codec(ground):
         # What a file of another table once brought along does not bind this one.
         settings, codec = replace(settings, compression="zlib"), None
+    losses = _losses(harvest.census.shapes, chosen) if orc else ()
+    # Hive's own word on the table is obeyed; columns typed by hand may be a slip that costs values.
+    slip = None
+    if losses and view.schema is not None and not view.schema.from_ddl:
+        slip = "schema_loses", f"{'; '.join(losses)}; if that is meant, give the text of SHOW CREATE TABLE as --schema"
     done = []
     for plan in plans:
         problem = None
         if plan.action is Action.COMPACT:
-            problem = codec or (misfit(harvest.census.of(plan.path), chosen, harvest.census.dialect) if orc else None)
+            unfit = misfit(harvest.census.of(plan.path), chosen, harvest.census.dialect) if orc else None
+            problem = codec or unfit or slip
         done.append(plan if problem is None else refuse(plan, *problem))
-    missing = left_out(harvest.census.shapes, chosen)
-    if missing:
-        said = (*said, f"Columns of files that --schema does not name are left out: {', '.join(missing)}.")
-    converted = narrowed(harvest.census.shapes, chosen)
-    if converted:
-        kept = "what does not fit is NULL or cut in the result, for good once the inputs are cleaned"
-        said = (*said, f"The types of --schema do not hold all values of {', '.join(converted)}: {kept}.")
+    said = (*said, *(f"{loss[:1].upper()}{loss[1:]}." for loss in losses if slip is None))
     about = (f"Columns: {_source(ground, harvest)}.",) if orc and work else ()
     how = "" if request.target is not None else ", because of " + _target_reason(ground)
     about = (f"Names and markers for {_TARGETS[target]}{how}.", *about) if work else ()
@@ -208,6 +208,17 @@ def finish(
         assume_exclusive=request.assume_exclusive,
         notes=(*ground.notes, *about, *said, *notes),
     )
+
+
+def _losses(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
+    """What the user's columns cost for good, once the inputs are cleaned, in sentences without their stop."""
+    missing, converted = left_out(shapes, chosen), narrowed(shapes, chosen)
+    found = []
+    if missing:
+        found.append(f"columns of files that --schema does not name would be lost: {', '.join(missing)}")
+    if converted:
+        found.append(f"the types of --schema do not hold all values of {', '.join(converted)}")
+    return tuple(found)
 
 
 _TARGETS = {Target.HIVE3: "Hive 3", Target.HIVE4: "Hive 4"}

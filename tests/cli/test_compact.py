@@ -605,3 +605,21 @@ def test_plans_are_values() -> None:
     values = to_json(replace(report, partitions=(compacted, refused)))
     assert values["summary"]["outcomes"] == {"compacted": 1, "refused": 1}
     assert json.loads(json.dumps(values)) == values
+
+
+def test_columns_typed_by_hand_may_not_cost_values(tmp_path: Path) -> None:
+    """A narrower list or type is refused; Hive's own DDL is obeyed, with a note."""
+    table = shutil.copytree(DEMO / "table", tmp_path / "orders")
+    lists = _lists(DEMO)
+    for schema, said in (
+        ("id int, customer string", "amount, status"),
+        ("id int, customer int, amount decimal(8,2), status string", "customer"),
+    ):
+        result = acidctl("compact", "major", str(table), *lists, "--schema", schema, "-o", "json")
+        part = result.json()["partitions"][0]
+        assert (result.code, part["outcome"], part["reason_code"]) == (3, "refused", "schema_loses")
+        assert said in part["reason"]
+    ddl = "CREATE TABLE orders (id int, customer string) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    result = acidctl("compact", "major", str(table), *lists, "--schema", ddl, "-o", "json", "-n")
+    assert result.json()["partitions"][0]["action"] == "compact"
+    assert any("amount, status" in note for note in result.json()["notes"])
