@@ -101,7 +101,9 @@ def problem_of(files: Sequence[InputFile], *, insert_only: bool) -> tuple[str, s
 
 def _format_problem(files: Sequence[InputFile], formats: Sequence[str]) -> tuple[str, str] | None:
     for file in files:
-        if file.file_format not in ("orc", "parquet", *_TEXT_FORMATS):
+        if file.file_format == _ORC and file.is_acid and file.rows:
+            return "ambiguous_table_type", f"{file.path} holds events of a full ACID table, so it is not insert-only"
+        if file.file_format not in (_ORC, "parquet", *_TEXT_FORMATS):
             return (
                 "file_format",
                 f"{file.path} is of a format that acidctl does not write ({file.file_format}); compact with Hive",

@@ -116,7 +116,7 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
             size,
             orc.rows,
             newest,
-            is_acid=False,
+            is_acid=orc.is_acid,
             columns=orc.schema,
             dialect=orc.dialect,
             codec=orc.tail.postscript.compression.name.lower(),

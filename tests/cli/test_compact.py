@@ -623,3 +623,12 @@ def test_columns_typed_by_hand_may_not_cost_values(tmp_path: Path) -> None:
     result = acidctl("compact", "major", str(table), *lists, "--schema", ddl, "-o", "json", "-n")
     assert result.json()["partitions"][0]["action"] == "compact"
     assert any("amount, status" in note for note in result.json()["notes"])
+
+
+def test_a_full_table_called_insert_only_is_refused(tmp_path: Path) -> None:
+    """Before any work: its files hold events, and deletes would be taken for nothing."""
+    table = shutil.copytree(DEMO / "table", tmp_path / "orders")
+    result = acidctl("compact", "major", str(table), *_lists(DEMO), "--table-type", "insert-only", "-o", "json")
+    part = result.json()["partitions"][0]
+    assert (result.code, part["outcome"], part["reason_code"]) == (3, "refused", "ambiguous_table_type")
+    assert not [name for name in os.listdir(table) if name.startswith("_acidctl")]
