@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -82,8 +83,8 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
             ready.put((None, failure))
 
     thread = threading.Thread(target=produce, name="acidctl-read-ahead", daemon=True)
-    thread.start()
     try:
+        thread.start()
         while True:
             item, failure = ready.get()
             if failure is not None:
@@ -95,4 +96,5 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
     finally:
         stopped = True
         room.put(None)
-        thread.join()
+        with suppress(RuntimeError):  # an interrupt came before it was known to run; then it ends with its first item
+            thread.join()

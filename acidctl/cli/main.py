@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -79,7 +80,14 @@ class AcidctlGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run and exit; click's own ending would print other texts and return other codes."""
-        sys.exit(run(sys.argv[1:] if args is None else args))
+        code = run(sys.argv[1:] if args is None else args)
+        if code == ExitCode.INTERRUPTED:
+            # A thread that an interrupt has left at work in C++ would make the interpreter's own ending an abort.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(code)
+        sys.exit(code)
 
 
 @click.group(

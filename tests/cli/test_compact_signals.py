@@ -1,0 +1,145 @@
+"""`compact` as a process of its own that is interrupted, killed or short of space at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from acidctl.errors import ExitCode
+from tests.cli.runner import acidctl, heed_interrupts
+from tests.jobs.cleaning_cases import step
+
+STEP = step("hive4/many_rows/01-written")
+PARTITIONS = ("ds=a", "ds=b", "ds=c")
+LISTS = [option for text in STEP.lists for option in ("--validtxns", text)]
+TIMES = 10
+# Even work as small as this goes to worker processes with "pool".
+PROGRAM = """
+import sys
+from acidctl.jobs.local import LocalEngine
+LocalEngine.__init__.__kwdefaults__["small_bytes"] = 0 if sys.argv.pop(1) == "pool" else 1 << 40
+from acidctl.cli.main import main
+main()
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three partitions."""
+    return _plant(tmp_path / "t")
+
+
+def _plant(root: Path) -> Path:
+    shutil.rmtree(root, ignore_errors=True)
+    for name in PARTITIONS:
+        shutil.copytree(STEP.folder / "table", root / name)
+    return root
+
+
+def _start(table: Path, how: str, *, limit: int | None = None) -> subprocess.Popen[bytes]:
+    def prepare() -> None:
+        heed_interrupts()
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    command = [sys.executable, "-c", PROGRAM, how, "compact", "major", str(table), *LISTS]
+    command += ["--engine", "local", "--parallelism", "2", "-o", "json"]
+    here = Path(__file__).resolve().parents[2]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=prepare,
+        cwd=here,
+        start_new_session=True,
+    )
+
+
+def _begun(table: Path, process: subprocess.Popen[bytes]) -> float:
+    """When the first lock was taken."""
+    ends = time.monotonic() + 60
+    while not list(table.glob("*/_acidctl_lock")) and process.poll() is None:
+        assert time.monotonic() < ends
+        time.sleep(0.002)
+    return time.monotonic()
+
+
+def _names(table: Path) -> set[str]:
+    return {str(path.relative_to(table)) for path in table.rglob("*")}
+
+
+def _digest(table: Path) -> str:
+    return acidctl("snapshot", str(table), *LISTS, "--digest", "-o", "csv", "--no-header", "-q").stdout
+
+
+def _completes(table: Path, digest: str) -> None:
+    """The next run has no leftovers to show."""
+    result = acidctl("compact", "major", str(table), *LISTS, "--engine", "local", "-o", "json")
+    assert result.code == ExitCode.DONE, (result.stdout, result.stderr)
+    assert {part["outcome"] for part in result.json()["partitions"]} <= {"compacted", "nothing_to_do"}
+    assert not list(table.rglob("_acidctl*"))
+    assert len(list(table.glob("*/base_*"))) == len(PARTITIONS)
+    assert _digest(table) == digest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["pool", "threads"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_at_any_moment(number: signal.Signals, how: str, table: Path) -> None:
+    """Interrupted: exit 130 within seconds and nothing left. Killed, workers or not: the next run tidies up."""
+    names, digest = _names(table), _digest(table)
+    process = _start(table, how)
+    begun = _begun(table, process)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    takes = time.monotonic() - begun
+    chance = random.Random(number * 2 + (how == "pool"))
+    interrupted = 0
+    for _ in range(TIMES):
+        _plant(table)
+        process = _start(table, how)
+        _begun(table, process)
+        time.sleep(chance.random() * takes * 0.7)
+        if number == signal.SIGKILL:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert b"Traceback" not in err, err
+        if number != signal.SIGKILL:
+            assert not list(table.rglob("_acidctl*")), err
+            # One that comes when all is done may end the process as any other.
+            assert process.returncode in (0, 130, -number), err
+            if process.returncode != 130:
+                assert len(list(table.glob("*/base_*"))) == len(PARTITIONS)
+        assert {name for name in _names(table) if "base_" not in name and "_acidctl" not in name} == names
+        assert _digest(table) == digest
+        interrupted += process.returncode not in (0, None)
+        _completes(table, digest)
+    assert interrupted
+
+
+@pytest.mark.parametrize("how", ["threads", pytest.param("pool", marks=pytest.mark.slow)])
+def test_no_space_in_the_middle(how: str, table: Path) -> None:
+    """The system takes no more bytes of a file: exit 14 with the reason, the table as it was, nothing left."""
+    for name in PARTITIONS[1:]:
+        shutil.rmtree(table / name)
+    names = _names(table)
+    process = _start(table, how, limit=5_000)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.STORAGE, (out, err)
+    (part,) = json.loads(out)["partitions"]
+    assert (part["outcome"], part["reason_code"]) == ("failed", "storage"), part
+    assert "cannot be written: File too large" in part["reason"]
+    assert b"Traceback" not in err
+    assert _names(table) == names
