@@ -11,14 +11,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
 
 from acidctl import __version__
-from acidctl.cli.output import Format, Output, Terminal, discard, system_terminal, terminal_width
+from acidctl.cli.output import Format, Output, Terminal, discard, end_at_once, system_terminal, terminal_width
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 
 
@@ -83,10 +82,7 @@ class AcidctlGroup(click.Group):
         code = run(sys.argv[1:] if args is None else args)
         if code == ExitCode.INTERRUPTED:
             # A thread that an interrupt has left at work in C++ would make the interpreter's own ending an abort.
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(code)
+            end_at_once(code)
         sys.exit(code)
 
 
