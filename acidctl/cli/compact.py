@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from acidctl.jobs.spec import TaskOutcome, TaskSpec
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+# The modules whose calls go into libraries that write; and when to try again what came during a call.
+_WRITERS = frozenset({"acidctl.orc.arrowwriter", "acidctl.orc.pyorcwriter"})
+_AGAIN_SECONDS = 0.02
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -278,6 +282,16 @@ class _Idle:
         """Nothing was started."""
 
 
+def _called_by_writer(frame: FrameType | None) -> bool:
+    """Whether a library that writes ORC is calling back: an exception there ends its C++ code, and the process."""
+    caller = None if frame is None else frame.f_back
+    while caller is not None:
+        if caller.f_globals.get("__name__") in _WRITERS:
+            return True
+        caller = caller.f_back
+    return False
+
+
 @contextmanager
 def _interruptible(run: Compaction) -> Iterator[None]:
     """Let SIGTERM end this run as Ctrl-C does; what comes after the first of them does not disturb the tidying up.
@@ -285,13 +299,21 @@ def _interruptible(run: Compaction) -> Iterator[None]:
     Signals belong to the main thread; in another one nothing changes.
     """
     done = False
+    again: threading.Timer | None = None
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal done
-        if not done:
-            done = True
-            if run.cancel():
-                raise KeyboardInterrupt
+        nonlocal done, again
+        if done:
+            return
+        engaged = run.cancel()
+        if engaged and _called_by_writer(frame):
+            again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
+        done = True
+        if engaged:
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -300,5 +322,7 @@ def _interruptible(run: Compaction) -> Iterator[None]:
     try:
         yield
     finally:
+        if again is not None:
+            again.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.cli.compact import _called_by_writer
 from acidctl.errors import ExitCode
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.jobs.cleaning_cases import step
@@ -143,3 +144,12 @@ def test_no_space_in_the_middle(how: str, table: Path) -> None:
     assert "cannot be written: File too large" in part["reason"]
     assert b"Traceback" not in err
     assert _names(table) == names
+
+
+def test_no_interrupt_within_a_writer() -> None:
+    """What a library calls back must not raise; what the writer's own module does may."""
+    names = {"__name__": "acidctl.orc.arrowwriter", "told": lambda: _called_by_writer(sys._getframe())}
+    exec("def write(): return told()", names)
+    assert names["write"]()  # type: ignore[operator]
+    assert not _called_by_writer(sys._getframe())
+    assert not _called_by_writer(None)
