@@ -32,10 +32,6 @@ from acidctl.orc.wirewrite import block, number, rewritten
 
 _MAGIC = b"ORC"
 _INDEXES = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
-# Plain bytes for one that is asked for, with which usual rows come out near the size that was meant; and the size that
-# no stripe is made to exceed for it, as the plain stripe and the deflated one are in memory together.
-_PLAIN_SHARE = 1.5
-_LARGE_STRIPE = 128 << 20
 # A footer of more chunks than these would be one of some ten thousand columns.
 _FOOTER_CHUNKS = 64
 # Numbers of fields: of a stripe in the tail (its offset, and the lengths of index, data and footer), of the
@@ -63,10 +59,10 @@ class DeflatingBackend:
         self._chunks = ChunkSink(deflate, physical.block_size)
         self._places: list[tuple[Place, Place]] = []
         self._plain_end = 0
-        size = max(physical.stripe_size, min(int(physical.stripe_size * _PLAIN_SHARE), _LARGE_STRIPE))
+        # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
         # C++ takes memory for each stream by the block, and ends the process over blocks of 8 MiB.
         block_size = min(physical.block_size, LARGEST_CHUNK)
-        plain = replace(physical, compression=Compression.NONE, stripe_size=size, block_size=block_size)
+        plain = replace(physical, compression=Compression.NONE, block_size=block_size)
         self._writer = ArrowBackend(self._chunks, columns, plain, acid=acid)
 
     def write(self, piece: EventBatch) -> tuple[int, ...]:
