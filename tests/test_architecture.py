@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -112,10 +113,10 @@ HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", 
 LONG_FILES: dict[str, str] = {}
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        yield name, ast.parse(path.read_text())
+@cache
+def _modules() -> tuple[tuple[str, ast.Module], ...]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return tuple((".".join(p.relative_to(PACKAGE).with_suffix("").parts), ast.parse(p.read_text())) for p in paths)
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -146,9 +147,7 @@ def _layer(module: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ..
     raise AssertionError(f"{module} has no place in the table of layers")
 
 
-@pytest.mark.parametrize(
-    ("module", "tree"), list(_modules()), ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("module", "tree"), _modules(), ids=lambda value: value if isinstance(value, str) else "")
 def test_imports_follow_the_table(module: str, tree: ast.Module) -> None:
     """Dependencies point one way; a new module has to be given a place."""
     own, allowed, outside = _layer(module)
@@ -180,9 +179,7 @@ def test_layers_import_upwards_only() -> None:
             assert pattern == "*" or rank[pattern] < index, f"{own} may import {pattern}"
 
 
-@pytest.mark.parametrize(
-    ("module", "tree"), list(_modules()), ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("module", "tree"), _modules(), ids=lambda value: value if isinstance(value, str) else "")
 def test_only_the_command_line_prints(module: str, tree: ast.Module) -> None:
     """No print at all: even the command line writes through its injected streams."""
     for node in ast.walk(tree):

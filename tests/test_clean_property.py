@@ -137,6 +137,7 @@ def survive(seed: int) -> int:
     return len(victims)
 
 
+@pytest.mark.slow
 def test_no_reader_loses_anything_in_random_histories() -> None:
     """Writers, streams, overwrites, compactions that commit, abort or hang; readers of any age."""
     assert sum(map(live_through, range(FAST))) > FAST

@@ -66,6 +66,7 @@ def whole_table(path: Path) -> str:
 
 
 @each_step
+@pytest.mark.slow
 def test_rows_are_those_of_hive(path: Path) -> None:
     """With the table as Hive describes it, every value and every row id is Hive's."""
     want = hive_rows(path)

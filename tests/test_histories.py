@@ -31,7 +31,7 @@ from acidctl.writeids import ValidWriteIds
 
 READERS = 3
 STEPS = 25
-FAST = 5
+FAST = 2
 WRITERS = 2
 DAY = 24 * 3600.0
 MAX_ID = 9223372036854775807

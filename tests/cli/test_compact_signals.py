@@ -131,6 +131,7 @@ def test_a_signal_at_any_moment(number: signal.Signals, how: str, table: Path) -
 
 
 @pytest.mark.parametrize("how", ["threads", pytest.param("pool", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_no_space_in_the_middle(how: str, table: Path) -> None:
     """The system takes no more bytes of a file: exit 14 with the reason, the table as it was, nothing left."""
     for name in PARTITIONS[1:]:

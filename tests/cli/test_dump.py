@@ -446,6 +446,7 @@ class TestDamage:
         assert said in result.stderr
         assert "Traceback" not in result.stderr
 
+    @pytest.mark.slow
     def test_rows_before_the_damage_stay_whole_lines(self, tmp_path: Path) -> None:
         """A stream ends at a whole line, and the exit code tells."""
         path = write_acid(tmp_path / "bucket_00000", inserts(*range(200_000)), stripe_size=1 << 16)

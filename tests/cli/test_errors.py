@@ -160,6 +160,7 @@ def test_a_snapshot_without_history(command: list[str], form: str, tmp_path: Pat
     "name", ["[brackets]", "with blank", "line\nbreak", "*", "?", "ümläut", "%41", "#x", "-x", "a:b"]
 )
 @pytest.mark.parametrize("command", [["ls"], ["snapshot"], ["snapshot", "--count"], ["dump", "-d"]], ids=" ".join)
+@pytest.mark.slow
 def test_any_name_is_a_path(command: list[str], name: str, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never globbed, never decoded; also as a relative path."""
     place = copy.rename(copy.parent / name)
@@ -196,6 +197,7 @@ def test_a_name_that_is_not_utf8(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["ls", "-o", "jsonl"], ["snapshot", "-o", "jsonl"], ["dump", "-d"]], ids=" ".join)
+@pytest.mark.slow
 def test_a_reader_that_stops_early(command: list[str], table: Path) -> None:
     """`| head -0`: quiet, and not exit code 0."""
     process = subprocess.Popen(

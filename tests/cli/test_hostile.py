@@ -531,6 +531,7 @@ def _reading(path: Path, *args: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.slow
 def test_an_interrupted_read(large: Path) -> None:
     """Ctrl-C: exit 130 and one error."""
     process = _reading(large)
@@ -556,6 +557,7 @@ def test_a_reader_that_has_seen_enough(large: Path) -> None:
     assert all(line.startswith("warning: There is no base") for line in said.splitlines())
 
 
+@pytest.mark.slow
 def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> None:
     """What was not read before is damage; the rows end at a whole line."""
     shutil.copy(large / "000000_0", tmp_path)

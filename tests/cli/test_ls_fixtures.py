@@ -26,6 +26,7 @@ def _lists(facts: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda path: "/".join(path.parts[-3:]))
+@pytest.mark.slow
 def test_every_entry_has_a_state_and_a_reason(step: Path) -> None:
     """Each child of each location once; what `ls` calls live is what `snapshot` reads; the text shows it all."""
     facts = json.loads((step / "step.json").read_text())

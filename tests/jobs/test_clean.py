@@ -447,6 +447,7 @@ FAULTS = [(fault, action) for fault in Fault for action in ("delete", "quarantin
 
 
 @pytest.mark.parametrize(("fault", "action"), FAULTS)
+@pytest.mark.slow
 def test_a_run_may_die_now_and_then(fault: Fault, action: str, tmp_path: Path) -> None:
     """A sample of the calls."""
     assert _sweep(step(DEMO), tmp_path, fault, action, every=17, first=5)

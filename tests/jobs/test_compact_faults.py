@@ -259,6 +259,7 @@ EVERY = {"minor of partitions": 3, "major of Hive 3": 3}
 
 
 @pytest.mark.parametrize(("way", "fault", "every"), FAST)
+@pytest.mark.slow
 def test_compaction_may_break_now_and_then(
     way: str, fault: Fault, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

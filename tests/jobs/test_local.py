@@ -114,6 +114,7 @@ def test_abandoned_run(tmp_path: Path) -> None:
         pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_end_of_the_parent(how: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C, SIGTERM and SIGKILL of the parent end the workers in the middle of a task."""
     code = (
@@ -157,6 +158,7 @@ def test_memory_bounds_workers() -> None:
     assert LocalEngine().parallelism == usable_cores()
 
 
+@pytest.mark.slow
 def test_real_tasks_in_workers(tmp_path: Path) -> None:
     """A worker gives the result that the same task gives here, but for names and times."""
     table, state, columns = small_table(tmp_path, 200)

@@ -289,6 +289,7 @@ def _sweep(case: Case, root: Path, fault: Fault, every: int, first: int = 1) -> 
 
 
 @pytest.mark.parametrize("fault", Fault)
+@pytest.mark.slow
 def test_a_fault_now_and_then_leaves_the_table_as_it_was(case: Case, tmp_path: Path, fault: Fault) -> None:
     """Some calls of a run, refused, unacknowledged, or the last that the process made."""
     first = 2 + KINDS.index("major" if len(case.outputs) == 1 else "minor") + list(Fault).index(fault)

@@ -326,6 +326,7 @@ def _sweep(case: Case, root: Path, died: tuple[int, Fault], fault: Fault, every:
 
 
 @pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.slow
 def test_recovery_may_die_now_and_then(folder: Path, tmp_path: Path, kind: str) -> None:
     """Some calls of it, after some of the moments at which a run can die."""
     case = make_case(kind, folder)

@@ -117,6 +117,7 @@ class Copy:
 
 @pytest.mark.parametrize("path", chosen())
 @pytest.mark.parametrize("roles", [(Role.SURVIVING,), MINOR], ids=["major", "minor"])
+@pytest.mark.slow
 def test_reads_as_before(path: Path, roles: Sequence[Role], tmp_path: Path) -> None:
     """Rows and row ids of a snapshot are the same when outputs stand in the place of their inputs."""
     copy = Copy(path, tmp_path)
@@ -142,6 +143,7 @@ def test_reads_as_before(path: Path, roles: Sequence[Role], tmp_path: Path) -> N
     assert done or roles != (Role.SURVIVING,) or not expected[0] or copy.step["scenario"] == "streaming"
 
 
+@pytest.mark.slow
 def test_batch_size_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, counts and digest are the same whether seven rows are taken at a time or all."""
     table, state, columns = small_table(tmp_path)
@@ -156,6 +158,7 @@ def test_batch_size_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.INSERTS, Role.DELETES])
+@pytest.mark.slow
 def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
     """Parts between any keys hold each event once, and joined they are the file that one task writes."""
     table, state, columns = small_table(tmp_path)
@@ -177,6 +180,7 @@ def test_parts_are_the_whole(role: Role, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.DELETES])
+@pytest.mark.slow
 def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that only the exact writer could write joins the others by its stripes, else row by row."""
     table, state, columns = small_table(tmp_path)

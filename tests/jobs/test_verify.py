@@ -161,6 +161,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, AcidState, st
 
 @pytest.mark.parametrize("role", [Role.SURVIVING, Role.INSERTS, Role.DELETES], ids=lambda role: role.value)
 @pytest.mark.parametrize("corruption", Corruption, ids=lambda corruption: corruption.name.lower())
+@pytest.mark.slow
 def test_a_task_refuses_its_own_wrong_result(
     table: tuple[Path, AcidState, str], role: Role, corruption: Corruption, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ def test_same_positions_as_arrow(nulls: bool, monkeypatch: pytest.MonkeyPatch) -
 
 
 @every_form
+@pytest.mark.slow
 def test_dictionaries(nulls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their positions are of another kind."""
     monkeypatch.setattr(arrowwriter, "_DICTIONARY_SHARE", 1.0)

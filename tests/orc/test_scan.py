@@ -252,6 +252,7 @@ raise SystemExit(7)
 """
 
 
+@pytest.mark.slow
 def test_an_unfinished_scan_does_not_abort_the_process(tmp_path: Path) -> None:
     """Arrow's read-ahead thread must not meet an interpreter that is gone."""
     path = tmp_path / "bucket_00000"

@@ -307,6 +307,7 @@ def test_rows_without_ids(backend: Backend) -> None:
 
 @both
 @pytest.mark.parametrize("codec", ["none", "zlib", "snappy", "lz4", "zstd"])
+@pytest.mark.slow
 def test_physical_form(codec: str, backend: Backend) -> None:
     """Codec, stripes, stride, block size, filters, calendar, zone, metadata; one right key per stripe."""
     columns = columns_of("struct<id:int,name:string>")
@@ -504,6 +505,7 @@ def tables(draw: st.DrawFn) -> tuple[str, list[pa.Array]]:
 @both
 @hypothesis_settings(max_examples=20, deadline=None)
 @given(table=tables())
+@pytest.mark.slow
 def test_any_table(table: tuple[str, list[pa.Array]], backend: Backend) -> None:
     """Whatever the nesting and the values."""
     check(*table, backend, compression="zlib")

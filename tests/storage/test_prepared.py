@@ -53,6 +53,7 @@ def test_a_path_outside_the_root_is_refused() -> None:
 
 
 @given(st.lists(LINE, max_size=12), st.sampled_from([None, "/w/t", "t"]))
+@pytest.mark.slow
 def test_any_text_is_a_listing_or_one_of_our_errors(lines: list[str], root: str | None) -> None:
     """Whatever is piped in, every entry gets a state or the user gets a sentence."""
     try:
