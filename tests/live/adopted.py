@@ -17,7 +17,7 @@ from cli.runner import acidctl
 from services.hive import Hive
 
 from acidctl.names import DEFAULT_PARTITION, is_hidden, parse_partition
-from acidctl.writeids import ValidWriteIds
+from acidctl.writeids import TxnListFormat, ValidTxns, ValidWriteIds
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 # Above every transaction of the fixtures, whose `_v` names then count as committed.
@@ -35,7 +35,8 @@ def steps(engine: str) -> Iterator[Path]:
 class Adopted:
     """One table of `hive`, `folder` its directory, filled from a fixture's step."""
 
-    def __init__(self, hive: Hive, step: Path, name: str) -> None:
+    def __init__(self, hive: Hive, step: Path, name: str, *, table: Path | None = None) -> None:
+        """`table` holds other files than the step's own."""
         self.hive = hive
         self.name = name
         self.facts: dict[str, Any] = json.loads((step / "step.json").read_text())
@@ -43,7 +44,7 @@ class Adopted:
         hive.run(f"drop table if exists {name}")
         hive.run(_ddl(self.facts["ddl"], name))
         self.folder: Path = hive.warehouse / name
-        shutil.copytree(step / "table", self.folder, dirs_exist_ok=True)
+        shutil.copytree(table or step / "table", self.folder, dirs_exist_ok=True)
         for directory in self.facts["empty_directories"]:
             (self.folder / directory).mkdir(parents=True, exist_ok=True)
         self.partitions = tuple(sorted(_partitions(self.folder))) if self.facts["partition_columns"] else ()
@@ -57,7 +58,10 @@ class Adopted:
     def _bring_write_ids_up(self) -> None:
         """The same ids open and aborted; one more is committed, since Hive 4.0.1 misreports a table without any."""
         given = self.facts["valid_write_ids"]
-        ids = ValidWriteIds.parse(given)
+        if given is None:
+            ids = ValidWriteIds.from_txns(ValidTxns.parse(self.facts["valid_txns"], list_format=TxnListFormat.HIVE2))
+        else:
+            ids = ValidWriteIds.parse(given)
         exceptions = sorted(ids.exceptions)
         last = ids.high_watermark
         seeded = min(exceptions[0] - 1, last) if exceptions else last

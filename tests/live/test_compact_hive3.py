@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from services.hive import Hive
 from services.hive3 import start_hive
 
-from live.adopted import FIRST_TXN, FIXTURES
-from live.compactions import SWEEP, cases, compact_and_read, compare_with_hives_own, label, live_on
+from live.adopted import FIRST_TXN, FIXTURES, steps
+from live.compactions import SWEEP, cases, compact_and_read, compare_with_hives_own, label, live_on, read_from_acid_v1
 from live.histories import MaintainedHistory
 
 pytestmark = pytest.mark.hive3
@@ -56,6 +57,14 @@ def test_hive_lives_on_with_it(hive: Hive, name: str, kind: str) -> None:
     live_on(
         hive, FIXTURES / ENGINE / name, kind, f"lived_{name.replace('/', '_').replace('-', '_')}_{kind}", target=ENGINE
     )
+
+
+def test_tables_of_hive_2_are_taken_over(hive: Hive, tmp_path: Path) -> None:
+    """ACID v1: a major compaction is what makes such a table readable for Hive 3, updates included."""
+    done = [
+        read_from_acid_v1(hive, step, f"v1_{number}", tmp_path) for number, step in enumerate(sorted(steps("hive2")))
+    ]
+    assert sum(done) >= 20
 
 
 @pytest.mark.parametrize("seed", range(2))
