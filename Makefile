@@ -30,7 +30,7 @@ demo: install ## Show a small table that real Hive has written, compact a copy o
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
 	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))"
 
-test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then the tests against real Hive 4 and the ORC tools
+test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then those against real Hive 4, Spark and the ORC tools
 	$(BIN)/python -m pytest -q -n auto -m slow
 	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
 
