@@ -21,7 +21,7 @@ from acidctl.state import Profile, resolve
 from acidctl.writeids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
 
 FAST = 10
-SLOW = 4000
+SLOW = 800
 STEPS = 40
 TOP = 12
 
@@ -151,7 +151,7 @@ def test_no_reader_loses_anything_in_random_listings() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(8))
 def test_no_reader_loses_anything_in_many_random_histories(block: int) -> None:
-    """The same for thousands."""
+    """The same for hundreds."""
     first = 100_000 + block * SLOW // 8
     assert sum(map(live_through, range(first, first + SLOW // 8))) > SLOW // 8
 
@@ -159,9 +159,9 @@ def test_no_reader_loses_anything_in_many_random_histories(block: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_no_reader_loses_anything_in_many_random_listings(block: int) -> None:
-    """The same for tens of thousands."""
-    first = 1_000_000 + block * 10_000
-    assert sum(map(survive, range(first, first + 10_000))) > 1000
+    """The same for thousands."""
+    first = 1_000_000 + block * 2_000
+    assert sum(map(survive, range(first, first + 2_000))) > 200
 
 
 def _blind(module: object, name: str, answer: object) -> Callable[[pytest.MonkeyPatch], None]:
