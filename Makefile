@@ -10,6 +10,8 @@ DEMO := fixtures/tables/hive4/demo_orders
 DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
 SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
 SLOW := $(SERVICES) or slow
+# A process each: PySpark changes py4j for all of its process, and holds one session in it.
+SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/jobs/test_*.py)
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +34,8 @@ test-fast: install ## Run the tests that are quick and need no service (below a 
 
 test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then those against real Hive 4, Spark and the ORC tools
 	$(BIN)/python -m pytest -q -n auto -m slow
-	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3"
+	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3 and not spark"
+	for tests in $(SPARK_TESTS); do $(BIN)/python -m pytest -q -m spark $$tests || exit 1; done
 
 test: test-fast test-slow ## Run all tests but those of Hive 3 and 2
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 import pytest
 from restore import restore
-from services.spark import SparkCluster, children, descendants, spark_cluster
+from services.spark import SparkCluster, descendants, spark_cluster
 
 import acidctl
 from acidctl.compactreport import Outcome
@@ -311,39 +311,3 @@ def test_an_interrupt_cancels_the_job(start: Start, on_cluster: bool, request: p
     assert code == -signal.SIGINT or "KeyboardInterrupt" in err
     wait_for(lambda: not [pid for pid in (*below, *busy) if Path(f"/proc/{pid}").exists()], 20)
     assert _contents(run.table) == run.before
-
-
-def test_the_command_says_what_is_odd_and_leaves_no_process(tmp_path: Path) -> None:
-    """A setting that Spark does not know is a warning; afterwards everything that was started has ended."""
-    table = _copy(DEMO, tmp_path)
-    before = children(os.getpid())
-    odd = ("--spark-conf", "spark.exectuor.memory=1g")
-    args = ("--engine", "spark", "--master", "local[1]", *odd, *_arguments(DEMO))
-    result = run_acidctl("compact", "major", str(table), *args)
-    assert result.code == 0, result.stderr
-    assert "warning: Spark 4" in result.stderr
-    assert "does not know the setting spark.exectuor.memory; check its spelling" in result.stderr
-    assert children(os.getpid()) == before
-
-
-@pytest.mark.parametrize(
-    ("environment", "master", "words"),
-    [
-        ({"JAVA_HOME": "/opt/nowhere"}, "local[1]", "JAVA_HOME is /opt/nowhere"),
-        ({}, "spark://127.0.0.1:1", "does not answer"),
-    ],
-)
-def test_what_is_missing_is_exit_14(
-    environment: dict[str, str], master: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No Java, no master: one sentence, and the table as it was."""
-    for key, value in environment.items():
-        monkeypatch.setenv(key, value)
-    table = _copy(DEMO, tmp_path)
-    before = _contents(table)
-    args = ("--engine", "spark", "--master", master, "-o", "json", *_arguments(DEMO))
-    result = run_acidctl("compact", "major", str(table), *args)
-    assert result.code == 14
-    assert result.error()["code"] == "missing_dependency"
-    assert words in result.error()["message"]
-    assert _contents(table) == before
