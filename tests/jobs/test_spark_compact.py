@@ -1,4 +1,4 @@
-"""`compact` on Spark, end to end: byte for byte what the local engine makes, whatever is killed meanwhile."""
+"""`compact` on Spark, end to end: what the local engine makes, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from services.spark import SparkCluster, descendants, spark_cluster
 import acidctl
 from acidctl.compactreport import Outcome
 from acidctl.jobs.spark import SparkEngine
+from acidctl.orc.reader import open_orc
+from acidctl.rowhash import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
 from tests.cli.runner import heed_interrupts
 
@@ -66,10 +69,27 @@ def _contents(table: Path) -> dict[str, bytes | None]:
     }
 
 
-def _expected(step: Path, kind: str, target: str, folder: Path) -> tuple[list[Any], dict[str, bytes | None]]:
+def _meaning(table: Path) -> dict[str, Any]:
+    """Every path with what it says: schema, metadata (the key index among it) and rows of ORC files, else bytes.
+
+    Not the bytes of ORC files: what C++ leaves in unused places of a file may differ from process to process.
+    """
+    said: dict[str, Any] = {}
+    for path, data in _contents(table).items():
+        said[path] = data
+        if data is not None and data.startswith(b"ORC"):
+            file = open_orc(BytesIO(data), name=path)
+            rows = RowDigest()
+            for batch in file.scan():
+                rows.update(None, batch.columns)
+            said[path] = (str(file.schema), file.tail.user_metadata, rows.rows, rows.hexdigest())
+    return said
+
+
+def _expected(step: Path, kind: str, target: str, folder: Path) -> tuple[list[Any], dict[str, Any]]:
     table = _copy(step, folder / "local")
     report = acidctl.compact(str(table), kind, engine="local", target=target, **_reader(step))
-    return [(part.partition, part.outcome, part.outputs) for part in report.partitions], _contents(table)
+    return [(part.partition, part.outcome, part.outputs) for part in report.partitions], _meaning(table)
 
 
 # --- in a session of the caller's
@@ -97,7 +117,7 @@ def test_a_session_makes_the_same_directories(number: int, session: pyspark.Spar
         report = acidctl.compact(str(table), kind, spark=session, target=target, **_reader(step))
         assert [(part.partition, part.outcome, part.outputs) for part in report.partitions] == outcomes
         assert all(outcome is not Outcome.FAILED for _, outcome, _ in outcomes)
-        assert _contents(table) == contents
+        assert _meaning(table) == contents
         assert report.engine == "spark"
 
 
@@ -131,7 +151,7 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         assert json.loads(done.stdout)["engine"] == "spark"
-        assert _contents(table) == contents
+        assert _meaning(table) == contents
 
 
 # --- and while processes are killed
@@ -141,6 +161,8 @@ import sys
 import acidctl
 from acidctl.compactreport import Outcome
 from acidctl.jobs.spark import SparkEngine
+from acidctl.orc.reader import open_orc
+from acidctl.rowhash import RowDigest
 
 def slow(folder):
     def work(index, spec, threads):
@@ -225,7 +247,7 @@ def _require_done(run: _Run, tmp_path: Path) -> None:
     assert (code, out.strip()) == (0, "['compacted']"), err
     table = _copy(DEMO, tmp_path / "expected")
     acidctl.compact(str(table), "major", engine="local", validtxns=_arguments(DEMO)[1::2])
-    assert _contents(run.table) == _contents(table)
+    assert _meaning(run.table) == _meaning(table)
 
 
 def test_killed_executors_are_replaced(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
