@@ -82,10 +82,49 @@ class VerificationError(AcidctlError):
 
 
 class StorageError(AcidctlError):
-    """The storage refused or could not be reached."""
+    """The storage refused or could not be reached; `transient` says that asking again may help."""
 
     exit_code = ExitCode.STORAGE
     code = "storage"
+    transient = False
+
+
+class ExistsError(StorageError):
+    """Something stands where something new was to be made."""
+
+    code = "exists"
+
+
+class DeniedError(StorageError):
+    """This user may not do that: permissions, missing or expired credentials."""
+
+    code = "denied"
+
+
+class UnreachableError(StorageError):
+    """No answer, or none in time; whether a change was carried out is unknown."""
+
+    code = "unreachable"
+    transient = True
+
+
+class SafeModeError(StorageError):
+    """The storage takes no changes now: HDFS in safe mode, a NameNode in standby, a read-only mount."""
+
+    code = "safe_mode"
+
+
+class QuotaError(StorageError):
+    """No room: a quota or the storage itself is full."""
+
+    code = "quota"
+
+
+class ThrottledError(StorageError):
+    """The storage asks for fewer requests; nothing was carried out."""
+
+    code = "throttled"
+    transient = True
 
 
 class MissingDependencyError(AcidctlError):

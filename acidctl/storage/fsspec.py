@@ -106,6 +106,18 @@ class FsspecStorage:
         """Refused."""
         self._refuse_writing(source)
 
+    def copy_file(self, source: str, target: str) -> None:
+        """Refused."""
+        self._refuse_writing(target)
+
+    def discard(self, path: str) -> None:
+        """Refused."""
+        self._refuse_writing(path)
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """Unknown."""
+        return ()
+
     def _refuse_writing(self, path: str) -> NoReturn:
         raise StorageError(f"{self.display(path)}: acidctl reads {self._scheme}: but does not write to it", path=path)
 

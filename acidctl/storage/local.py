@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-from acidctl.errors import AcidctlError, NoSuchTableError, StorageError
+from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 
@@ -144,10 +144,23 @@ class LocalStorage:
     def move(self, source: str, target: str) -> None:
         """Within one file system only: a copy could be seen half done."""
         if os.path.lexists(target):
-            raise StorageError(f"{target} exists already", path=target)
+            raise ExistsError(f"{target} exists already", path=target)
         with _writing(source):
             os.rename(source, target)
             _sync_parents(target, source)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Through the page cache; what could not be written whole is removed."""
+        with self.open(source) as stream, self.create(target) as copy:
+            shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
+
+    def discard(self, path: str) -> None:
+        """Local file systems have no trash that all agree on."""
+        raise StorageError(f"{path} cannot be moved to a trash: local file systems have none", path=path)
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """Unknown: it may be mounted everywhere."""
+        return ()
 
 
 class _NewFile(io.BufferedWriter):
@@ -280,7 +293,7 @@ def _refused(path: str, error: OSError | ValueError, hints: Mapping[int, str] | 
             hint="If a compaction or a cleaner runs on this table now, run the command again.",
         )
     if isinstance(error, FileExistsError) and hints is not None:
-        return StorageError(f"{path} exists already", path=path)
+        return ExistsError(f"{path} exists already", path=path)
     number = error.errno if isinstance(error, OSError) and error.errno else 0
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StorageError(

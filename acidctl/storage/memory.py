@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import BinaryIO
 
-from acidctl.errors import NoSuchTableError, StorageError
+from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 
@@ -121,9 +121,22 @@ class MemoryStorage:
         self._files = {moved(name): data for name, data in self._files.items()}
         self._directories = {moved(name) for name in self._directories}
 
+    def copy_file(self, source: str, target: str) -> None:
+        """The parent of the target has to exist."""
+        with self.open(source) as stream:
+            self.create_exclusive(target, stream.read())
+
+    def discard(self, path: str) -> None:
+        """There is no trash."""
+        raise StorageError(f"{path} cannot be moved to a trash: there is none", path=path)
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """Nowhere but here."""
+        return ()
+
     def _require_free(self, path: str) -> None:
         if self.stat(path) is not None:
-            raise StorageError(f"{path} exists already", path=path)
+            raise ExistsError(f"{path} exists already", path=path)
         if path.rpartition("/")[0] not in self._directories:
             raise StorageError(f"the parent directory of {path} does not exist", path=path)
 

@@ -18,13 +18,21 @@ Descend = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a storage can promise; those who change tables decide by these and never by the scheme."""
+    """What a storage can promise; those who change tables decide by these and never by the scheme.
+
+    `atomic_rename`: `rename_dir` and `move` show the source or the target, whole, and never both or a part.
+    `exclusive_create`: of two that create one name, one is refused. `empty_directories`: a directory stays when
+    nothing is in it; where False, directories are prefixes of names, and `mkdir` makes nothing that lasts.
+    `server_side_copy`: `copy_file` moves no bytes through this machine. `trash`: there is one to `discard` into.
+    """
 
     atomic_rename: bool
     exclusive_create: bool
     mtimes: bool
     owner_and_mode: bool
     trash: bool
+    empty_directories: bool = True
+    server_side_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,21 @@ class Storage(Protocol):
 
     def move(self, source: str, target: str) -> None:
         """Move a file or directory to a path that does not exist (quarantine and back); durable on return."""
+        ...
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy a file to a path that does not exist, by the server where it can; StorageError when it exists."""
+        ...
+
+    def discard(self, path: str) -> None:
+        """Move a file or directory into the trash of this user.
+
+        StorageError where `facts.trash` is False, and for what does not exist.
+        """
+        ...
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """The machines that hold the most of a file, the best first; empty where nobody knows."""
         ...
 
 

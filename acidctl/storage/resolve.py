@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from acidctl.errors import MissingDependencyError, UsageError
+from acidctl.errors import UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
-from acidctl.storage.redact import without_secret
+from acidctl.storage.redact import without_credentials, without_secret
+
+Connect = Callable[[str, str, Mapping[str, Any]], tuple[Storage, str]]
 
 # Two letters at least, and a slash after the colon: `C:/x` and `ds=10:30` stay paths. `./s3:/x` names a local
 # one.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
+_HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
-_NOT_YET = frozenset({"hdfs", "webhdfs", "swebhdfs", "viewfs"})
 
 
 def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage, str]:
@@ -42,24 +44,34 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     if match is None:
         return LocalStorage(), _trimmed(url)
     scheme = match.group(1).lower()
-    if scheme in _NOT_YET:
-        raise MissingDependencyError(
-            f"{scheme}: tables cannot be read yet by this version of acidctl",
+    if without_credentials(url) != url:
+        raise UsageError(
+            f"{without_secret(url)} was given with a user or a password in its address",
             path=without_secret(url),
-            hint="Copy it (`hdfs dfs -get`), or give `acidctl ls --names` what `hdfs dfs -ls -R` prints.",
+            hint="Secrets in addresses end up in logs: give credentials by the environment or in [storage] of the "
+            "configuration file; the user of HDFS is HADOOP_USER_NAME or the owner of the Kerberos ticket.",
         )
-    return _through_fsspec(url, scheme, options or {})
-
-
-def _through_fsspec(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
-    from acidctl.storage.fsspec import connect
-
     known = _ALIASES.get(scheme, scheme)
     rest = url[len(scheme) + 1 :]
     if not rest.startswith("//"):
-        rest = "//" + rest.lstrip("/")
-    storage, path = connect(f"{known}:{rest}", known, options)
+        rest = "//" + rest.lstrip("/") if known not in _HADOOP else "///" + rest.lstrip("/")
+    storage, path = _connector(known)(f"{known}:{rest}", known, options or {})
     return storage, _trimmed(path)
+
+
+def _connector(scheme: str) -> Connect:
+    """What opens URLs of a scheme; imported on demand, because each needs a package of its own."""
+    if scheme in ("hdfs", "viewfs"):
+        from acidctl.storage import hdfs
+
+        return hdfs.connect
+    if scheme in ("webhdfs", "swebhdfs"):
+        from acidctl.storage import webhdfs
+
+        return webhdfs.connect
+    from acidctl.storage import fsspec
+
+    return fsspec.connect
 
 
 def _local_path(url: str) -> str:

@@ -215,6 +215,28 @@ class WritingStorage(ReadingStorage):
         with pytest.raises(StorageError):
             storage.inherit(join(root, "missing"), join(root, "d"))
 
+    def test_copy_file_never_overwrites(self, make: Make) -> None:
+        """What is published by copies must not replace anything."""
+        storage, root = make({"d/f": b"1", "g": b"2"})
+        storage.copy_file(join(root, "d/f"), join(root, "d/copy"))
+        with pytest.raises(StorageError):
+            storage.copy_file(join(root, "d/f"), join(root, "g"))
+        with pytest.raises((StorageError, NoSuchTableError)):
+            storage.copy_file(join(root, "missing"), join(root, "new"))
+        assert [(info.path, info.size) for info in storage.walk(root).files] == [("d/copy", 1), ("d/f", 1), ("g", 1)]
+        with storage.open(join(root, "g")) as stream:
+            assert stream.read() == b"2"
+
+    def test_discard_takes_away_or_is_refused(self, make: Make) -> None:
+        """Where there is no trash nothing happens, and where there is one the name is free."""
+        storage, root = make({"d/f": b"1", "e/g": b"2"})
+        if storage.facts.trash:
+            storage.discard(join(root, "d"))
+        with pytest.raises(StorageError):
+            storage.discard(join(root, "missing" if storage.facts.trash else "d"))
+        kept = ["e/g"] if storage.facts.trash else ["d/f", "e/g"]
+        assert [info.path for info in storage.walk(root).files] == kept
+
     def test_rename_dir_refuses_files(self, make: Make) -> None:
         """What is published is a directory."""
         storage, root = make({"f": b"1"})

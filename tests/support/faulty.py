@@ -102,6 +102,15 @@ class FaultyStorage:
     def move(self, source: str, target: str) -> None:
         self.call("move", source, lambda: self._inner.move(source, target))
 
+    def copy_file(self, source: str, target: str) -> None:
+        self.call("copy_file", source, lambda: self._inner.copy_file(source, target))
+
+    def discard(self, path: str) -> None:
+        self.call("discard", path, lambda: self._inner.discard(path))
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        return self._inner.hosts(path)
+
     def call(
         self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
     ) -> Answer:
