@@ -16,13 +16,13 @@ SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/jobs/test_*.py)
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed ## Make .venv with acidctl, PySpark and the development tools
+install: $(VENV)/.installed ## Make .venv with acidctl, all its storages and engines, and the development tools
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "acidctl needs Python 3.11 or newer; name one with make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
 	$(BIN)/python fixtures/restore.py
 	@touch $@
 

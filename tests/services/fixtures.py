@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from .hdfs import Hdfs
 from .hive import HIVE4, Hive
 from .hive3 import start_hive
 
@@ -29,3 +30,10 @@ def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
     """Real Hive 2.3.10 on Java 8, which writes ACID v1, likewise."""
     with start_hive("2.3.10", tmp_path_factory.mktemp("hive2") / "run") as hive:
         yield hive
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A NameNode and a DataNode, one pair for the whole session; tests undo their faults and remove their files."""
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
+        yield hdfs

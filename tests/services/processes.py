@@ -1,0 +1,72 @@
+"""What every service on loopback needs: a port that stays free, waiting for an answer, an orderly end."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+class ServiceError(Exception):
+    """Why a service is not there or did not do what it was told, with the end of what it said."""
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens at, outside of what the system gives to clients.
+
+    Thus it is still free when a service that was killed comes back to it.
+    """
+    first_of_clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, first_of_clients)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def answers(port: int) -> bool:
+    """Whether somebody accepts connections at the loopback port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(
+    what: str,
+    ready: Callable[[], bool],
+    *,
+    seconds: float = 60.0,
+    process: subprocess.Popen[bytes] | None = None,
+    log: Path | None = None,
+) -> None:
+    """Asks again and again until `ready`; ServiceError names what did not come, at once when `process` has ended."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        ended = process is not None and process.poll() is not None
+        if ended or time.monotonic() > deadline:
+            said = f": {log.read_text(errors='replace')[-3000:]}" if log is not None and log.exists() else ""
+            raise ServiceError(f"{what} {'has ended' if ended else f'did not come within {seconds:.0f} s'}{said}")
+        time.sleep(0.05)
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ends processes together, each by its own id, and waits until they are gone."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
