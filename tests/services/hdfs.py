@@ -133,7 +133,7 @@ class Hdfs:
     def _is_ready(self) -> bool:
         running = sum(node.process is not None for node in self._datanodes)
         try:
-            state = self.jmx("Hadoop:service=NameNode,name=FSNamesystem")
+            state = self.jmx("Hadoop:service=NameNode,name=FSNamesystemState")
             info = self.jmx("Hadoop:service=NameNode,name=NameNodeInfo")
         except (OSError, ValueError, LookupError):  # its pages come after its ports
             return False
@@ -159,6 +159,9 @@ class Hdfs:
         self._launch_namenode()
         if wait:
             self.wait()
+        if wait and self._console is not None:
+            # Its connection to the old one breaks at the next use.
+            self.run("dfs", "-test", "-e", "/", check=False)
 
     def restart_namenode(self) -> None:
         """Kills the NameNode and waits until the new one serves files."""
