@@ -82,11 +82,15 @@ class VerificationError(AcidctlError):
 
 
 class StorageError(AcidctlError):
-    """The storage refused or could not be reached; `transient` says that asking again may help."""
+    """The storage refused or could not be reached; `transient` says that asking again may help.
+
+    `attempts` is how often it was asked already.
+    """
 
     exit_code = ExitCode.STORAGE
     code = "storage"
     transient = False
+    attempts = 1
 
 
 class ExistsError(StorageError):
