@@ -233,7 +233,7 @@ class Hdfs:
     def run(self, program: str, *arguments: str, user: str = "", check: bool = True) -> str:
         """What `hdfs PROGRAM ARGUMENTS` prints; `program` is dfs, dfsadmin, fsck or haadmin.
 
-        A failure is a ServiceError, unless `check` is off.
+        Put, get, remove and list are our own. A failure is a ServiceError, unless `check` is off.
         """
         words = " ".join(quote(word, safe="/") for word in (user, program, *arguments))
         with self._lock:
@@ -255,16 +255,12 @@ class Hdfs:
 
     def put_tree(self, local: Path, path: str, *, user: str = "") -> None:
         """Copies a local file or directory to a path that does not exist; makes the parents."""
-        parent = path.rpartition("/")[0] or "/"
-        self.run("dfs", "-mkdir", "-p", parent, user=user)
-        # The shell expands and decodes what it takes for its sources.
-        source = re.sub(r"([\\\[\]{}*?^])", r"\\\1", str(local.resolve()))
-        self.run("dfs", "-put", "-t", "8", source, path, user=user)
+        self.run("put", str(local.resolve()), path, user=user)
 
     def get_tree(self, path: str, local: Path) -> None:
         """Copies a file or directory to a local path that does not exist."""
         local.parent.mkdir(parents=True, exist_ok=True)
-        self.run("dfs", "-get", re.sub(r"([\\\[\]{}*?^])", r"\\\1", path), str(local.resolve()))
+        self.run("get", path, str(local.resolve()))
 
     def mkdir(self, path: str, *, owner: str = "", mode: str = "") -> None:
         """Makes a directory with its parents, of an owner (`alice` or `alice:analysts`) and octal mode."""
@@ -276,12 +272,11 @@ class Hdfs:
 
     def remove(self, path: str) -> None:
         """Removes whatever stands at a path, past the trash."""
-        self.run("dfs", "-rm", "-r", "-f", "-skipTrash", path)
+        self.run("remove", path)
 
     def list(self, path: str) -> list[str]:
         """The path of everything below a directory, itself not included, ascending."""
-        lines = self.run("dfs", "-ls", "-R", "-C", path).splitlines()
-        return sorted(lines)
+        return sorted(self.run("list", path).split("\0")[:-1])
 
     # The processes.
 

@@ -20,7 +20,7 @@ import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
 
 /**
- * The programs `hdfs dfs`, `dfsadmin`, `fsck` and `haadmin` in one JVM that stays, a second faster per call.
+ * `hdfs dfs`, `dfsadmin`, `fsck`, `haadmin` and our own verbs in one JVM: a second faster per call.
  *
  * Each line of input is a call: the user (empty: who runs this), the program and its arguments, each encoded as
  * in a URL. Each line of output is its answer: the exit code and what it printed, encoded likewise.
@@ -87,7 +87,8 @@ public final class Console {
         } else if (program.equals("haadmin")) {
             tool = new DFSHAAdmin();
         } else {
-            throw new IllegalArgumentException(program);
+            // put, get, remove, list
+            tool = new Trees(conf, program, out);
         }
         return ToolRunner.run(conf, tool, arguments);
     }
