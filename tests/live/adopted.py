@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.runner import acidctl
+from restore import restore
 from services.hive import Hive
 
 from acidctl.names import DEFAULT_PARTITION, is_hidden, parse_partition
@@ -41,19 +42,41 @@ class Adopted:
         self.name = name
         self.facts: dict[str, Any] = json.loads((step / "step.json").read_text())
         self.insert_only = self.facts["kind"] == "insert_only"
+        restore(step / "step.json")
+        source = table or step / "table"
         hive.run(f"drop table if exists {name}")
         hive.run(_ddl(self.facts["ddl"], name))
-        self.folder: Path = hive.warehouse / name
-        shutil.copytree(table or step / "table", self.folder, dirs_exist_ok=True)
-        for directory in self.facts["empty_directories"]:
-            (self.folder / directory).mkdir(parents=True, exist_ok=True)
-        self.partitions = tuple(sorted(_partitions(self.folder))) if self.facts["partition_columns"] else ()
+        self._fill(source)
+        self.partitions = tuple(sorted(_partitions(source))) if self.facts["partition_columns"] else ()
         self._bring_write_ids_up()
         for partition in self.partitions:
             values = [value or DEFAULT_PARTITION for _, value in parse_partition(partition)]
-            where = f"file:{self.folder}/{partition}"
             add = hive.java.acidctl.Services.addPartition
+            where = f"{self.location}/{partition}"
             hive.call(add, "default", name, hive.strings(values), where, what=f"add {partition}")
+
+    @property
+    def folder(self) -> Path:
+        """Where the table's files are, if Hive's warehouse is on this machine."""
+        return self.hive.warehouse / self.name
+
+    @property
+    def location(self) -> str:
+        """The same as Hive knows it."""
+        return f"file:{self.folder}"
+
+    @property
+    def url(self) -> str:
+        """The same as acidctl is given it."""
+        return str(self.folder)
+
+    def _fill(self, source: Path) -> None:
+        """Puts the files of a local table directory there."""
+        shutil.copytree(source, self.folder, dirs_exist_ok=True)
+
+    def listed(self) -> list[str]:
+        """Every file and directory of the table, relative to it."""
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
 
     def _bring_write_ids_up(self) -> None:
         """The same ids open and aborted; one more is committed, since Hive 4.0.1 misreports a table without any."""
@@ -89,7 +112,7 @@ class Adopted:
 
     def compact(self, kind: str, *options: str) -> dict[str, Any]:
         """Runs `acidctl compact` with the lists and the DDL of now; returns the report."""
-        given = ["compact", kind, str(self.folder), *self.lists(), "--schema", self.ddl(), "-o", "json", *options]
+        given = ["compact", kind, self.url, *self.lists(), "--schema", self.ddl(), "-o", "json", *options]
         result = acidctl(*given)
         assert result.code in (0, 3), (given, result.code, result.stderr)
         report: dict[str, Any] = result.json()
@@ -126,13 +149,9 @@ class Adopted:
 
     def directories(self) -> list[str]:
         """Visible names at the top of every location, without the numbers of transactions."""
-        found = [
-            re.sub(r"_v\d+$", "", str(path.relative_to(self.folder)))
-            for partition in self.partitions or ("",)
-            for path in (self.folder / partition).iterdir()
-            if not is_hidden(path.name)
-        ]
-        return sorted(found)
+        places = {f"{partition}/" if partition else "" for partition in self.partitions or ("",)}
+        found = [path for path in self.listed() if path[: path.rfind("/") + 1] in places]
+        return sorted(re.sub(r"_v\d+$", "", path) for path in found if not is_hidden(path.rpartition("/")[2]))
 
     def drop(self) -> None:
         """Removes the table, and ends its open transactions: the cleaner waits for them in every table."""

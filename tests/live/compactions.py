@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cli.runner import acidctl
@@ -16,6 +16,7 @@ from live.adopted import FIXTURES, Adopted, canonical, steps
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
+Adopt = Callable[[Hive, Path, str], Adopted]
 OPTIONS = {"minor": ("--assume-exclusive",), "major": ()}
 
 # What follows a compaction: each line changes rows of a table that has `id int` and `v string`.
@@ -57,9 +58,11 @@ def label(step: Path) -> str:
     return str(step.relative_to(FIXTURES))
 
 
-def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: str, jobs: bool) -> str:
+def compact_and_read(
+    hive: Hive, step: Path, kind: str, name: str, *, target: str, jobs: bool, adopt: Adopt = Adopted
+) -> str:
     """Compacts a fixture's table with acidctl and reads it with Hive's readers; the outcomes, joined."""
-    table = Adopted(hive, step, name)
+    table = adopt(hive, step, name)
     try:
         before = table.rows()
         report = table.compact(kind, "--target", target, *OPTIONS[kind])
@@ -74,7 +77,7 @@ def compact_and_read(hive: Hive, step: Path, kind: str, name: str, *, target: st
                 answer = table.rows(job=True, vectorised=vectorised)
                 if answer != before:
                     # Where Hive's readers do not agree among themselves, each has to answer as before.
-                    twin = Adopted(hive, step, f"{name}_twin")
+                    twin = adopt(hive, step, f"{name}_twin")
                     assert answer == twin.rows(job=True, vectorised=vectorised), (vectorised, report)
                     twin.drop()
         return ",".join(sorted(outcomes))
@@ -129,7 +132,7 @@ def _kinds(names: set[str]) -> set[tuple[str, str]]:
     return {(name.rpartition("/")[0], name.rpartition("/")[2].rpartition("delta_")[0] or name[:4]) for name in names}
 
 
-def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> None:
+def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str, adopt: Adopt = Adopted) -> None:
     """Hive goes on with our compaction as with the table it was: the same statements, the same rows, to the end.
 
     Into which bucket of an unbucketed table Hive puts a new row depends on the files there; so values are compared.
@@ -138,8 +141,8 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> Non
     # then keeps them in several, and its readers refuse that ("Two readers for"), whoever compacted before.
     breaks_itself = target == "hive3" and "unbucketed" in str(step)
     afterwards = ("major",) if breaks_itself else ("minor", "major")
-    ours = Adopted(hive, step, f"{name}_ours")
-    twin = Adopted(hive, step, f"{name}_twin")
+    ours = adopt(hive, step, f"{name}_ours")
+    twin = adopt(hive, step, f"{name}_twin")
     try:
         report = ours.compact(kind, "--target", target, *OPTIONS[kind])
         assert any(part["outcome"] == "compacted" for part in report["partitions"]), report

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 from cli.runner import acidctl
@@ -19,7 +18,10 @@ WORDS = ("plain", "", "it''s", "línea", "tab\\t", None)
 class History:
     """One table and its random life; `compare` after each step."""
 
-    def __init__(self, hive: Hive, name: str, seed: int, *, list_format: str | None = None) -> None:
+    def __init__(
+        self, hive: Hive, name: str, seed: int, *, list_format: str | None = None, warehouse: str | None = None
+    ) -> None:
+        """`warehouse` is the URL of Hive's, where it is not on this machine."""
         self._hive = hive
         self._random = Random(seed)
         self._name = name
@@ -29,7 +31,7 @@ class History:
         # Hive 2 takes only bucketed tables.
         layout = self._random.choice(LAYOUTS if list_format is None else HIVE2_LAYOUTS)
         self._partitioned = "partitioned" in layout
-        self.folder: Path = hive.warehouse / name
+        self.url = f"{warehouse or hive.warehouse}/{name}"
         hive.run(f"create table {name} ({COLUMNS}) {layout} stored as orc tblproperties ('transactional'='true')")
         self.log: list[str] = []
 
@@ -49,12 +51,12 @@ class History:
         answer = session.select(f"select ROW__ID, * from {self._name}")
         options = self._lists(answer.valid_txns)
         ddl = self._ddl()
-        result = acidctl("snapshot", str(self.folder), *options, "--schema", ddl, "-o", "jsonl", "--row-id")
+        result = acidctl("snapshot", self.url, *options, "--schema", ddl, "-o", "jsonl", "--row-id")
         assert result.code == 0, (self.log, result.stderr)
         ours = sorted(json.dumps(json.loads(line), sort_keys=True) for line in result.stdout.split("\n") if line)
         theirs = sorted(json.dumps(json.loads(line), sort_keys=True) for line in answer.lines())
         assert ours == theirs, (self.log, options)
-        count = acidctl("snapshot", str(self.folder), *options, "--count", "-o", "json")
+        count = acidctl("snapshot", self.url, *options, "--count", "-o", "json")
         assert count.json()["rows"] == len(theirs), (self.log, options)
 
     def _lists(self, txns: str | None = None) -> list[str]:
@@ -160,7 +162,7 @@ class MaintainedHistory(History):
         self._ours("clean", options=("--unsafe-no-retention", "--delete", "--yes"))
 
     def _ours(self, *command: str, options: tuple[str, ...] = ()) -> None:
-        given = (*command, str(self.folder), *self._lists(), "--schema", self._ddl(), "-o", "json", *options)
+        given = (*command, self.url, *self._lists(), "--schema", self._ddl(), "-o", "json", *options)
         result = acidctl(*given)
         assert result.code in (0, 3), (self.log, given, result.stderr)
         parts = result.json().get("partitions", [])

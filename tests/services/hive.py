@@ -12,7 +12,7 @@ import shutil
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,6 +40,21 @@ class HiveVersion:
     java_home: Callable[[], Path | None] = lambda: None
     # Puts an empty metastore into the run's folder, given the running JVM and the resolved files.
     prepare: Callable[[Jvm, Path, tuple[Path, ...]], None] = lambda java, folder, files: None
+
+    def on_hdfs(self, url: str) -> HiveVersion:
+        """The same release with its warehouse at `url`/warehouse (`hdfs://host:port`, whose root it may write)."""
+        return replace(
+            self,
+            settings={
+                **self.settings,
+                "fs.defaultFS": url,
+                "hive.metastore.warehouse.dir": f"{url}/warehouse",
+                "hive.exec.scratchdir": f"{url}/scratch",
+                "dfs.replication": "1",
+                # A file is closed at the first look whether its block has arrived, not half a second later.
+                "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
