@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import StorageError, UnreachableError
-from acidctl.storage.ranged import Budget, RangedFile, Tuning
+from acidctl.storage.pieces import Budget, Tuning
+from acidctl.storage.ranged import RangedFile
 
 _K = 1 << 10
-_SMALL = Tuning(memory=4 * _K, gap=16, piece=512, least=64, first=32, ahead=128, depth=3)
+_SMALL = Tuning(memory=4 * _K, whole=0, gap=16, piece=512, least=64, first=32, ahead=128, depth=3)
 
 
 class Server:
@@ -181,13 +182,14 @@ def test_memory_is_given_back() -> None:
             raise UnreachableError("no answer")
 
     server.trouble = refuse
-    tuning = Tuning(memory=10_000, gap=16, piece=512, least=64)
+    tuning = Tuning(memory=10_000, whole=0, gap=16, piece=512, least=64)
     with RangedFile(server.read_at, 8_000, name="f", tuning=tuning, budget=budget) as file:
         file.prefetch([(0, 8_000)])
         assert not budget.take(2_001)
-        assert file.read(1_024) == server.data[:1_024]
-        assert budget.take(3_000)
-        budget.give(3_000)
+        assert file.read(4_096) == server.data[:4_096]
+        file.prefetch([])
+        assert budget.take(6_000)
+        budget.give(6_000)
     assert budget.take(10_000)
 
 
@@ -283,12 +285,42 @@ def test_closing_waits_for_what_is_under_way() -> None:
 
 def test_a_small_file_costs_one_request_however_it_is_read() -> None:
     """Its end first, then its beginning, then all of it."""
-    server = Server(_bytes(400))
+    for announced in ([], [(300, 50)]):
+        server = Server(_bytes(400))
+        with _open(server, Tuning(whole=400)) as file:
+            file.prefetch(announced)
+            file.seek(300)
+            file.read()
+            for _ in range(2):
+                file.seek(0)
+                file.prefetch([])
+                assert file.read() == server.data
+        assert server.requests == [(0, 400)]
+
+
+def test_what_was_read_can_be_read_again() -> None:
+    """A stripe is looked at before it is decoded; its bytes stay until the next is announced."""
+    server = Server(_bytes(4_000))
     with _open(server) as file:
-        file.prefetch([(0, 400)])
-        file.seek(300)
-        file.read()
-        for _ in range(2):
+        file.prefetch([(0, 2_000)])
+        for _ in range(3):
             file.seek(0)
-            assert file.read() == server.data
-    assert server.requests == [(0, 400)]
+            assert file.read(2_000) == server.data[:2_000]
+        assert sum(length for _, length in server.requests) == 2_000
+        file.prefetch([(2_000, 2_000)])
+        file.seek(0)
+        file.read(100)
+    assert sum(length for offset, length in server.requests if offset < 2_000) > 2_000
+
+
+def test_many_open_files_share_the_memory() -> None:
+    """Each may hold as much as the others."""
+    server = Server(_bytes(4_000))
+    budget = Budget(4_000)
+    files = [RangedFile(server.read_at, 4_000, name="f", tuning=_SMALL, budget=budget) for _ in range(4)]
+    for file in files:
+        file.prefetch([(0, 4_000)])
+    for file in files:
+        assert file.read(4_000) == server.data
+        file.close()
+    assert budget.share == 4_000
