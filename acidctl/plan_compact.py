@@ -26,6 +26,7 @@ from acidctl.names import (
     format_delta,
 )
 from acidctl.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
+from acidctl.plan_need import Thresholds, not_needed, thresholds
 from acidctl.plan_request import CompactionRequest, TableView
 from acidctl.state import (
     ORIGINALS_NAME,
@@ -65,6 +66,7 @@ class Ground:
     assumed: tuple[str, ...]
     refusal: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
+    limits: Thresholds | None = None
 
     @property
     def compactor_ids(self) -> ValidWriteIds:
@@ -137,7 +139,8 @@ def settle(view: TableView, request: CompactionRequest, listings: Iterable[Listi
                 f"Hive 3 fails on names with _v, such as {named}: it can read the table when they are cleaned."
             )
     txns, said = _inputs_txns(lists.effective_txns, request.visibility_txn)
-    return Ground(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said))
+    limits = thresholds(request.delta_num, request.delta_pct, schema) if request.only_if_needed else None
+    return Ground(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said), limits)
 
 
 def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
@@ -155,6 +158,9 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
     idle = _nothing_to_do(ground, state)
     if idle is not None:
         return Draft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
+    spare = None if ground.limits is None else not_needed(state, ground.request.kind, ground.limits)
+    if spare is not None:
+        return Draft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
     refusal = _refusal(ground, state, consumed)
     if refusal is not None:
         return Draft(_refuse(blank, *refusal), listing.root)
@@ -207,6 +213,8 @@ def _check_options(request: CompactionRequest) -> None:
         raise UsageError(f"the size from which buckets are divided is {request.split_bytes}, it must be positive")
     if request.max_bytes is not None and request.max_bytes < 1:
         raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
+    if request.max_partitions is not None and request.max_partitions < 1:
+        raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
 
 
 def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence[Listing]) -> None:

@@ -177,10 +177,11 @@ def finish(
     if losses and view.schema is not None and not view.schema.from_ddl:
         slip = "schema_loses", f"{'; '.join(losses)}; if that is meant, give the text of SHOW CREATE TABLE as --schema"
     done = []
+    written_by = harvest.census.dialect
     for plan in plans:
         problem = None
         if plan.action is Action.COMPACT:
-            unfit = misfit(harvest.census.of(plan.path), chosen, harvest.census.dialect) if orc else None
+            unfit = misfit(harvest.census.of(plan.path), chosen, written_by) if orc else None
             problem = codec or unfit or slip
         done.append(plan if problem is None else refuse(plan, *problem))
     said = (*said, *(f"{loss[:1].upper()}{loss[1:]}." for loss in losses if slip is None))

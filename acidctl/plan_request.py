@@ -17,7 +17,9 @@ class CompactionRequest:
     """The options of a run; None means that the table decides.
 
     `as_of` only records that the write ids come from `--as-of`. `split_bytes` is the size from which a bucket is
-    divided, `max_bytes` bounds the inputs of the whole run; a partition that goes beyond it is left for a later one.
+    divided. `max_bytes` bounds the inputs of the whole run and `max_partitions` the number of partitions; what goes
+    beyond is left for a later one. With `only_if_needed` a partition whose deltas are below `delta_num` and `delta_pct`
+    (None: as the table or Hive has it, see `plan_need`) is left alone.
     """
 
     kind: CompactionKind
@@ -29,6 +31,15 @@ class CompactionRequest:
     compression: str | None = None
     split_bytes: int = DEFAULT_SPLIT_BYTES
     max_bytes: int | None = None
+    max_partitions: int | None = None
+    only_if_needed: bool = False
+    delta_num: int | None = None
+    delta_pct: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether something may be left for a later run."""
+        return self.max_bytes is not None or self.max_partitions is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from acidctl.state import (
     data_files,
     disagreements,
 )
+from acidctl.storage.elsewhere import options_elsewhere
 from acidctl.storage.gather import Location, gather
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from acidctl.jobs.clean_run import CleanRun
     from acidctl.jobs.compact import Prepared, Watch
     from acidctl.jobs.session import TablePlace
+    from acidctl.jobs.timelimit import TimeLimit
     from acidctl.plan import CompactionPlan, PartitionPlan
     from acidctl.plan_clean import CleanPlan
     from acidctl.plan_request import CompactionRequest
@@ -168,13 +170,19 @@ class Table:
     ) -> CompactionReport:
         """Plan, rewrite, verify and publish; `spark` is an existing Spark session. Nothing is ever deleted.
 
-        `options` are those of `prepare_compaction`, and `master`, `conf`, `parallelism` and `memory` of
-        `jobs.engines.EngineChoice`. What became of each partition is in the report; raised is only what concerns all.
+        `options` are those of `prepare_compaction`, `master`, `conf`, `parallelism` and `memory` of
+        `jobs.engines.EngineChoice`, and `max_runtime` and `grace` in seconds: after the first nothing new is begun, and
+        at the end of the second what is not finished is given up, as soon as a task has ended. What became of each
+        partition is in the report; raised is only what concerns all.
         """
         from acidctl.jobs.engines import EngineChoice, make_engine
+        from acidctl.jobs.timelimit import GRACE, TimeLimit
 
         own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
         choice = EngineChoice(engine, session=spark, **own)
+        seconds, grace = options.pop("max_runtime", None), options.pop("grace", GRACE)
+        if seconds is not None:
+            options["limit"] = TimeLimit.of(seconds, grace)
         prepared = self.prepare_compaction(kind, **options)
         chosen, _ = make_engine(choice, prepared.bytes_in)
         try:
@@ -189,22 +197,24 @@ class Table:
         partitions: Sequence[str] = (),
         progress: Callable[[int, int | None], None] = _unwatched,
         unsafe_break_lock: bool = False,
+        limit: TimeLimit | None = None,
         **options: Any,
     ) -> Prepared:
         """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into.
 
         `options` are the arguments of `read`, and those of `plan_request.CompactionRequest` (`target` as hive3, hive4
-        or auto). `unsafe_break_lock` takes over locks whose owner may still live. Raises UsageError where neither a
-        write-id list is given nor `assume_committed`.
+        or auto). `unsafe_break_lock` takes over locks whose owner may still live. `limit` bounds the time of planning
+        (to the half of it) and of the run. Raises UsageError where neither a write-id list is given nor
+        `assume_committed`.
         """
         from acidctl.jobs.compact import Prepared, leftovers
 
         request, view = _request(kind, options)
         locations = self.locations(partitions)
-        plan, known = self._planned(locations, request, view, progress)
+        plan, known = self._planned(locations, request, view, progress, limit)
         # What the whole table has decided holds for a partition that is planned again.
         fixed = {**view, "table_type": _TYPE_NAMES.get(known.table_type, "auto")}
-        settled = replace(request, target=plan.target, max_bytes=None)
+        settled = replace(request, target=plan.target, max_bytes=None, max_partitions=None, only_if_needed=False)
         if "write_ids" in plan.assumed or request.as_of is not None:
             # Tasks take nothing above this watermark, so a write that came later must not become an input.
             watermark = ValidWriteIds.parse(plan.table.write_ids).high_watermark
@@ -215,9 +225,11 @@ class Table:
             again, _ = self._planned(place, settled, fixed, _unwatched)
             return replace(again.partitions[0], partition=part.partition, path=part.path)
 
-        return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock)
+        return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock, limit)
 
-    def saved_compaction(self, plan: CompactionPlan, *, unsafe_break_lock: bool = False) -> Prepared:
+    def saved_compaction(
+        self, plan: CompactionPlan, *, unsafe_break_lock: bool = False, limit: TimeLimit | None = None
+    ) -> Prepared:
         """A plan that was saved, ready to be carried out; UsageError when it is of another table."""
         from acidctl.jobs.compact import Prepared
 
@@ -227,7 +239,7 @@ class Table:
                 path=self.location,
                 hint="Name the table as it was named when the plan was made, or make a new plan.",
             )
-        return Prepared(self._place(), plan, break_locks=unsafe_break_lock)
+        return Prepared(self._place(), plan, break_locks=unsafe_break_lock, limit=limit)
 
     # --- cleaning
 
@@ -264,13 +276,15 @@ class Table:
         request: CompactionRequest,
         view: Mapping[str, Any],
         progress: Callable[[int, int | None], None],
+        limit: TimeLimit | None = None,
     ) -> tuple[CompactionPlan, Readings]:
         from acidctl.jobs.survey import make_plan
         from acidctl.plan_request import TableView
 
         readings = self._judged(locations, view)
         known = TableView(readings.lists, readings.kind, readings.schema)
-        return make_plan(self._storage, self._root, locations, known, request, progress=progress), readings
+        stop = None if limit is None else lambda: limit.half_over
+        return make_plan(self._storage, self._root, locations, known, request, progress=progress, stop=stop), readings
 
     def _place(self) -> TablePlace:
         from acidctl.jobs.session import TablePlace
@@ -278,7 +292,7 @@ class Table:
         # Other processes may stand in another directory.
         local = isinstance(self._storage, LocalStorage)
         url = os.path.abspath(self._root) if local else self._url or self._storage.display(self._root)
-        return TablePlace(self._storage, self._root, url, self._options)
+        return TablePlace(self._storage, self._root, url, options_elsewhere(url, self._options, os.environ))
 
     def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
         return self._judged(self.locations(partitions), view)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acidctl.cli.amounts import duration, duration_or_none, fraction, size
 from acidctl.cli.compactview import write_plan, write_report
+from acidctl.cli.engineoptions import engine_choice
+from acidctl.cli.interrupts import interruptible
 from acidctl.cli.options import SnapshotOptions, option, read_text, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import Output, dump_json, plural, say_assumed, shown
@@ -28,24 +27,10 @@ from acidctl.plan import CompactionPlan, parse, to_json
 from acidctl.table import Table, open_table
 
 if TYPE_CHECKING:
-    from acidctl.jobs.compact import Compaction, Prepared
+    from acidctl.jobs.compact import Prepared
+    from acidctl.jobs.runlog import RunLog
     from acidctl.jobs.spec import TaskOutcome, TaskSpec
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-# The modules whose calls go into libraries that write; and when to try again what came during a call.
-_WRITERS = frozenset({"acidctl.orc.arrowwriter", "acidctl.orc.pyorcwriter"})
-_AGAIN_SECONDS = 0.02
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Bytes: a number, or one with K, M, G or T behind it (powers of 1024)."""
-    if value is None:
-        return None
-    found = _SIZE.fullmatch(value.strip())
-    if found is None or float(found[1]) <= 0:
-        raise click.BadParameter(f"{value!r} is no size; write it as 512M or 20G", ctx, param)
-    return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
+    from acidctl.jobs.timelimit import TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +50,30 @@ class Asked:
     memory: int | None
     parallelism: int | None
     max_bytes: int | None
+    max_partitions: int | None
+    max_runtime: float | None
+    grace: float
+    only_if_needed: bool
+    delta_num_threshold: int | None
+    delta_pct_threshold: float | None
+    run_log: str | None
+    limit: int
     assume_committed: bool
     assume_exclusive: bool
     unsafe_break_lock: bool
     no_header: bool
 
+    @property
+    def rows(self) -> int | None:
+        """How many partitions a text names at most; None for all."""
+        return self.limit or None
+
     def settings(self) -> dict[str, Any]:
         """The keyword arguments by which the library takes what decides a plan."""
-        names = ("target", "visibility_txn", "compression", "max_bytes")
+        names = ("target", "visibility_txn", "compression", "max_bytes", "max_partitions", "only_if_needed")
+        limits = {"delta_num": self.delta_num_threshold, "delta_pct": self.delta_pct_threshold}
         agreed = ("assume_committed", "assume_exclusive", "unsafe_break_lock")
-        return {name: getattr(self, name) for name in (*names, *agreed)}
+        return {**{name: getattr(self, name) for name in (*names, *agreed)}, **limits}
 
 
 @make_command(
@@ -130,9 +129,48 @@ class Asked:
     type=click.Choice(["none", "zlib", "snappy", "lz4", "zstd"]),
     help="Codec of the result.  [default: that of the table]",
 )
-@option("--memory", callback=_size, metavar="SIZE", help="Memory of all workers together, such as 4G.")
+@option("--memory", callback=size, metavar="SIZE", help="Memory of all workers together, such as 4G.")
 @option("--parallelism", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.  [default: one per core]")
-@option("--max-bytes", callback=_size, metavar="SIZE", help="Read at most so much in this run, whole partitions only.")
+@option("--max-bytes", callback=size, metavar="SIZE", help="Read at most so much in this run, whole partitions only.")
+@option(
+    "--max-partitions", type=click.IntRange(min=1), metavar="N", help="Compact at most so many, in most need first."
+)
+@option(
+    "--max-runtime",
+    callback=duration,
+    metavar="DURATION",
+    help="Begin no partition after so long: 45s, 90m, 2h. What is left is reported, exit code 3.",
+)
+@option(
+    "--grace",
+    callback=duration_or_none,
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="What has begun when --max-runtime is over may take so much longer; then it is given up.",
+)
+@option("--only-if-needed", is_flag=True, help="Leave partitions alone whose deltas are below both thresholds.")
+@option(
+    "--delta-num-threshold",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="More deltas than this need a compaction.  [default: the table's property, else Hive's 10]",
+)
+@option(
+    "--delta-pct-threshold",
+    callback=fraction,
+    metavar="FRACTION",
+    help="Deltas of more than this part of the base's size need a major one.  [default: the table's, else Hive's 0.1]",
+)
+@option("--run-log", metavar="FILE", help="Append a JSON line for each partition as soon as it is finished.")
+@option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Name at most N partitions in a text; 0 names all.",
+)
 @option("--assume-committed", is_flag=True, help="Everything on disk is committed; needed where no list is given.")
 @option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table during this run.")
 @option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
@@ -145,23 +183,59 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
     """
     asked = Asked(**given)
     _check(asked)
-    choice = _choice(config, asked)
+    limit = _limit(asked)
+    choice = engine_choice(
+        config,
+        engine=asked.engine,
+        master=asked.master,
+        spark_conf=asked.spark_conf,
+        parallelism=asked.parallelism,
+        memory=asked.memory,
+    )
     table = open_table(options.table, storage_options=options.storage_options)
-    prepared = _prepared(out, table, options, asked)
-    say_assumed(out, prepared.plan.assumed)
-    for text in prepared.plan.notes:
-        out.note(text)
-    if asked.plan_out is not None:
-        _save(out, prepared.plan, asked.plan_out)
     if asked.dry_run or asked.plan_out is not None:
-        write_plan(out, prepared.plan, with_header=not asked.no_header)
+        prepared = _prepared(out, table, options, asked, limit)
+        _remark(out, prepared)
+        if asked.plan_out is not None:
+            _save(out, prepared.plan, asked.plan_out)
+        write_plan(out, prepared.plan, with_header=not asked.no_header, limit=asked.rows)
         return ExitCode.DONE
-    report = _run(out, prepared, choice)
-    write_report(out, report, with_header=not asked.no_header)
+    log = None if asked.run_log is None else _run_log(out, table, asked)
+    try:
+        prepared = _prepared(out, table, options, asked, limit)
+        _remark(out, prepared)
+        report = _run(out, prepared, choice, log)
+    except BaseException as error:
+        if log is not None:
+            log.failed(error)
+        raise
+    if log is not None:
+        log.run(report)
+    write_report(out, report, with_header=not asked.no_header, limit=asked.rows)
     for part in report.partitions:
         if part.outcome is Outcome.FAILED:
             out.error(_failure(part))
     return report.exit_code
+
+
+def _limit(asked: Asked) -> TimeLimit | None:
+    """The time begins now: planning is a part of the run."""
+    from acidctl.jobs.timelimit import TimeLimit
+
+    return None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime, asked.grace)
+
+
+def _run_log(out: Output, table: Table, asked: Asked) -> RunLog:
+    from acidctl.jobs.runlog import RunLog
+
+    assert asked.run_log is not None
+    return RunLog(asked.run_log, table.location, asked.kind, now=time.time, notify=out.warn)
+
+
+def _remark(out: Output, prepared: Prepared) -> None:
+    say_assumed(out, prepared.plan.assumed)
+    for text in prepared.plan.notes:
+        out.note(text)
 
 
 def _failure(part: PartitionReport) -> AcidctlError:
@@ -175,57 +249,23 @@ def _failure(part: PartitionReport) -> AcidctlError:
 def _check(asked: Asked) -> None:
     if asked.plan is not None and (asked.plan_out is not None or asked.dry_run):
         raise UsageError("--plan carries a saved plan out, so it goes with neither --dry-run nor --plan-out")
-    decided = (asked.visibility_txn, asked.compression, asked.max_bytes)
-    if asked.plan is not None and (asked.target != "auto" or any(value is not None for value in decided)):
-        raise UsageError("--plan names a plan that is made: target, visibility, codec and bytes are in it")
+    decided = (asked.visibility_txn, asked.compression, asked.max_bytes, asked.max_partitions)
+    if asked.plan is not None and (
+        asked.target != "auto" or asked.only_if_needed or any(value is not None for value in decided)
+    ):
+        raise UsageError("--plan names a plan that is made: target, visibility, codec and bounds are in it")
 
 
-def _choice(config: Config, asked: Asked) -> EngineChoice:
-    """The engine as the command line and [spark] of the configuration file say."""
-    own = dict(config.spark)
-    master = asked.master
-    configured = own.pop("master", None)
-    if configured is not None and not isinstance(configured, str):
-        raise UsageError("[spark] in the configuration file: master has to be a text such as yarn")
-    conf = dict(_flat("", own))
-    for text in asked.spark_conf:
-        key, equals, value = text.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise UsageError(
-                f"--spark-conf {text!r} is no Spark setting", hint="Write it as spark.executor.memory=4g, for example."
-            )
-        conf[key] = value
-    if asked.engine == "local" and master is None and not asked.spark_conf:
-        conf = {}
-    elif master is None:
-        master = configured
-    if asked.engine == "auto" and master is None and not asked.spark_conf:
-        conf = {}
-    return EngineChoice(asked.engine, master, conf, None, asked.parallelism, asked.memory)
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """TOML's nested tables as Spark's dotted keys."""
-    for key, value in values.items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, Mapping):
-            yield from _flat(name, value)
-        elif name.startswith("spark."):
-            yield name, str(value).lower() if isinstance(value, bool) else str(value)
-        else:
-            raise UsageError(f"[spark] in the configuration file: {name} is neither master nor a key like spark.x.y")
-
-
-def _prepared(out: Output, table: Table, options: SnapshotOptions, asked: Asked) -> Prepared:
+def _prepared(out: Output, table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimit | None) -> Prepared:
     if asked.plan is not None:
-        return _saved(table, options, asked)
+        return _saved(table, options, asked, limit)
     with progress(out, "looking into files", "files") as watch:
         return table.prepare_compaction(
-            asked.kind, partitions=options.partitions, progress=watch, **options.view(), **asked.settings()
+            asked.kind, partitions=options.partitions, progress=watch, limit=limit, **options.view(), **asked.settings()
         )
 
 
-def _saved(table: Table, options: SnapshotOptions, asked: Asked) -> Prepared:
+def _saved(table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimit | None) -> Prepared:
     """The plan of --plan. That nobody else uses the table is agreed to when it is so: now."""
     if options.partitions or options.validtxns or options.as_of is not None or options.schema is not None:
         raise UsageError("--plan names a plan that is made: partitions, lists and schema are in it")
@@ -238,7 +278,7 @@ def _saved(table: Table, options: SnapshotOptions, asked: Asked) -> Prepared:
             path=asked.plan,
             hint="Add --assume-exclusive if that is so now.",
         )
-    return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock)
+    return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock, limit=limit)
 
 
 def _save(out: Output, plan: CompactionPlan, path: str) -> None:
@@ -248,19 +288,20 @@ def _save(out: Output, plan: CompactionPlan, path: str) -> None:
     out.note(f"wrote the plan to {shown(path)}; --plan carries it out")
 
 
-def _run(out: Output, prepared: Prepared, choice: EngineChoice) -> CompactionReport:
+def _run(out: Output, prepared: Prepared, choice: EngineChoice, log: RunLog | None) -> CompactionReport:
     """Compact; Ctrl-C and SIGTERM end it alike."""
     from acidctl.jobs.engines import make_engine
 
+    told = None if log is None else log.partition
     if prepared.idle:
-        return prepared.start(_Idle()).run()
+        return prepared.start(_Idle(), told=told).run()
     engine, why = make_engine(choice, prepared.bytes_in, notify=out.warn, verbose=out.verbose)
     out.note(why)
     with ExitStack() as stack:
         stack.callback(engine.close)
         watch = stack.enter_context(work_progress(out, f"compacting ({engine.name})"))
-        run = prepared.start(engine, watch=watch)
-        stack.enter_context(_interruptible(run))
+        run = prepared.start(engine, watch=watch, told=told)
+        stack.enter_context(interruptible(run))
         try:
             return run.run()
         except KeyboardInterrupt:
@@ -280,49 +321,3 @@ class _Idle:
 
     def close(self) -> None:
         """Nothing was started."""
-
-
-def _called_by_writer(frame: FrameType | None) -> bool:
-    """Whether a library that writes ORC is calling back: an exception there ends its C++ code, and the process."""
-    caller = None if frame is None else frame.f_back
-    while caller is not None:
-        if caller.f_globals.get("__name__") in _WRITERS:
-            return True
-        caller = caller.f_back
-    return False
-
-
-@contextmanager
-def _interruptible(run: Compaction) -> Iterator[None]:
-    """Let SIGTERM end this run as Ctrl-C does; what comes after the first of them does not disturb the tidying up.
-
-    Signals belong to the main thread; in another one nothing changes.
-    """
-    done = False
-    again: threading.Timer | None = None
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal done, again
-        if done:
-            return
-        engaged = run.cancel()
-        if engaged and _called_by_writer(frame):
-            again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
-            return
-        done = True
-        if engaged:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        if again is not None:
-            again.cancel()
-        for number, handler in before.items():
-            signal.signal(number, handler)

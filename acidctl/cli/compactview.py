@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_size, plural, render_table, shown, wrap
@@ -35,13 +36,25 @@ _OUTCOMES = {
     Outcome.REFUSED: Cell("refused", Paint.WARN),
     Outcome.FAILED: Cell("failed", Paint.BAD),
 }
+_LATER = Cell("left for later", Paint.WARN)
+_WORDS = (*(cell.text for cell in _OUTCOMES.values()), _LATER.text)
+_NOTHING = Outcome.NOTHING_TO_DO
+_UNDONE = (Outcome.NOTHING_TO_DO, Outcome.REFUSED)
+# What a reader of a long report wants to see first.
+_WORST_FIRST = (Outcome.FAILED, Outcome.REFUSED, Outcome.COMPACTED, Outcome.NOTHING_TO_DO)
+
+
+# Up to so many partitions a plan's text shows directory by directory, beyond that a line each.
+_IN_FULL = 8
+# Why partitions were left for a later run: bounds of this one, and no fault of theirs.
+_BOUNDS = ("max_bytes", "max_partitions", "max_runtime")
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------
 
 
-def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True) -> None:
-    """A plan in the form that is asked for; as JSON it is what `--plan` takes."""
+def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True, limit: int | None = None) -> None:
+    """A plan in the form that is asked for; as JSON it is what `--plan` takes. `limit` bounds the lines of a text."""
     if out.form is Format.JSON:
         out.json(plan_to_json(plan))
     elif out.form is Format.JSONL:
@@ -50,7 +63,7 @@ def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True) -
     elif out.form is Format.CSV:
         out.csv(_PLAN_FIELDS, (_plan_row(part) for part in plan.partitions), with_header=with_header)
     else:
-        _plan_text(out, plan)
+        _plan_text(out, plan, limit)
 
 
 def _plan_row(part: PartitionPlan) -> list[object]:
@@ -59,19 +72,25 @@ def _plan_row(part: PartitionPlan) -> list[object]:
     return [row[name] for name in _PLAN_FIELDS]
 
 
-def _plan_text(out: Output, plan: CompactionPlan) -> None:
-    head = f"{plan.kind.value} compaction for {_HIVES[plan.target.value]}"
+def _plan_text(out: Output, plan: CompactionPlan, limit: int | None) -> None:
+    todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+    head = f"{plan.kind.value} compaction"
+    if todo:
+        head += f" for {_HIVES[plan.target.value]}"
     if plan.visibility_txn is not None:
         head += f", visible with transaction {plan.visibility_txn}"
     out.line(out.paint(shown(plan.location), Paint.BOLD))
     out.line(head)
     whole = len(plan.partitions) == 1 and not plan.partitions[0].partition
-    for part in plan.partitions:
-        out.line()
-        if not whole:
-            out.line(out.paint(shown(part.partition), Paint.BOLD))
-        _partition_text(out, part)
-    todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+    if len(plan.partitions) > _IN_FULL:
+        _plan_table(out, plan, limit)
+    else:
+        for part in plan.partitions[:limit]:
+            out.line()
+            if not whole:
+                out.line(out.paint(shown(part.partition), Paint.BOLD))
+            _partition_text(out, part)
+        _and_more(out, len(plan.partitions), limit)
     out.line()
     if todo:
         size = human_size(sum(part.bytes_in for part in todo))
@@ -81,7 +100,61 @@ def _plan_text(out: Output, plan: CompactionPlan) -> None:
         out.line(f"To do: {count}{rows}, {size}, {tasks}.")
     else:
         out.line("Nothing to compact.")
+    for line in _kinds(Counter(_kind_of(part) for part in plan.partitions if part.action is not Action.COMPACT)):
+        out.line(line)
     out.line("This is a plan: nothing has been changed.")
+
+
+def _plan_table(out: Output, plan: CompactionPlan, limit: int | None) -> None:
+    """A line for each partition, those with work first; what has none is counted."""
+    chosen = [part for part in plan.partitions if part.action is not Action.NOTHING_TO_DO]
+    chosen.sort(key=lambda part: part.action is not Action.COMPACT)
+    columns = (
+        Column("PARTITION"),
+        Column("DIRECTORIES", right=True, drop=2),
+        Column("BYTES", right=True, drop=3),
+        Column("EVENTS", right=True, drop=4),
+        Column("PLAN", below=True),
+    )
+    rows = []
+    for part in chosen[:limit]:
+        name = Cell(shown(part.partition) or "(table)")
+        if part.action is Action.COMPACT:
+            names = ", ".join(output.name for output in part.outputs)
+            figures = [
+                Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
+                Cell(human_size(part.bytes_in)),
+                Cell(f"{part.rows_in:,}"),
+            ]
+            rows.append([name, *figures, Cell(shown(names), Paint.GOOD)])
+        else:
+            why = f"{_ACTIONS[part.action].text}: {part.reason}"
+            rows.append([name, Cell(""), Cell(""), Cell(""), Cell(shown(why), _ACTIONS[part.action].paint)])
+    if rows:
+        out.line()
+        for line in render_table(out, columns, rows):
+            out.line(line)
+    _and_more(out, len(chosen), limit)
+
+
+def _and_more(out: Output, total: int, limit: int | None) -> None:
+    if limit is not None and total > limit:
+        out.line(f"... and {total - limit:,} more (--limit 0 names all)")
+
+
+def _kind_of(part: PartitionPlan | PartitionReport) -> str:
+    """What a partition without work is counted as."""
+    if part.reason_code in _BOUNDS:
+        return "left for a later run (--" + part.reason_code.replace("_", "-") + ")"
+    if part.reason_code == "not_needed":
+        return "not needed by the thresholds of --only-if-needed"
+    idle = part.action is Action.NOTHING_TO_DO if isinstance(part, PartitionPlan) else part.outcome is _NOTHING
+    return "nothing to do" if idle else "refused"
+
+
+def _kinds(counts: Counter[str]) -> list[str]:
+    total = sum(counts.values())
+    return [f"{plural(count, 'partition')}: {what}." for what, count in counts.most_common()] if total > 1 else []
 
 
 def _partition_text(out: Output, part: PartitionPlan) -> None:
@@ -128,8 +201,8 @@ def _sentence(out: Output, text: str, paint: Paint | None) -> None:
 # --- reports --------------------------------------------------------------------------------------------------------
 
 
-def write_report(out: Output, report: CompactionReport, *, with_header: bool = True) -> None:
-    """A report in the form that is asked for."""
+def write_report(out: Output, report: CompactionReport, *, with_header: bool = True, limit: int | None = None) -> None:
+    """A report in the form that is asked for; `limit` bounds the partitions that a text names."""
     if out.form is Format.JSON:
         out.json(to_json(report))
     elif out.form is Format.JSONL:
@@ -139,10 +212,10 @@ def write_report(out: Output, report: CompactionReport, *, with_header: bool = T
         rows = (list(map(partition_json(part).__getitem__, _REPORT_FIELDS)) for part in report.partitions)
         out.csv(_REPORT_FIELDS, rows, with_header=with_header)
     else:
-        _report_text(out, report)
+        _report_text(out, report, limit)
 
 
-def _report_text(out: Output, report: CompactionReport) -> None:
+def _report_text(out: Output, report: CompactionReport, limit: int | None) -> None:
     """Something to paste into a ticket: what was done, before and after, and what was not done and why."""
     out.line(out.paint(shown(report.location), Paint.BOLD))
     for line in wrap(_headline(report), out.width):
@@ -154,7 +227,9 @@ def _report_text(out: Output, report: CompactionReport) -> None:
         _before_and_after(out, report)
     if len(report.partitions) > 1 or any(part.partition for part in report.partitions):
         out.line()
-        _partition_table(out, report.partitions)
+        _partition_table(out, report.partitions, limit)
+        for line in _kinds(Counter(_kind_of(part) for part in report.partitions if part.outcome in _UNDONE)):
+            out.line(line)
     else:
         for part in report.partitions:
             _details(out, part)
@@ -164,13 +239,22 @@ def _report_text(out: Output, report: CompactionReport) -> None:
 
 
 def _headline(report: CompactionReport) -> str:
-    outcomes = report.summary.outcomes
-    said = [f"{outcomes[o.value]:,} {cell.text}" for o, cell in _OUTCOMES.items() if outcomes.get(o.value)]
+    names = [_outcome(part).text for part in report.partitions]
+    said = [f"{names.count(word):,} {word}" for word in _WORDS if word in names]
     what = ", ".join(said)
     if report.summary.partitions == 1:
         what = what.partition(" ")[2]
+    # Whose Hive it would have been was not looked into where nothing was to be done.
+    idle = all(part.outcome is _NOTHING for part in report.partitions)
+    target = "" if idle else f" for {_HIVES[report.target]}"
     by = "" if report.engine == "none" else f" by the {report.engine} engine"
-    return f"{report.kind} compaction for {_HIVES[report.target]}: {what} in {_seconds(report.seconds)}{by}"
+    return f"{report.kind} compaction{target}: {what} in {_seconds(report.seconds)}{by}"
+
+
+def _outcome(part: PartitionReport) -> Cell:
+    if part.outcome is Outcome.REFUSED and part.reason_code in _BOUNDS:
+        return _LATER
+    return _OUTCOMES[part.outcome]
 
 
 def _before_and_after(out: Output, report: CompactionReport) -> None:
@@ -194,7 +278,13 @@ def _difference(report: CompactionReport) -> str:
     return ", ".join(said)
 
 
-def _partition_table(out: Output, parts: Sequence[PartitionReport]) -> None:
+def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int | None) -> None:
+    """All partitions in the order of their paths; where that is too many, failures first."""
+    if limit is not None and len(parts) > limit:
+        total = len(parts)
+        parts = sorted(parts, key=lambda part: (part.reason_code in _BOUNDS, _WORST_FIRST.index(part.outcome)))[:limit]
+    else:
+        total = 0
     columns = (
         Column("PARTITION"),
         Column("OUTCOME"),
@@ -208,11 +298,12 @@ def _partition_table(out: Output, parts: Sequence[PartitionReport]) -> None:
     )
     for line in render_table(out, columns, [_partition_row(part) for part in parts]):
         out.line(line)
+    _and_more(out, total, limit)
 
 
 def _partition_row(part: PartitionReport) -> list[Cell]:
     name = Cell(shown(part.partition) or "(table)")
-    outcome = _OUTCOMES[part.outcome]
+    outcome = _outcome(part)
     why = " ".join(text for text in (_result(part), *part.notes) if text)
     if part.outcome is not Outcome.COMPACTED:
         return [name, outcome, *[Cell("")] * 6, Cell(shown(why))]
@@ -243,7 +334,7 @@ def _details(out: Output, part: PartitionReport) -> None:
             files, rows = plural(part.verified.files, "file"), plural(part.verified.rows, "row")
             _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}", None)
     else:
-        _sentence(out, f"{_OUTCOMES[part.outcome].text}: {part.reason}", _OUTCOMES[part.outcome].paint)
+        _sentence(out, f"{_outcome(part).text}: {part.reason}", _outcome(part).paint)
         if part.hint:
             _sentence(out, f"hint: {part.hint}", Paint.DIM)
     for note in part.notes:

@@ -3,7 +3,8 @@
     lock -> recover what a dead run left -> inputs still as planned? -> work directory -> tasks -> verify, publish
 
 A failure concerns its partition alone. An interrupt ends the engine, takes away work directories and locks, and leaves
-every table as it was; partitions that were published before stay so. Nothing that a table consists of is ever removed.
+every table as it was; partitions that were published before stay so. The end of the time that a run may take does the
+same to what is not finished by then, and is no failure. Nothing that a table consists of is ever removed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from acidctl.jobs.lock import Lock, acquire
 from acidctl.jobs.publish import NothingToDoError, publish, require_inputs
 from acidctl.jobs.recover import has_leftovers, recover
 from acidctl.jobs.session import Piece, Session, TablePlace, failed, ours
-from acidctl.jobs.spec import Engine, TaskOutcome
+from acidctl.jobs.spec import Engine, TaskOutcome, TaskSpec
+from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit, TimeUpError
 from acidctl.jobs.workdir import WorkDir, list_location
 from acidctl.listing import Listing
 from acidctl.plan import Action, CompactionPlan, PartitionPlan
@@ -33,6 +35,11 @@ from acidctl.writeids import ValidTxns
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
 _WAVE_TASKS = 512
 _WAVE_PARTITIONS = 64
+# With a time limit waves are smaller, so that little has begun when it comes: some tasks for each slot of the engine,
+# but not less than what is done in seconds.
+_LIMITED_TASKS = 4
+_LIMITED_BYTES = 64 << 20
+_SLOTS = 16
 # Preparing and publishing wait for the storage, not for a core.
 _STORAGE_THREADS = 4
 
@@ -51,6 +58,8 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
+# Told of each partition as soon as it is finished; from any thread, one at a time.
+Told = Callable[[PartitionReport], None]
 # The plan of one partition, made anew from what lies there now.
 Replan = Callable[[PartitionPlan], PartitionPlan]
 
@@ -59,11 +68,15 @@ def _unwatched(progress: Progress) -> None:
     """Nobody looks."""
 
 
+def _untold(report: PartitionReport) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`.
 
-    `break_locks` takes over locks whose owner cannot be told to be dead.
+    `break_locks` takes over locks whose owner cannot be told to be dead. `limit` bounds the time of the whole run.
     """
 
     place: TablePlace
@@ -71,6 +84,7 @@ class Prepared:
     replan: Replan | None = None
     leftovers: frozenset[str] = frozenset()
     break_locks: bool = False
+    limit: TimeLimit | None = None
 
     @property
     def bytes_in(self) -> int:
@@ -82,9 +96,9 @@ class Prepared:
         """Whether nothing is to be done on any storage."""
         return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
 
-    def start(self, engine: Engine, *, watch: Watch | None = None) -> Compaction:
+    def start(self, engine: Engine, *, watch: Watch | None = None, told: Told | None = None) -> Compaction:
         """The run; it begins with its `run`."""
-        return Compaction(self, engine, watch=watch or _unwatched)
+        return Compaction(self, engine, watch=watch or _unwatched, told=told or _untold)
 
 
 class Compaction:
@@ -97,6 +111,7 @@ class Compaction:
         *,
         now: Callable[[], float] = time.time,
         watch: Watch = _unwatched,
+        told: Told = _untold,
     ) -> None:
         """`leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too.
 
@@ -109,10 +124,13 @@ class Compaction:
         self._replan = prepared.replan
         self._leftovers = prepared.leftovers
         self._break_locks = prepared.break_locks
+        self._limit = prepared.limit
         self._txns = ValidTxns.parse(plan.txns) if plan.txns else None
         self._now = now
         self._watch = watch
+        self._told = told
         self._cancelled = False
+        self._expired = False
         self._engaged = False
         self._telling = threading.Lock()
         self._open: dict[str, Session] = {}
@@ -130,6 +148,16 @@ class Compaction:
         self._cancelled = True
         return self._engaged
 
+    def expire(self) -> bool:
+        """Give up what is not finished, because the grace is over; whether to raise TimeUpError, as for `cancel`."""
+        self._expired = True
+        return self._engaged and not self._cancelled
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until `expire` is to be called; None where nothing bounds the time."""
+        return None if self._limit is None else self._limit.left
+
     @property
     def compacted(self) -> int:
         """Partitions published so far."""
@@ -140,9 +168,9 @@ class Compaction:
         started = self._now()
         for part in self._plan.partitions:
             if part.action is not Action.COMPACT and part.path not in self._leftovers:
-                self._reports[part.path] = untouched(part)
+                self._settle(part, untouched(part))
         work = [part for part in self._plan.partitions if part.path not in self._reports]
-        queue = deque(sorted(work, key=lambda part: -part.bytes_in))
+        queue = deque(sorted(work, key=self._turn))
         try:
             # Whatever changes the storage is done by these threads: an interrupt comes to the main thread alone.
             with ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
@@ -157,7 +185,7 @@ class Compaction:
                 raise
             for part in work:
                 if part.path not in self._reports:
-                    self._reports[part.path] = failed(part, error, 0.0, part.notes)
+                    self._settle(part, failed(part, error, 0.0, part.notes))
         except BaseException:
             self._abandon()
             raise
@@ -184,22 +212,49 @@ class Compaction:
                 session.lock.release()
         self._open.clear()
 
+    def _settle(self, part: PartitionPlan, report: PartitionReport) -> None:
+        """Note how a partition ended, and pass it on at once."""
+        with self._telling:
+            self._reports[part.path] = report
+            self._told(report)
+
     # --- waves
 
+    def _turn(self, part: PartitionPlan) -> tuple[int, int]:
+        """Longest first keeps all cores busy; where not all may have their turn, those in most need come first."""
+        return (0 if self._limit is None else -len(part.inputs)), -part.bytes_in
+
     def _waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
-        """Feed the engine until nothing is left; parts that are complete are joined along with the next wave."""
-        joins: list[Piece] = []
+        """Feed the engine until nothing is left, or the time is over."""
         finishing: list[Future[None]] = []
+        try:
+            self._work_off(queue, workers, finishing)
+        except TimeUpError:
+            late = [session for session in list(self._open.values()) if session.left]
+            finishing += [workers.submit(self._give_up, session) for session in late]
+        for future in finishing:
+            future.result()
+            # What waits for its turn yet is not begun any more.
+            if self._cancelled and not all(other.done() for other in finishing):
+                raise KeyboardInterrupt
+
+    def _work_off(
+        self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor, finishing: list[Future[None]]
+    ) -> None:
+        """Wave after wave; parts that are complete are joined along with the next wave."""
+        joins: list[Piece] = []
         while queue or joins:
+            if self._limit is not None and self._limit.over:
+                self._leave(queue)
             pieces, joins = joins, []
-            for session in workers.map(self._begin, _wave(queue)):
+            for session in workers.map(self._begin, self._wave(queue)):
                 if session is None:
                     continue
                 pieces += session.pieces()
                 if not session.left:
                     finishing.append(workers.submit(self._finish, session))
             pieces.sort(key=lambda piece: -piece.bytes)
-            specs = [piece.spec(self._place, self._plan.table) for piece in pieces]
+            specs = self._specs(pieces, workers)
             with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
                 while (outcome := self._next(outcomes)) is not None:
                     piece = pieces[outcome.index]
@@ -207,19 +262,50 @@ class Compaction:
                     self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
                     if not piece.session.left:
                         finishing.append(workers.submit(self._finish, piece.session))
-        for future in finishing:
-            future.result()
-            # What waits for its turn yet is not begun any more.
-            if self._cancelled and not all(other.done() for other in finishing):
-                raise KeyboardInterrupt
+
+    def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
+        """The next partitions: one at least, and not more than a wave should hold."""
+        chosen: list[PartitionPlan] = []
+        tasks = size = 0
+        slots = getattr(self._engine, "parallelism", _SLOTS)
+        while queue and tasks < _WAVE_TASKS and len(chosen) < _WAVE_PARTITIONS:
+            if self._limit is not None and tasks >= _LIMITED_TASKS * slots and size >= _LIMITED_BYTES:
+                break
+            chosen.append(queue.popleft())
+            tasks += sum(len(task.cuts) + 1 for task in chosen[-1].tasks)
+            size += chosen[-1].bytes_in
+        return chosen
+
+    def _leave(self, queue: deque[PartitionPlan]) -> None:
+        """What has not begun when the time is over."""
+        for part in queue:
+            if part.action is Action.COMPACT:
+                why = "it was not begun within --max-runtime; a later run takes it"
+                self._settle(part, left_for_later(part, why))
+            else:
+                self._settle(part, untouched(part))
+        queue.clear()
+
+    def _specs(self, pieces: Sequence[Piece], workers: ThreadPoolExecutor) -> list[TaskSpec]:
+        """What the engine is given, with the machines that hold the inputs where that helps it."""
+        place, table = self._place, self._plan.table
+        if not getattr(self._engine, "uses_hosts", False):
+            return [piece.spec(place, table) for piece in pieces]
+        hosts = workers.map(lambda piece: piece.hosts(place.storage), pieces)
+        return [piece.spec(place, table, found) for piece, found in zip(pieces, hosts, strict=True)]
 
     def _next(self, outcomes: Iterator[TaskOutcome]) -> TaskOutcome | None:
         """What the engine answers next, None at its end."""
+        if self._expired or (self._limit is not None and not self._limit.left):
+            raise TimeUpError
         self._engaged = True
         try:
             outcome = next(outcomes, None)
             if self._cancelled:
                 raise KeyboardInterrupt
+            if self._expired and outcome is not None and outcome.error is not None:
+                # Some library made an error of it.
+                raise TimeUpError
             return outcome
         finally:
             self._engaged = False
@@ -244,13 +330,13 @@ class Compaction:
                 session = Session(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = session
                 return session
-            self._reports[part.path] = replace(untouched(part), notes=(*part.notes, *notes))
+            self._settle(part, replace(untouched(part), notes=(*part.notes, *notes)))
         except Exception as error:
             if part.action is not Action.COMPACT and isinstance(error, StalePlanError):
                 # Somebody else works there, and there was nothing for us to do.
-                self._reports[part.path] = replace(untouched(part), notes=(*part.notes, error.message))
+                self._settle(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
-                self._reports[part.path] = failed(part, ours(error), self._now() - started, part.notes)
+                self._settle(part, failed(part, ours(error), self._now() - started, part.notes))
         if lock is not None:
             with suppress(AcidctlError):
                 lock.release()
@@ -298,8 +384,21 @@ class Compaction:
         else:
             report = session.report(outputs, seconds, notes)
         del self._open[session.plan.path]
-        self._reports[session.plan.path] = report
+        self._settle(session.plan, report)
         self._tell(session.plan.partition, partitions=1)
+
+    def _give_up(self, session: Session) -> None:
+        """Take away what a partition has on storage that is not finished when the grace is over."""
+        notes = list(session.notes)
+        for what, remove in (("work directory", session.work.remove), ("lock", session.lock.release)):
+            try:
+                remove()
+            except AcidctlError as problem:
+                notes.append(f"The {what} could not be removed: {problem.message}")
+        why = "it was begun, and given up when the grace of --max-runtime was over; a later run takes it"
+        report = left_for_later(session.plan, why, seconds=self._now() - session.started, notes=notes)
+        del self._open[session.plan.path]
+        self._settle(session.plan, report)
 
     def _tell(self, partition: str, *, partitions: int = 0, rows: int = 0, bytes: int = 0) -> None:
         with self._telling:
@@ -330,14 +429,13 @@ def _bytes(part: PartitionPlan) -> int:
     return sum(task.bytes_in for task in part.tasks)
 
 
-def _wave(queue: deque[PartitionPlan]) -> list[PartitionPlan]:
-    """The next partitions: one at least, and not more than a wave should hold."""
-    chosen: list[PartitionPlan] = []
-    tasks = 0
-    while queue and tasks < _WAVE_TASKS and len(chosen) < _WAVE_PARTITIONS:
-        chosen.append(queue.popleft())
-        tasks += sum(len(task.cuts) + 1 for task in chosen[-1].tasks)
-    return chosen
+def left_for_later(
+    part: PartitionPlan, why: str, *, seconds: float = 0.0, notes: Sequence[str] | None = None
+) -> PartitionReport:
+    """The report of a partition for which there was no time."""
+    names = tuple(entry.name for entry in part.inputs)
+    said = part.notes if notes is None else tuple(notes)
+    return PartitionReport(part.partition, Outcome.REFUSED, MAX_RUNTIME, why, inputs=names, seconds=seconds, notes=said)
 
 
 def _require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:

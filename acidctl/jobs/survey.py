@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from acidctl.errors import AcidctlError
 from acidctl.jobs.survey_files import Look, looks
+from acidctl.jobs.timelimit import MAX_RUNTIME
 from acidctl.pipeline import ordered_map
 from acidctl.plan import Action, CompactionPlan, PartitionPlan
 from acidctl.plan_compact import Draft, Ground, draft, refused, settle
@@ -33,21 +34,28 @@ def make_plan(
     request: CompactionRequest,
     *,
     progress: Callable[[int, int | None], None] = _unwatched,
+    stop: Callable[[], bool] | None = None,
 ) -> CompactionPlan:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
     Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are
-    done of how many. What is wrong with one of several partitions makes that one REFUSED; with a single location it
-    is raised: NotEnoughHistoryError, DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or
-    options that contradict each other or the table.
+    done of how many. Files of a partition are looked into unless `stop` says that there is no time left for it; where
+    not all may have their turn, those with the most directories to merge have it first. What is wrong with one of
+    several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
+    DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
+    the table.
     """
     places = [location for location in locations if not location.stray]
     ground = settle(view, request, [location.listing for location in places])
     alone = len(places) == 1
     drafts = [_drafted(ground, location, root, alone) for location in places]
-    drafts = _bounded(drafts, request.max_bytes)
+    order = list(range(len(drafts)))
+    if request.bounded or stop is not None:
+        order.sort(key=lambda place: -len(drafts[place].consumed))
+    chosen = _bounded([drafts[place] for place in order], request)
     harvest = Harvest()
-    plans = list(_surveyed(storage, ground, drafts, harvest, alone, progress))
+    made = dict(zip(order, _surveyed(storage, ground, chosen, harvest, alone, progress, stop), strict=True))
+    plans = [made[place] for place in range(len(drafts))]
     notes = [
         f"Data lies beside partition folders in {location.partition or 'the table itself'} and is left as it is; Hive "
         "reads partitions only."
@@ -69,14 +77,16 @@ def _drafted(ground: Ground, location: Location, root: str, alone: bool) -> Draf
         return Draft(blank, listing.root)
 
 
-def _bounded(drafts: Sequence[Draft], max_bytes: int | None) -> list[Draft]:
-    """Leave for a later run what goes beyond the bound; a smaller partition behind it still has its turn."""
-    if max_bytes is None:
-        return list(drafts)
-    left, kept = max_bytes, []
+def _bounded(drafts: Sequence[Draft], request: CompactionRequest) -> list[Draft]:
+    """Leave for a later run what goes beyond the bounds; a smaller partition behind it still has its turn."""
+    max_bytes, kept = request.max_bytes, []
+    bytes_left, count_left = max_bytes or 0, request.max_partitions
     for item in drafts:
-        size = item.plan.bytes_in if item.compacts else 0
-        if size > left:
+        if not item.compacts:
+            kept.append(item)
+            continue
+        size = item.plan.bytes_in
+        if max_bytes is not None and size > bytes_left:
             why = (
                 f"its {size} bytes are more than --max-bytes allows"
                 if size > max_bytes
@@ -84,7 +94,12 @@ def _bounded(drafts: Sequence[Draft], max_bytes: int | None) -> list[Draft]:
             )
             kept.append(refused(item, "max_bytes", why))
             continue
-        left -= size
+        if count_left == 0:
+            why = f"it goes beyond --max-partitions {request.max_partitions}; a later run takes it"
+            kept.append(refused(item, "max_partitions", why))
+            continue
+        bytes_left -= size
+        count_left = None if count_left is None else count_left - 1
         kept.append(item)
     return kept
 
@@ -105,6 +120,7 @@ def _surveyed(
     harvest: Harvest,
     alone: bool,
     progress: Callable[[int, int | None], None],
+    stop: Callable[[], bool] | None,
 ) -> Iterator[PartitionPlan]:
     """The plans in the order of the drafts; what is known of files is let go with each partition."""
     total = sum(_file_count(item) for item in drafts)
@@ -113,6 +129,10 @@ def _surveyed(
 
     def work() -> Iterator[tuple[Draft, Look | None]]:
         for item in drafts:
+            if item.compacts and stop is not None and stop():
+                why = "half of --max-runtime was over before its files could be looked into; a later run takes it"
+                yield refused(item, MAX_RUNTIME, why), None
+                continue
             yield item, None
             if item.compacts:
                 yield from ((item, look) for look in looks(storage, item))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.cli.compact import _called_by_writer
+from acidctl.cli.interrupts import called_by_writer
 from acidctl.errors import ExitCode
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.jobs.cleaning_cases import step
@@ -149,8 +149,8 @@ def test_no_space_in_the_middle(how: str, table: Path) -> None:
 
 def test_no_interrupt_within_a_writer() -> None:
     """What a library calls back must not raise; what the writer's own module does may."""
-    names = {"__name__": "acidctl.orc.arrowwriter", "told": lambda: _called_by_writer(sys._getframe())}
+    names = {"__name__": "acidctl.orc.arrowwriter", "told": lambda: called_by_writer(sys._getframe())}
     exec("def write(): return told()", names)
     assert names["write"]()  # type: ignore[operator]
-    assert not _called_by_writer(sys._getframe())
-    assert not _called_by_writer(None)
+    assert not called_by_writer(sys._getframe())
+    assert not called_by_writer(None)

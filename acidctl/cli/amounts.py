@@ -1,0 +1,54 @@
+"""Sizes, durations and fractions as people write them: `20G`, `90m`, `10%`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_FRACTION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(%?)")
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Bytes: a number, or one with K, M, G or T behind it (powers of 1024)."""
+    if value is None:
+        return None
+    found = _SIZE.fullmatch(value.strip())
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"{value!r} is no size; write it as 512M or 20G", ctx, param)
+    return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`; None for what is no duration."""
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else float(found[1]) * _SECONDS[found[2].lower()]
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Seconds of a duration that may not be 0."""
+    if value is None:
+        return None
+    seconds = parse_duration(value)
+    if not seconds:
+        raise click.BadParameter(f"{value!r} is no duration; write it as 45s, 90m or 2h", ctx, param)
+    return seconds
+
+
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of a duration; 0 is one."""
+    return 0.0 if value.strip() == "0" or parse_duration(value) == 0 else duration(ctx, param, value) or 0.0
+
+
+def fraction(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A fraction: `0.1`, or `10%`."""
+    if value is None:
+        return None
+    found = _FRACTION.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no fraction; write it as 0.1 or 10%", ctx, param)
+    return float(found[1]) / (100 if found[2] else 1)
