@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("arrays", "javatext", "leaves", "values", "digest", "rowhash"), ("hivetypes", "schema"), ("pyarrow", "numpy")),
     (("events", "merge"), ("bucketcodec", "writeids", "arrays"), ("pyarrow", "numpy")),
     (("pipeline",), (), ()),
-    (("storage.",), ("listing", "names"), ("fsspec",)),
+    (("storage.",), ("listing", "names"), ("fsspec", "hdfs", "requests", "urllib3")),
     (
         ("orc.",),
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
@@ -89,10 +89,12 @@ ONLY_IN = {
     "fsspec": ("storage.fsspec",),
     "click": ("cli.",),
     "rich": ("cli.",),
-    "pyspark": ("jobs.spark",),
+    "pyspark": ("jobs.spark", "jobs.spark_job"),
     "pyorc": ("orc.pyorcwriter", "orc.secondread"),
     "isal": ("orc.deflate",),
-    "hdfs": (),
+    "hdfs": ("storage.webapi",),
+    "requests": ("storage.webapi", "storage.webfault"),
+    "urllib3": ("storage.webapi", "storage.webfault"),
     "hdfs_native": (),
 }
 
@@ -107,7 +109,7 @@ LIGHT_COMMANDS = (
     "storage.local",
     "storage.gather",
 )
-HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", "fsspec", "rich", "google")
+HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", "requests", "fsspec", "rich", "google")
 
 # Files past 500 lines, each with its reason.
 LONG_FILES: dict[str, str] = {}

@@ -1,0 +1,318 @@
+"""The WebHDFS REST API: requests, fail-over between NameNodes, and every answer as a value or one of our errors.
+
+One dialect with two kinds of servers. A NameNode answers itself for names and sends those who want bytes on to a
+DataNode, by a redirect that says all that one needs, credentials included. A gateway (HttpFS) carries the bytes
+itself and knows fewer parameters. Secrets travel in addresses here, so no text of an HTTP library is ever shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import hdfs
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from acidctl.errors import MissingDependencyError, StorageError, UnreachableError
+from acidctl.storage import webfault
+from acidctl.storage.webaccess import Access
+
+PREFIX = "/webhdfs/v1"
+# Waiting for a connection is short even where answers may take long.
+_CONNECT_SECONDS = 10.0
+# Connections kept alive per server, for the walk and for reading ahead together.
+_CONNECTIONS = 32
+# How many DataNodes are tried: the NameNode goes on naming one that is gone for up to ten minutes.
+_REDIRECTS = 4
+
+Body = bytes | Iterator[bytes]
+Answer = TypeVar("Answer")
+_FAULTS = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
+
+
+class WebApi:
+    """Calls by operation name; any number of threads may use one."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._waits = (min(access.timeout, _CONNECT_SECONDS), access.timeout)
+        self._client = _client(access, self._waits)
+        # DataNodes get what the redirect says, and nothing of this user's besides.
+        self._data = _session(access)
+        self._active = access.nodes[0]
+        self._lock = threading.Lock()
+
+    def ask(self, method: str, operation: str, path: str, shown: str, **parameters: Any) -> dict[str, Any]:
+        """The JSON object that the active NameNode answers with; empty when it says nothing.
+
+        Any method but GET changes something: when its answer does not come, it is not sent to another NameNode, because
+        it may have been carried out.
+        """
+
+        def read(response: requests.Response) -> dict[str, Any]:
+            body = response.content
+            if not body:
+                return {}
+            try:
+                answer = json.loads(body)
+            except ValueError:
+                answer = None
+            if not isinstance(answer, dict):
+                raise webfault.not_webhdfs(shown, _address(response.url))
+            return answer
+
+        return self._ask(method, operation, path, shown, parameters, read)
+
+    def read(self, path: str, shown: str, offset: int, length: int, source: Source) -> bytes:
+        """Bytes of a file that has them: `offset + length` may not lie past its end."""
+
+        def take(response: requests.Response) -> bytes:
+            return _body(response, length, shown)
+
+        known = source.address(offset, length)
+        if known is not None:
+            try:
+                return self._fetch("GET", known, shown, take)
+            except StorageError:
+                source.forget(offset)  # the NameNode knows who has the bytes now
+
+        def redirected(response: requests.Response) -> bytes | str:
+            return _location(response) or take(response)
+
+        def attempt(excluded: str) -> bytes:
+            parameters = {"offset": offset, "length": length, **_without(excluded)}
+            found = self._ask("GET", "OPEN", path, shown, parameters, redirected)
+            if isinstance(found, bytes):
+                return found
+            data = self._fetch("GET", found, shown, take)
+            source.learn(offset, found)
+            return data
+
+        return self._from_some_datanode(attempt)
+
+    def create(self, path: str, shown: str, body: Body, *, through: bool) -> None:
+        """Write a new file whose parent exists; ExistsError when there is one. `through`: the gateway takes the bytes.
+
+        Bytes can be sent again to another DataNode when the first cannot be reached; a stream that has begun cannot.
+        """
+        parameters = {"overwrite": "false", "createparent": "false"}
+
+        def done(response: requests.Response) -> None:
+            response.content  # noqa: B018  the connection can be used again when all has been read
+
+        if through:
+            self._ask("PUT", "CREATE", path, shown, {**parameters, "data": "true"}, done, body)
+            return
+
+        def attempt(excluded: str) -> None:
+            address = self._ask("PUT", "CREATE", path, shown, {**parameters, **_without(excluded)}, _location)
+            if address is None:
+                raise webfault.not_webhdfs(shown, self._active)
+            if "createparent=" not in address.lower():
+                address += "&createparent=false"
+            self._fetch("PUT", address, shown, done, body)
+
+        self._from_some_datanode(attempt)
+
+    def _from_some_datanode(self, attempt: Callable[[str], Answer]) -> Answer:
+        """Ask the NameNode for another DataNode where one cannot be reached: nothing has been sent to it."""
+        excluded: list[str] = []
+        for last in (False,) * (_REDIRECTS - 1) + (True,):
+            try:
+                return attempt(",".join(excluded))
+            except webfault.UnreachedDataNodeError as error:
+                if last:
+                    raise
+                excluded += [name for name in _ips(error.host) if name not in excluded]
+        raise AssertionError("the last attempt answers or raises")
+
+    def _ask(
+        self,
+        method: str,
+        operation: str,
+        path: str,
+        shown: str,
+        parameters: Mapping[str, Any],
+        read: Callable[[requests.Response], Answer],
+        body: Body | None = None,
+    ) -> Answer:
+        """One call, answered by the NameNode that is active."""
+        query = {"op": operation, **parameters}
+        if self._access.proxy_user is not None:
+            query["doas"] = self._access.proxy_user
+        try:
+            place = PREFIX + quote(path, safe="/")
+        except UnicodeEncodeError:
+            raise StorageError(f"{shown!r} is not UTF-8, which all names in HDFS are") from None
+        failure: StorageError | None = None
+        for node in self._nodes():
+            fault: Exception | None = None
+            try:
+                response = self._client._request(
+                    method, node + place, params=query, data=body, allow_redirects=False, stream=True
+                )
+                with closing(response):
+                    if response.status_code < 400:
+                        self._active = node
+                        return read(response)
+                    failure = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
+            except _FAULTS as error:
+                fault = error
+            if fault is not None:
+                outage = webfault.outage(fault, shown, node, self._access)
+                if method != "GET" and not outage.nothing_sent:
+                    raise outage.error
+                if failure is None or not isinstance(outage.error, UnreachableError):
+                    failure = outage.error
+            elif failure is not None and not webfault.elsewhere(failure):
+                raise failure
+        assert failure is not None
+        raise failure
+
+    def _fetch(
+        self,
+        method: str,
+        address: str,
+        shown: str,
+        read: Callable[[requests.Response], Answer],
+        body: Body | None = None,
+    ) -> Answer:
+        """One exchange with where a redirect leads."""
+        target = urlsplit(address)
+        if self._active.startswith("https:") and target.scheme != "https":
+            raise webfault.unencrypted(shown, _address(address))
+        # A gateway that redirects to itself wants to be authenticated to again.
+        session = self._client._session if target.netloc == urlsplit(self._active).netloc else self._data
+        fault: Exception | None = None
+        try:
+            response = session.request(
+                method,
+                address,
+                data=body,
+                headers={"Content-Type": "application/octet-stream"},
+                timeout=self._waits,
+                allow_redirects=False,
+                stream=True,
+            )
+            with closing(response):
+                if response.status_code < 300:
+                    return read(response)
+                failure = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
+        except _FAULTS as error:
+            fault = error
+        if fault is None:
+            raise failure
+        outage = webfault.outage(fault, shown, _address(address), self._access)
+        # What a stream has given cannot be sent again; a host that is not to be found is another fault.
+        if outage.nothing_sent and isinstance(outage.error, UnreachableError) and not isinstance(body, Iterator):
+            raise webfault.UnreachedDataNodeError(outage.error, target.hostname or "")
+        raise outage.error
+
+    def _nodes(self) -> list[str]:
+        """All NameNodes, the one that answered last first."""
+        active = self._active
+        return [active, *(node for node in self._access.nodes if node != active)]
+
+
+class Source:
+    """Which DataNodes gave bytes of one file: they are asked again without asking the NameNode first.
+
+    An address is good for all of a block, and holds credentials.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = max(block_size, 1)
+        self._addresses: dict[int, str] = {}
+
+    def address(self, offset: int, length: int) -> str | None:
+        """Where these bytes are to be had, as far as known."""
+        known = self._addresses.get(offset // self._block_size)
+        if known is None:
+            return None
+        return re.sub(r"(?<=[?&]offset=)\d+", str(offset), re.sub(r"(?<=[?&]length=)\d+", str(length), known))
+
+    def learn(self, offset: int, address: str) -> None:
+        """An address has given the bytes at an offset."""
+        if re.search(r"[?&]offset=\d", address) and re.search(r"[?&]length=\d", address):
+            self._addresses[offset // self._block_size] = address
+
+    def forget(self, offset: int) -> None:
+        """It did not, this time."""
+        self._addresses.pop(offset // self._block_size, None)
+
+
+def _client(access: Access, waits: tuple[float, float]) -> Any:
+    """What the `hdfs` package authenticates by: a delegation token, a Kerberos ticket, or the name of a user."""
+    session = _session(access)
+    nodes = ";".join(access.nodes)
+    if access.token is not None:
+        client = hdfs.TokenClient(nodes, access.token, session=session, timeout=waits)
+    elif access.kerberos:
+        try:
+            from hdfs.ext.kerberos import KerberosClient
+        except ImportError:
+            raise MissingDependencyError(
+                "this cluster wants Kerberos, which needs a package that is not installed",
+                hint="pip install 'acidctl[kerberos]' (it is built with the Kerberos headers, libkrb5-dev), or give a "
+                "delegation token by HADOOP_TOKEN_FILE_LOCATION.",
+            ) from None
+        client = KerberosClient(nodes, mutual_auth="OPTIONAL", session=session, timeout=waits)
+    else:
+        client = hdfs.InsecureClient(nodes, user=access.user, session=session, timeout=waits)
+    if access.user is not None and not access.kerberos:
+        session.params = {**session.params, "user.name": access.user}
+    return client
+
+
+def _session(access: Access) -> requests.Session:
+    session = requests.Session()
+    for prefix in ("http://", "https://"):
+        session.mount(prefix, HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS))
+    # Bytes come as they are; the other header is what clusters with a guard against forged requests look for.
+    session.headers.update({"Accept-Encoding": "identity", "X-XSRF-HEADER": '""'})
+    if access.ca_file is not None:
+        session.verify = access.ca_file
+    return session
+
+
+def _location(response: requests.Response) -> str | None:
+    """Where a redirect leads."""
+    if response.status_code not in (301, 302, 303, 307, 308):
+        return None
+    response.content  # noqa: B018  the connection can be used again when all has been read
+    return response.headers.get("Location")
+
+
+def _body(response: requests.Response, length: int, shown: str) -> bytes:
+    """Exactly `length` bytes, whatever else the server sends."""
+    data: bytes = response.raw.read(length)
+    if len(data) < length:
+        raise webfault.cut_short(shown, _address(response.url), len(data), length)
+    response.raw.read(1)
+    return data
+
+
+def _without(excluded: str) -> dict[str, str]:
+    return {"excludedatanodes": excluded} if excluded else {}
+
+
+def _ips(host: str) -> list[str]:
+    """The NameNode knows DataNodes by their IP addresses."""
+    try:
+        return [socket.gethostbyname(host)]
+    except OSError:
+        return []
+
+
+def _address(url: str) -> str:
+    """Scheme, host and port: what of an address may be shown."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

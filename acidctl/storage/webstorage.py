@@ -1,0 +1,453 @@
+"""HDFS over HTTP, of NameNodes and of HttpFS gateways, as a storage.
+
+Where WebHDFS and HttpFS do less than they say, in versions up to 3.4.3, and what is done about it: `rename` moves
+*into* a directory that exists (rename2 does not; a gateway has only the first); `mkdirs` and `create` make parents
+and find nothing wrong with a directory that exists; `delete` takes what it is given.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from queue import Empty, Queue
+from typing import Any, BinaryIO, cast
+
+from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError, UnreachableError
+from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
+from acidctl.storage.ranged import RangedFile
+from acidctl.storage.treewalk import Found, walk_tree
+from acidctl.storage.webapi import Body, Source, WebApi
+from acidctl.storage.webfault import MissingError
+
+_COPY_BYTES = 4 << 20
+# A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
+_PART_BYTES = 4 << 20
+_WAITING_PARTS = 2
+# Who holds the most of a file; more hosts than that help no scheduler.
+_HOSTS = 3
+
+
+class WebHdfsStorage:
+    """One HDFS; `authority` is what stands after the scheme in its addresses.
+
+    `trash_minutes`: `fs.trash.interval` of this client, which counts where the server names none.
+    """
+
+    def __init__(self, api: WebApi, scheme: str, authority: str, *, trash_minutes: float = 0) -> None:
+        self._api = api
+        self._base = f"{scheme}://{authority}"
+        self._trash_minutes = trash_minutes
+        self._facts: Facts | None = None
+        self._is_gateway: bool | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """HDFS's promises; whether there is a trash is asked once."""
+        if self._facts is None:
+            self._facts = Facts(
+                atomic_rename=True,
+                exclusive_create=True,
+                mtimes=True,
+                owner_and_mode=True,
+                trash=self._has_trash(),
+            )
+        return self._facts
+
+    def display(self, path: str) -> str:
+        """The URL, its path as it is."""
+        return self._base + path
+
+    def stat(self, path: str) -> PathStat | None:
+        """One request."""
+        status = self._status(path)
+        return None if status is None else _path_stat(status)
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """One listing per directory, in pages, many at once."""
+        return walk_tree(self._list, root, descend)
+
+    def open(self, path: str) -> BinaryIO:
+        """One request for the size, then one to a DataNode for each range."""
+        status = self._status(path)
+        shown = self.display(path)
+        if status is None:
+            raise MissingError(
+                f"{shown} is not there any more",
+                path=shown,
+                hint="If a compaction or a cleaner runs on this table now, run the command again.",
+            )
+        if status["type"] != "FILE":
+            raise StorageError(f"{shown} is not a regular file", path=shown)
+        source = Source(int(status.get("blockSize") or 0))
+        return cast(
+            BinaryIO,
+            RangedFile(
+                lambda offset, length: self._api.read(path, shown, offset, length, source),
+                int(status["length"]),
+                name=shown,
+            ),
+        )
+
+    def create(self, path: str) -> BinaryIO:
+        """What exists is seen here; of two who create at the same time, one is refused when it closes."""
+        if self._status(path) is not None:
+            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
+        self._require_directory(_parent(path))
+        return cast(BinaryIO, _NewFile(self, path))
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        """The NameNode decides who wins."""
+        if self._has_gateway_rules(path):
+            self._require_directory(_parent(path))
+        self.send(path, data)
+
+    def mkdir(self, path: str) -> None:
+        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
+        if self._status(path) is not None:
+            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
+        self._require_directory(_parent(path))
+        self._true("PUT", "MKDIRS", path)
+
+    def inherit(self, path: str, like: str) -> None:
+        """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
+
+        Access lists need nothing: what is made below a directory inherits its default list.
+        """
+        model, found = self._existing(like), self._existing(path)
+        owner, group = str(model["owner"]), str(model["group"])
+        if owner != found["owner"]:
+            self._give(path, owner=owner, group=group)
+        elif group != found["group"]:
+            self._give(path, group=group)
+        mode = int(str(model["permission"]), 8)
+        if model["type"] == "DIRECTORY" and found["type"] != "DIRECTORY":
+            mode &= 0o666
+        if mode != int(str(found["permission"]), 8):
+            with suppress(DeniedError):
+                self._ask("PUT", "SETPERMISSION", path, permission=f"{mode:o}")
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """By rename2; see `_rename`."""
+        if self._existing(source)["type"] != "DIRECTORY":
+            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
+        self._rename(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """One request takes the whole tree."""
+        if self._existing(path)["type"] != "DIRECTORY":
+            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+        self._true("DELETE", "DELETE", path, recursive="true")
+
+    def remove_file(self, path: str) -> None:
+        """`recursive=false` would take an empty directory."""
+        if self._existing(path)["type"] == "DIRECTORY":
+            raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
+        self._true("DELETE", "DELETE", path, recursive="false")
+
+    def move(self, source: str, target: str) -> None:
+        """By rename2; see `_rename`."""
+        self._rename(source, target)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Through this machine: HDFS copies nothing by itself."""
+        with self.open(source) as stream, self.create(target) as copy:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
+
+    def discard(self, path: str) -> None:
+        """Below `Current` of the trash, at its own path; a number is added where something lies there already."""
+        shown = self.display(path)
+        if not self.facts.trash:
+            raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
+        self._existing(path)
+        current = join(str(self._ask("GET", "GETTRASHROOT", path)["Path"]), "Current")
+        parent, name = _parent(path), path.rpartition("/")[2]
+        moment = f"{time.time_ns() // 1_000_000}"
+        # A file that was discarded under the name of this path's parent is in the way of the first.
+        for place in (current + parent.rstrip("/"), f"{current}/{moment}{parent.rstrip('/')}"):
+            try:
+                self._true("PUT", "MKDIRS", place, permission="700")
+                try:
+                    self._rename(path, join(place, name))
+                except ExistsError:
+                    self._rename(path, join(place, name + moment))
+                return
+            except (ExistsError, MissingError):
+                if place.startswith(f"{current}/{moment}") or self._status(path) is None:
+                    raise
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """By the NameNode's list of blocks; empty where it is too old to tell."""
+        try:
+            answer = self._ask("GET", "GETFILEBLOCKLOCATIONS", path)
+        except (DeniedError, UnreachableError, MissingError):
+            raise
+        except StorageError:
+            return ()
+        held: dict[str, int] = {}
+        for block in answer.get("BlockLocations", {}).get("BlockLocation", ()):
+            for host in block.get("hosts", ()):
+                held[host] = held.get(host, 0) + int(block.get("length", 0))
+        return tuple(sorted(held, key=lambda host: (-held[host], host))[:_HOSTS])
+
+    def send(self, path: str, body: Body) -> None:
+        """Write a new file whose parent exists."""
+        self._api.create(path, self.display(path), body, through=self._has_gateway_rules(path))
+
+    def _ask(self, method: str, operation: str, path: str, **parameters: Any) -> dict[str, Any]:
+        return self._api.ask(method, operation, path, self.display(path), **parameters)
+
+    def _true(self, method: str, operation: str, path: str, **parameters: Any) -> None:
+        """For operations that answer with a truth value, and say no more when it is false."""
+        if self._ask(method, operation, path, **parameters).get("boolean") is not True:
+            shown = self.display(path)
+            raise StorageError(f"{shown} cannot be changed: HDFS refuses {operation} and gives no reason", path=shown)
+
+    def _status(self, path: str) -> dict[str, Any] | None:
+        """The FileStatus; None when nothing stands at the path."""
+        try:
+            status: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path)["FileStatus"]
+        except MissingError:
+            return None
+        except KeyError:
+            raise StorageError(f"{self.display(path)} cannot be read: the answer has no FileStatus") from None
+        self._is_gateway = "fileId" not in status
+        return status
+
+    def _existing(self, path: str) -> dict[str, Any]:
+        status = self._status(path)
+        if status is None:
+            raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
+        return status
+
+    def _require_directory(self, path: str) -> None:
+        if self._existing(path)["type"] != "DIRECTORY":
+            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+
+    def _has_gateway_rules(self, path: str) -> bool:
+        """Whether this is HttpFS, which knows neither rename2 nor `createparent`: only a NameNode tells file ids."""
+        if self._is_gateway is None:
+            self._existing(_parent(path))
+        return bool(self._is_gateway)
+
+    def _list(self, path: str) -> Iterable[Found]:
+        """The entries of a directory, page by page (`dfs.ls.limit`)."""
+        after: dict[str, str] = {}
+        while True:
+            try:
+                listing = self._ask("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
+                page = listing["partialListing"]["FileStatuses"]["FileStatus"]
+            except MissingError as error:
+                raise NoSuchTableError(f"{self.display(path)} does not exist", path=self.display(path)) from error
+            except KeyError:
+                raise StorageError(f"{self.display(path)} cannot be read: the answer has no listing") from None
+            for status in page:
+                name = str(status["pathSuffix"])
+                if not name:
+                    raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+                found = _path_stat(status)
+                yield Found(name, found.is_directory, found.size, found.modified)
+            if not page or not listing.get("remainingEntries"):
+                return
+            after = {"startAfter": str(page[-1]["pathSuffix"])}
+
+    def _give(self, path: str, **to: str) -> None:
+        """Owner and group together, else the group alone."""
+        try:
+            self._ask("PUT", "SETOWNER", path, **to)
+        except DeniedError:
+            if "owner" in to:
+                self._give(path, group=to["group"])
+
+    def _rename(self, source: str, target: str) -> None:
+        """Never into nor onto anything: one rename2, or on a gateway what amounts to it."""
+        if self._has_gateway_rules(source):
+            self._rename_into(source, target)
+            return
+        try:
+            self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE")
+        except ExistsError:
+            raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+
+    def _rename_into(self, source: str, target: str) -> None:
+        """HttpFS's rename goes into directories that exist, so it is given the target's parent to go into.
+
+        There the name is free or the rename is refused, in one step. A source of another name gets the target's first,
+        inside a directory of its own beside it.
+        """
+        shown = self.display(target)
+        if source == target or self._status(target) is not None:
+            raise ExistsError(f"{shown} exists already", path=shown)
+        self._existing(source)
+        self._require_directory(_parent(target))
+        name = target.rpartition("/")[2]
+        if source.rpartition("/")[2] == name:
+            self._into(source, target)
+            return
+        aside = join(_parent(source), f"_acidctl_rename_{secrets.token_hex(8)}")
+        self._true("PUT", "MKDIRS", aside)
+        renamed = join(aside, name)
+        try:
+            self._true("PUT", "RENAME", source, destination=renamed)
+            try:
+                self._into(renamed, target)
+            except StorageError:
+                if self._status(renamed) is not None:
+                    self._true("PUT", "RENAME", renamed, destination=source)
+                raise
+        finally:
+            with suppress(StorageError):
+                self._ask("DELETE", "DELETE", aside, recursive="false")
+
+    def _into(self, source: str, target: str) -> None:
+        """Move to the target, which has the source's own name."""
+        answer = self._ask("PUT", "RENAME", source, destination=_parent(target))
+        if answer.get("boolean") is not True:
+            shown = self.display(target)
+            if self._status(target) is not None:
+                raise ExistsError(f"{shown} exists already", path=shown)
+            self._existing(source)
+            raise StorageError(f"{self.display(source)} cannot be moved to {shown}: HDFS refuses it", path=shown)
+
+    def _has_trash(self) -> bool:
+        """The server's interval, else this client's, as Hadoop decides."""
+        minutes = self._trash_minutes
+        try:
+            defaults = self._ask("GET", "GETSERVERDEFAULTS", "/").get("FsServerDefaults", {})
+            minutes = float(defaults.get("trashInterval") or minutes)
+        except (DeniedError, UnreachableError):
+            raise
+        except StorageError:
+            pass  # an older server, which does not tell
+        return minutes > 0
+
+
+class _NewFile(io.RawIOBase):
+    """A file that is being written: what fits into one part is sent when it is closed, more while it is written."""
+
+    def __init__(self, storage: WebHdfsStorage, path: str) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+        self._buffer = bytearray()
+        self._written = 0
+        self._parts: Queue[bytes | None] = Queue(_WAITING_PARTS)
+        self._sender: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._stopped = False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Takes all of it; a refusal of the server shows some parts later, or on closing."""
+        if self.closed:
+            raise ValueError("write to a closed file")
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._written += len(view)
+        if len(self._buffer) >= _PART_BYTES:
+            self._pass_on()
+        return len(view)
+
+    def close(self) -> None:
+        """The file is whole and durable when this returns; where it fails there is none."""
+        if self.closed:
+            return
+        try:
+            if self._sender is None:
+                self._storage.send(self._path, bytes(self._buffer))
+            else:
+                self._finish()
+        except ExistsError:
+            raise
+        except BaseException:
+            self._remove()
+            raise
+        finally:
+            super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Ends the request in good order before the file is removed: cut off, it could come to life afterwards."""
+        if self.closed:
+            return
+        super().close()
+        if self._sender is not None:
+            with suppress(StorageError):
+                self._finish()
+            if not isinstance(self._failure, ExistsError):
+                self._remove()
+
+    def _remove(self) -> None:
+        with suppress(StorageError):
+            self._storage.remove_file(self._path)
+
+    def _pass_on(self) -> None:
+        if self._sender is None:
+            self._sender = threading.Thread(target=self._send, name="acidctl-webhdfs-write", daemon=True)
+            self._sender.start()
+        if not self._stopped:
+            self._parts.put(bytes(self._buffer))
+        self._buffer.clear()
+        if self._failure is not None:
+            raise self._failure
+
+    def _finish(self) -> None:
+        assert self._sender is not None
+        if self._buffer and not self._stopped:
+            self._parts.put(bytes(self._buffer))
+        if not self._stopped:
+            self._parts.put(None)
+        self._sender.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _send(self) -> None:
+        """Runs in a thread of its own, because HTTP libraries ask for parts rather than take them."""
+        try:
+            self._storage.send(self._path, self._passed_on())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            # Whoever waits to pass on a part gets free; the queue is longer than what can come after that.
+            self._stopped = True
+            with suppress(Empty):
+                while True:
+                    self._parts.get_nowait()
+
+    def _passed_on(self) -> Iterator[bytes]:
+        while (part := self._parts.get()) is not None:
+            yield part
+
+
+def _path_stat(status: Mapping[str, Any]) -> PathStat:
+    """Times are in milliseconds there."""
+    is_directory = status["type"] == "DIRECTORY"
+    return PathStat(is_directory, 0 if is_directory else int(status["length"]), status["modificationTime"] / 1000)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
