@@ -20,15 +20,23 @@ from acidctl.plan import InputEntry, KeyCut, PartitionPlan, PlannedTask, Role, T
 from acidctl.rowhash import combined
 from acidctl.storage.port import Storage, join
 
+# Smaller inputs are read over the network sooner than a free core on the right machine is found.
+_WORTH_A_WAY = 4 << 20
+# As many as a file has replicas, mostly.
+_HOSTS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where the table is: for this process (`storage`, `root`) and for workers (`url`, `options`)."""
+    """Where the table is: for this process (`storage`, `root`) and for workers anywhere (`url`, `options`).
+
+    The options may hold secrets, and are no part of any text made of this.
+    """
 
     storage: Storage
     root: str
     url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +154,19 @@ class Piece:
     bytes: int
     rows: int
 
-    def spec(self, place: TablePlace, table: TableFacts) -> TaskSpec:
+    def hosts(self, storage: Storage) -> tuple[str, ...]:
+        """The machines that hold the most of the largest input, the best first; empty where it does not matter."""
+        files = [info for entry in self.session.inputs(self.session.plan.tasks[self.task]) for info in entry.files]
+        largest = max(files, key=lambda info: info.size, default=None)
+        if largest is None or largest.size < _WORTH_A_WAY:
+            return ()
+        try:
+            return storage.hosts(join(self.session.root, largest.path))[:_HOSTS]
+        except AcidctlError:
+            # A hint only: who reads the file will say what is wrong with it.
+            return ()
+
+    def spec(self, place: TablePlace, table: TableFacts, hosts: tuple[str, ...] = ()) -> TaskSpec:
         """What an engine is given."""
         session, part = self.session, self.part
         task = session.plan.tasks[self.task]
@@ -156,6 +176,7 @@ class Piece:
             table=table,
             task=task,
             inputs=session.inputs(task),
+            hosts=hosts,
             storage_options=place.options,
         )
         if part is not None:

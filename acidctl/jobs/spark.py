@@ -5,7 +5,7 @@ nor its SQL is used. All tasks of a call are one Spark job with a partition each
 own retries and speculation work. Answers arrive by an accumulator, which Spark adds up exactly once per task and as
 soon as a task has finished; the job's result brings them again, and is what counts.
 
-This is the only module that knows pyspark, and it imports it late.
+This and `spark_job` are the only modules that know pyspark, and they import it late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 import acidctl
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.jobs import spark_failures, spark_host
-from acidctl.jobs.spark_worker import ATTEMPTS, Body, Parcels, Unfit, Work, pack, unpack
+from acidctl.jobs.spark_job import Job
+from acidctl.jobs.spark_worker import Unfit, Work, unpack
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
+    from pyspark import SparkContext
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -40,12 +40,19 @@ _DEFAULTS = {
     "spark.ui.liveUpdate.period": "0",
     # A superfluous attempt may be killed at any moment; what it wrote is nobody's.
     "spark.python.task.killTimeout": "200ms",
+    # A machine that hangs is not waited for. Sizes of tasks differ, so only what takes far longer than most counts.
+    "spark.speculation": "true",
+    "spark.speculation.multiplier": "3",
+    "spark.speculation.quantile": "0.9",
+    "spark.speculation.minTaskRuntime": "60s",
+    # Where executors come and go, no shuffle keeps them: there is none.
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _POLL = 1.0  # seconds between looks at a job that says nothing
 _TELL = 15.0  # seconds without a running task after which a sentence says so
-_ENDING = 10.0  # seconds that cancelled or superfluous attempts get to end
+_ENDING = 10.0  # seconds that Spark's JVM gets to end
 
 
 class SparkEngine:
@@ -91,6 +98,12 @@ class SparkEngine:
         self._context: SparkContext | None = None
         self._packages: Path | None = None
         self._lock = threading.Lock()
+
+    @property
+    def uses_hosts(self) -> bool:
+        """Whether there are several machines to choose from."""
+        master = self._master if self._session is None else str(_context_of(self._session).master)
+        return not spark_host.is_local(master)
 
     @property
     def description(self) -> str:
@@ -165,7 +178,7 @@ class SparkEngine:
     def _run_job(self, specs: Sequence[TaskSpec], indices: tuple[int, ...]) -> Iterator[TaskOutcome]:
         assert self._context is not None
         context = self._context
-        job = _Job(context, [pack(index, specs[index]) for index in indices], self._work)
+        job = Job(context, [specs[index] for index in indices], indices, self._work)
         left = set(indices)
         try:
             for parcel in self._parcels(job):
@@ -185,7 +198,7 @@ class SparkEngine:
         elif left:
             raise AcidctlError("Spark ended its job without the answers of all tasks", hint="Run it again.")
 
-    def _parcels(self, job: _Job) -> Iterator[bytes]:
+    def _parcels(self, job: Job) -> Iterator[bytes]:
         """What arrives until the job is over; raises when nothing runs for too long."""
         job.start()
         since = time.monotonic()
@@ -211,86 +224,6 @@ class SparkEngine:
                 return
             since = time.monotonic()
             yield parcel
-
-
-class _Inbox(Parcels):
-    """The driver's end of the accumulator: puts what arrives into a queue; executors get a plain `Parcels`."""
-
-    def __init__(self, arrived: queue.SimpleQueue[bytes | None]) -> None:
-        self._arrived = arrived
-
-    def addInPlace(self, one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Hands on what is new, and keeps nothing."""
-        for parcel in other:
-            self._arrived.put(parcel)
-        return ()
-
-    def __reduce__(self) -> tuple[type[Parcels], tuple[()]]:
-        return (Parcels, ())
-
-
-class _Job:
-    """One Spark job over some payloads; `inbox` gets every answer at least once, and None at the end."""
-
-    def __init__(self, context: SparkContext, payloads: list[bytes], work: Work | None) -> None:
-        self.inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.error: Exception | None = None
-        self._context = context
-        self._payloads = payloads
-        self._group = f"acidctl-{uuid.uuid4().hex[:12]}"
-        inbox: Any = _Inbox(self.inbox)
-        self._sink: Accumulator[tuple[bytes, ...]] = context.accumulator((), inbox)
-        conf = context.getConf()
-        failures = spark_host.max_failures(str(context.master), conf.get("spark.task.maxFailures"))
-        idle = spark_host.has_idle_cores(str(context.master), conf.get("spark.task.cpus"), len(payloads))
-        self._body = Body(self._sink, acidctl.__version__, min(ATTEMPTS, failures), idle, work)
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Submits the job, in a thread that keeps the caller's Spark properties (scheduler pools)."""
-        from pyspark import InheritableThread
-
-        self._thread = InheritableThread(target=self._collect, name=self._group, daemon=True)
-        self._thread.start()
-
-    def _collect(self) -> None:
-        try:
-            # The thread's own property: other jobs of the session are not concerned.
-            self._context.setJobGroup(self._group, f"acidctl: {len(self._payloads)} tasks", True)
-            if not self._stopped:
-                payloads = self._context.parallelize(self._payloads, len(self._payloads))
-                for parcel in payloads.mapPartitions(self._body).collect():
-                    self.inbox.put(parcel)
-        except Exception as error:
-            self.error = error
-        finally:
-            self.inbox.put(None)
-
-    def running_tasks(self) -> int:
-        """How many attempts run now; 0 when Spark cannot tell any more."""
-        try:
-            tracker = self._context.statusTracker()
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
-            stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-            return sum(stage.numActiveTasks for stage in stages if stage is not None)
-        except Exception:  # the JVM is gone: the job's thread reports that
-            return 0
-
-    def end(self) -> None:
-        """Cancels what still runs, and waits a little until no attempt writes any more."""
-        from pyspark.accumulators import _accumulatorRegistry
-
-        self._stopped = True
-        deadline = time.monotonic() + _ENDING
-        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
-            with contextlib.suppress(Exception):
-                self._context.cancelJobGroup(self._group)
-            # Again, should the job have been on its way to Spark only.
-            self._thread.join(2.0)
-        while self.running_tasks() > 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        _accumulatorRegistry.pop(self._sink.aid, None)
 
 
 class _Application:

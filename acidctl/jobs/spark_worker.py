@@ -22,9 +22,10 @@ from acidctl.jobs.spec import TaskOutcome, TaskSpec
 from acidctl.storage.redact import without_credentials
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
+Package = tuple[str, tuple[int, ...]]
 
 # What a task imports, and the oldest versions that it works with.
-REQUIRED = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyorc", (0, 12)))
+REQUIRED: tuple[Package, ...] = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyorc", (0, 12)))
 
 # What was not foreseen is tried once more: it may be this machine's own trouble.
 ATTEMPTS = 2
@@ -68,7 +69,8 @@ class Body:
 
     Each answer goes back twice: through `sink` as soon as the attempt counts, and as the partition's content, which
     is there at the end of the job whatever became of the first. `version` is that of the driver's acidctl, `attempts`
-    how often a crash may be tried, `work` stands in for `jobs.task.outcome_of`; `threads` is handed to it.
+    how often a crash may be tried, `packages` what the table's storage needs beside what every task needs, `work`
+    stands in for `jobs.task.outcome_of`; `threads` is handed to it.
     """
 
     sink: Sink
@@ -76,6 +78,7 @@ class Body:
     attempts: int = 1
     threads: bool = False
     work: Work | None = None
+    packages: tuple[Package, ...] = ()
 
     def __call__(self, payloads: Iterable[bytes]) -> Iterator[bytes]:
         """Runs every payload of this partition; yields one parcel each."""
@@ -86,7 +89,7 @@ class Body:
 
     def attempt(self, payload: bytes, *, last: bool) -> bytes:
         """Runs one packed spec and packs what became of it; a crash is raised unless this is the `last` attempt."""
-        unfit = shortcoming(self.version)
+        unfit = shortcoming(self.version, self.packages)
         if unfit is not None:
             return pickle.dumps(unfit, pickle.HIGHEST_PROTOCOL)
         index, packed = pickle.loads(payload)
@@ -109,31 +112,36 @@ def unpack(parcel: bytes) -> TaskOutcome | Unfit:
     return found
 
 
-def shortcoming(version: str) -> Unfit | None:
-    """Why this process cannot run tasks of an acidctl of that version; None when it can."""
+def shortcoming(version: str, packages: tuple[Package, ...] = ()) -> Unfit | None:
+    """Why this process cannot run tasks of an acidctl of that version; None when it can.
+
+    `packages` are import names and oldest versions of what the storage of these tasks needs.
+    """
     if acidctl.__version__ != version:
         return Unfit(
             f"imports acidctl {acidctl.__version__} from {os.path.dirname(acidctl.__file__)}, the driver is {version}",
             "Remove that copy from the executors, or from the session's files.",
         )
-    for name, oldest in REQUIRED:
+    required = (*REQUIRED, *packages)
+    for name, oldest in required:
         try:
             module = importlib.import_module(name)
         except ImportError as error:
             why = "" if isinstance(error, ModuleNotFoundError) and error.name == name else f" ({error})"
-            return Unfit(f"has no usable {name}{why}; its Python is {sys.executable}", _install_hint())
+            return Unfit(f"has no usable {name}{why}; its Python is {sys.executable}", _install_hint(required))
         found = str(getattr(module, "__version__", ""))
         numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
         if numbers and numbers < oldest:
             needed = ".".join(map(str, oldest))
             return Unfit(
-                f"has {name} {found}, and {needed} or newer is needed; its Python is {sys.executable}", _install_hint()
+                f"has {name} {found}, and {needed} or newer is needed; its Python is {sys.executable}",
+                _install_hint(required),
             )
     return None
 
 
-def _install_hint() -> str:
-    names = " ".join(name for name, _ in REQUIRED)
+def _install_hint(required: tuple[Package, ...]) -> str:
+    names = " ".join(name.replace("_", "-") for name, _ in required)
     return (
         f"Install {names} into that Python on every worker node, or name another by "
         "--spark-conf spark.pyspark.python=PATH, or send an environment along by --spark-conf spark.archives=FILE."

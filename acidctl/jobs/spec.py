@@ -20,7 +20,8 @@ class TaskSpec:
     `url` and `storage_options` open the location; `work` is its work directory (a name below the location) in which
     `attempts/` exists. `inputs` are the entries of the task's own files and delete files, with no other files.
     `lower` (inclusive) and `upper` (exclusive) bound the keys of a part. For a JOIN, `parts` are the paths of the
-    finished parts below the work directory, in key order.
+    finished parts below the work directory, in key order. `hosts` are the machines that hold the most of what is read,
+    the best first, where that is known; `storage_options` may hold secrets, and are no part of any text made of this.
     """
 
     url: str
@@ -32,7 +33,8 @@ class TaskSpec:
     lower: KeyCut | None = None
     upper: KeyCut | None = None
     parts: tuple[TaskResult, ...] = ()
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class TaskOutcome:
 
 
 class Engine(Protocol):
-    """Runs `jobs.task.run_task` somewhere, for each spec at least once; the first finished attempt counts."""
+    """Runs `jobs.task.run_task` somewhere, for each spec at least once; the first finished attempt counts.
+
+    One that can heed the hosts of specs, so that finding them out is worth a request each, has a true `uses_hosts`.
+    """
 
     name: str
 

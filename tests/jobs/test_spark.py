@@ -167,7 +167,7 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
     engine = SparkEngine(session=context, patience=1.0, work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
-    monkeypatch.setattr("acidctl.jobs.spark._Job.running_tasks", lambda job: 0)
+    monkeypatch.setattr("acidctl.jobs.spark_job.Job.running_tasks", lambda job: 0)
     monkeypatch.setattr("acidctl.jobs.spark._TELL", 0.2)
     told: list[str] = []
     engine = SparkEngine(session=context, patience=1.0, notify=told.append, work=standing_in(waits_for={1: "never"}))

@@ -1,0 +1,74 @@
+"""What other machines need to open a storage as this one does: its options, and the packages of its adapter.
+
+Executors and worker processes have neither this machine's configuration files nor its environment, so what a client
+goes by travels with each task. Secrets of the Hadoop files stay behind; those that were given as options travel, as
+the options are what was meant for this storage, and are shown nowhere (`jobs.spec`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Package = tuple[str, tuple[int, ...]]
+
+_HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+# Hadoop's keys that clients of HDFS go by; the files hold much of other systems besides.
+_CLIENT_KEY = re.compile(
+    r"dfs\.|ipc\.|fs\.(defaultFS|default\.name|viewfs\.|trash\.)|"
+    r"hadoop\.(rpc\.|security\.(authentication|auth_to_local|token\.)|http\.authentication\.type)"
+)
+_SECRET_KEY = re.compile(r"(?i)secret|password|passwd|credential|access[.]?key")
+# Import name of what an adapter needs, and the oldest version that it works with (pyproject.toml).
+_PACKAGES: Mapping[str, tuple[Package, ...]] = {
+    "hdfs": (("hdfs_native", (0, 11)),),
+    "viewfs": (("hdfs_native", (0, 11)),),
+    "webhdfs": (("hdfs", (2, 7)),),
+    "swebhdfs": (("hdfs", (2, 7)),),
+    "s3": (("s3fs", (2024, 6)),),
+    "s3a": (("s3fs", (2024, 6)),),
+    "s3n": (("s3fs", (2024, 6)),),
+}
+
+
+def options_elsewhere(
+    url: str,
+    options: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    user: Callable[[], str] = getpass.getuser,
+) -> dict[str, Any]:
+    """The options by which another machine opens `url` as this one does with `options` and its environment.
+
+    For HDFS: the keys of HADOOP_CONF_DIR that a client goes by, below those of the option `config`; and the user, for
+    files written there must not belong to whoever runs the executors. With Kerberos that is the ticket's, not ours to
+    name. Raises what `hadoopconf` raises for files that cannot be read.
+    """
+    scheme = _scheme(url)
+    if scheme not in _HADOOP:
+        return dict(options)
+    from acidctl.storage.hadoopconf import load_hadoop_conf
+
+    here = load_hadoop_conf(environment)
+    config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}
+    config.update(options.get("config") or {})
+    found = {**options, "config": config}
+    simple = config.get("hadoop.security.authentication", "simple").lower() == "simple"
+    if simple and "user" not in options and "token" not in options:
+        found["user"] = environment.get("HADOOP_USER_NAME") or user()
+    return found
+
+
+def packages_elsewhere(url: str) -> tuple[Package, ...]:
+    """Import names and oldest versions of what the adapter of `url` needs, beside what all tasks need."""
+    scheme = _scheme(url)
+    return _PACKAGES.get(scheme, (("fsspec", (2024, 6)),) if scheme else ())
+
+
+def _scheme(url: str) -> str:
+    """The scheme in lower case; empty for paths of this machine."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", url)
+    scheme = found[1].lower() if found else ""
+    return "" if scheme == "file" else scheme
