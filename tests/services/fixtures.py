@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from .hdfs import Hdfs
 from .hive import HIVE4, Hive
 from .hive3 import start_hive
+from .kerberos import Kerberos
+from .s3 import S3Server, has_versitygw, moto_server, versitygw_server
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +40,35 @@ def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A NameNode and a DataNode, one pair for the whole session; tests undo their faults and remove their files."""
     with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
         yield hdfs
+
+
+@dataclass(frozen=True, slots=True)
+class SecureHdfs:
+    """An HDFS with its Kerberos realm."""
+
+    hdfs: Hdfs
+    realm: Kerberos
+
+
+@pytest.fixture(scope="session")
+def secure_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
+    """A realm, a NameNode and a DataNode that ask for its tickets, one set for the whole session."""
+    folder = tmp_path_factory.mktemp("secure")
+    with Kerberos(folder / "realm") as realm, realm.hdfs(folder / "hdfs") as hdfs:
+        yield SecureHdfs(hdfs, realm)
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that keeps all in memory, one for the whole session; each test takes a `bucket()` of its own."""
+    with moto_server(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 gateway over a folder, likewise; skipped where there is no Go to build it with."""
+    if not has_versitygw():
+        pytest.skip("versitygw needs Go 1.24 or newer to be built once")
+    with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
+        yield server

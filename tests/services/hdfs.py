@@ -103,7 +103,7 @@ class Hdfs:
     @property
     def superuser(self) -> str:
         """The name of who may do everything."""
-        return getpass.getuser()
+        return self.login[0].split("/")[0] if self.login else getpass.getuser()
 
     def start(self) -> Hdfs:
         """Starts all processes together; returns when files can be written."""
@@ -132,6 +132,9 @@ class Hdfs:
 
     def _is_ready(self) -> bool:
         running = sum(node.process is not None for node in self._datanodes)
+        if self.login:  # its pages are for those with a ticket
+            report = self.run("dfsadmin", "-report", "-live", check=False)
+            return "Safe mode is ON" not in report and f"Live datanodes ({running}):" in report
         try:
             state = self.jmx("Hadoop:service=NameNode,name=FSNamesystemState")
             info = self.jmx("Hadoop:service=NameNode,name=NameNodeInfo")

@@ -14,10 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from . import debian
+from .debian import DebianError, output
 
 JAVA_PACKAGE = "openjdk-8-jre-headless"
 LIBRARY_PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "zlib1g")
@@ -52,67 +54,24 @@ def java8_home() -> Path:
         home = root / "java"
         if not (root / "complete").exists():
             shutil.rmtree(root, ignore_errors=True)
-            _build(root)
+            try:
+                _build(root)
+            except DebianError as error:
+                raise Java8UnavailableError(f"{error}; set ACIDCTL_JAVA8_HOME to a Java 8") from None
             _checked(home.resolve())
             (root / "complete").touch()
     return home.resolve()
 
 
 def _build(root: Path) -> None:
-    architecture = _output("dpkg", "--print-architecture").strip()
     unpacked = root / "sid"
-    unpacked.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="acidctl-apt-") as scratch:
-        for package in _download(Path(scratch), architecture):
-            _output("dpkg", "-x", str(package), str(unpacked))
+    debian.unpack("sid", (JAVA_PACKAGE, PATCHELF_PACKAGE, *LIBRARY_PACKAGES), unpacked)
     homes = sorted(unpacked.glob("usr/lib/jvm/java-8-openjdk-*"))
     if not homes:
         raise Java8UnavailableError(f"{JAVA_PACKAGE} unpacked to no usr/lib/jvm/java-8-openjdk-*")
     _repoint_links(unpacked, homes[0])
     _patch_programs(unpacked, homes[0])
     (root / "java").symlink_to(homes[0].relative_to(root))
-
-
-def _download(scratch: Path, architecture: str) -> list[Path]:
-    mirror, keyring = _debian_mirror()
-    signed = f"[signed-by={keyring}] " if keyring else ""
-    (scratch / "sources.list").write_text(f"deb {signed}{mirror} sid main\n")
-    (scratch / "status").touch()
-    for folder in ("state/lists/partial", "cache/archives/partial", "debs"):
-        (scratch / folder).mkdir(parents=True)
-    options = {
-        "APT::Architecture": architecture,
-        "APT::Architectures": architecture,
-        "APT::Sandbox::User": "root",  # the private folders are not readable by the _apt user
-        "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
-        "Acquire::Languages": "none",
-        "Dir::Cache": str(scratch / "cache"),
-        "Dir::Etc::sourcelist": str(scratch / "sources.list"),
-        "Dir::Etc::sourceparts": "-",
-        "Dir::State": str(scratch / "state"),
-        "Dir::State::lists": str(scratch / "state" / "lists"),
-        "Dir::State::status": str(scratch / "status"),
-    }
-    arguments = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-    _output("apt-get", *arguments, "update")
-    packages = (JAVA_PACKAGE, PATCHELF_PACKAGE, *LIBRARY_PACKAGES)
-    _output("apt-get", *arguments, "download", *packages, cwd=scratch / "debs")
-    return sorted((scratch / "debs").glob("*.deb"))
-
-
-def _debian_mirror() -> tuple[str, str | None]:
-    """The Debian archive this machine is configured for, and the keyring file that vouches for it."""
-    if not shutil.which("apt-get") or not shutil.which("dpkg"):
-        raise Java8UnavailableError("no apt here; set ACIDCTL_JAVA8_HOME to a Java 8")
-    listed = _output("apt-get", "indextargets", "--format", "$(REPO_URI)|$(LABEL)|$(COMPONENT)")
-    mirrors = [line.split("|")[0] for line in listed.splitlines() if line.endswith("|Debian|main")]
-    if not mirrors:  # the labels are known only after an update
-        uris = {line.split("|")[0] for line in listed.splitlines()}
-        mirrors = sorted(uri for uri in uris if uri.rstrip("/").endswith("/debian"))
-    if not mirrors:
-        raise Java8UnavailableError("apt is not configured for Debian; set ACIDCTL_JAVA8_HOME to a Java 8")
-    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-    return mirrors[0], str(keyring) if keyring.exists() else None
 
 
 def _repoint_links(unpacked: Path, home: Path) -> None:
@@ -138,11 +97,11 @@ def _patch_programs(unpacked: Path, home: Path) -> None:
             continue
         if path.read_bytes()[:4] != b"\x7fELF":
             continue
-        own = _output(*patchelf, "--print-rpath", str(path)).strip()
+        own = output(*patchelf, "--print-rpath", str(path)).strip()
         rpath = ":".join(part for part in (own, libraries) if part)
-        _output(*patchelf, "--set-interpreter", str(loader.resolve()), str(path))
+        output(*patchelf, "--set-interpreter", str(loader.resolve()), str(path))
         # RPATH, not RUNPATH: it must also hold for the libraries that the JVM opens later.
-        _output(*patchelf, "--force-rpath", "--set-rpath", rpath, str(path))
+        output(*patchelf, "--force-rpath", "--set-rpath", rpath, str(path))
 
 
 def _checked(home: Path) -> Path:
@@ -151,13 +110,6 @@ def _checked(home: Path) -> Path:
     if done.returncode or '"1.8.' not in done.stderr:
         raise Java8UnavailableError(f"{java} -version does not answer as Java 8: {done.stderr.strip()[:200]}")
     return home
-
-
-def _output(*command: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Java8UnavailableError(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}")
-    return done.stdout
 
 
 if __name__ == "__main__":
