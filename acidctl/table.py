@@ -283,8 +283,8 @@ class Table:
 
         readings = self._judged(locations, view)
         known = TableView(readings.lists, readings.kind, readings.schema)
-        stop = None if limit is None else lambda: limit.half_over
-        return make_plan(self._storage, self._root, locations, known, request, progress=progress, stop=stop), readings
+        plan = make_plan(self._storage, self._root, locations, known, request, progress=progress, limit=limit)
+        return plan, readings
 
     def _place(self) -> TablePlace:
         from acidctl.jobs.session import TablePlace

@@ -15,6 +15,7 @@ from acidctl.compactreport import (
     partition_json,
     to_json,
 )
+from acidctl.jobs.timelimit import BOUNDS
 from acidctl.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
 from acidctl.plan import to_json as plan_to_json
 
@@ -41,13 +42,11 @@ _WORDS = (*(cell.text for cell in _OUTCOMES.values()), _LATER.text)
 _NOTHING = Outcome.NOTHING_TO_DO
 _UNDONE = (Outcome.NOTHING_TO_DO, Outcome.REFUSED)
 # What a reader of a long report wants to see first.
-_WORST_FIRST = (Outcome.FAILED, Outcome.REFUSED, Outcome.COMPACTED, Outcome.NOTHING_TO_DO)
+_WORST_FIRST = (Outcome.FAILED, Outcome.REFUSED, Outcome.COMPACTED)
 
 
 # Up to so many partitions a plan's text shows directory by directory, beyond that a line each.
 _IN_FULL = 8
-# Why partitions were left for a later run: bounds of this one, and no fault of theirs.
-_BOUNDS = ("max_bytes", "max_partitions", "max_runtime")
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------
@@ -144,7 +143,7 @@ def _and_more(out: Output, total: int, limit: int | None) -> None:
 
 def _kind_of(part: PartitionPlan | PartitionReport) -> str:
     """What a partition without work is counted as."""
-    if part.reason_code in _BOUNDS:
+    if part.reason_code in BOUNDS:
         return "left for a later run (--" + part.reason_code.replace("_", "-") + ")"
     if part.reason_code == "not_needed":
         return "not needed by the thresholds of --only-if-needed"
@@ -252,7 +251,7 @@ def _headline(report: CompactionReport) -> str:
 
 
 def _outcome(part: PartitionReport) -> Cell:
-    if part.outcome is Outcome.REFUSED and part.reason_code in _BOUNDS:
+    if part.outcome is Outcome.REFUSED and part.reason_code in BOUNDS:
         return _LATER
     return _OUTCOMES[part.outcome]
 
@@ -279,12 +278,14 @@ def _difference(report: CompactionReport) -> str:
 
 
 def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int | None) -> None:
-    """All partitions in the order of their paths; where that is too many, failures first."""
+    """All partitions; where that is too many, failures first, and those where nothing was done are only counted."""
+    total = 0
     if limit is not None and len(parts) > limit:
+        parts = [part for part in parts if part.outcome is not _NOTHING and _outcome(part) is not _LATER]
+        parts.sort(key=lambda part: _WORST_FIRST.index(part.outcome))
         total = len(parts)
-        parts = sorted(parts, key=lambda part: (part.reason_code in _BOUNDS, _WORST_FIRST.index(part.outcome)))[:limit]
-    else:
-        total = 0
+    if not parts:
+        return
     columns = (
         Column("PARTITION"),
         Column("OUTCOME"),
@@ -296,7 +297,7 @@ def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int |
         Column("TIME", right=True, drop=6),
         Column("RESULT", below=True),
     )
-    for line in render_table(out, columns, [_partition_row(part) for part in parts]):
+    for line in render_table(out, columns, [_partition_row(part) for part in parts[:limit]]):
         out.line(line)
     _and_more(out, total, limit)
 

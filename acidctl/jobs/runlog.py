@@ -17,6 +17,7 @@ from typing import Any
 
 from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, partition_json
 from acidctl.errors import AcidctlError, ExitCode, UsageError
+from acidctl.jobs.timelimit import BOUNDS
 
 PARTITION_TYPE = "compaction_log"
 RUN_TYPE = "compaction_run_log"
@@ -51,8 +52,8 @@ class RunLog:
             ) from error
 
     def partition(self, report: PartitionReport) -> None:
-        """A line for a partition that is finished; one in which nothing was to be done has none."""
-        if report.outcome is Outcome.NOTHING_TO_DO:
+        """A line for a partition that is finished; none where nothing was to be done, or nothing was begun."""
+        if report.outcome is Outcome.NOTHING_TO_DO or (report.reason_code in BOUNDS and not report.seconds):
             return
         ended = self._now()
         values = partition_json(report)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from acidctl.errors import AcidctlError
 from acidctl.jobs.survey_files import Look, looks
-from acidctl.jobs.timelimit import MAX_RUNTIME
+from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit
 from acidctl.pipeline import ordered_map
 from acidctl.plan import Action, CompactionPlan, PartitionPlan
 from acidctl.plan_compact import Draft, Ground, draft, refused, settle
@@ -34,14 +34,14 @@ def make_plan(
     request: CompactionRequest,
     *,
     progress: Callable[[int, int | None], None] = _unwatched,
-    stop: Callable[[], bool] | None = None,
+    limit: TimeLimit | None = None,
 ) -> CompactionPlan:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
     Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are
-    done of how many. Files of a partition are looked into unless `stop` says that there is no time left for it; where
-    not all may have their turn, those with the most directories to merge have it first. What is wrong with one of
-    several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
+    done of how many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a
+    later run; where not all may have their turn, those with the most directories to merge have it first. What is wrong
+    with one of several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
     DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
     the table.
     """
@@ -50,10 +50,11 @@ def make_plan(
     alone = len(places) == 1
     drafts = [_drafted(ground, location, root, alone) for location in places]
     order = list(range(len(drafts)))
-    if request.bounded or stop is not None:
+    if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
     chosen = _bounded([drafts[place] for place in order], request)
     harvest = Harvest()
+    stop = None if limit is None else limit.planning()
     made = dict(zip(order, _surveyed(storage, ground, chosen, harvest, alone, progress, stop), strict=True))
     plans = [made[place] for place in range(len(drafts))]
     notes = [
@@ -128,13 +129,16 @@ def _surveyed(
     progress(done, total)
 
     def work() -> Iterator[tuple[Draft, Look | None]]:
+        begun = False
         for item in drafts:
-            if item.compacts and stop is not None and stop():
-                why = "half of --max-runtime was over before its files could be looked into; a later run takes it"
+            # One at least, so that run after run gets somewhere.
+            if item.compacts and begun and stop is not None and stop():
+                why = "--max-runtime left no time to look into its files; a later run takes it"
                 yield refused(item, MAX_RUNTIME, why), None
                 continue
             yield item, None
             if item.compacts:
+                begun = True
                 yield from ((item, look) for look in looks(storage, item))
 
     part: _Part | None = None

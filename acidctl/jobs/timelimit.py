@@ -10,8 +10,9 @@ from acidctl.errors import UsageError
 
 #: Seconds that what has begun gets to end, where nothing else was asked for.
 GRACE = 300.0
-#: Why a partition was left for a later run, in `reason_code`.
-MAX_RUNTIME = "max_runtime"
+#: Why a partition was left for a later run, in `reason_code`; the last for want of time.
+BOUNDS = ("max_bytes", "max_partitions", "max_runtime")
+MAX_RUNTIME = BOUNDS[2]
 
 
 class TimeUpError(BaseException):
@@ -42,10 +43,11 @@ class TimeLimit:
         """Whether nothing new is to be begun."""
         return self.clock() - self.started >= self.seconds
 
-    @property
-    def half_over(self) -> bool:
-        """Whether planning has to end: a run that only plans would never get anywhere."""
-        return self.clock() - self.started >= self.seconds / 2
+    def planning(self) -> Callable[[], bool]:
+        """Says from now on when planning has to end: at half of what is left, or a run would only plan."""
+        now = self.clock()
+        until = now + max(0.0, self.started + self.seconds - now) / 2
+        return lambda: self.clock() >= until
 
     @property
     def left(self) -> float:
