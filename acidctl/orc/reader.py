@@ -24,6 +24,7 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.events import EVENT_FIELDS, RowId
 from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
+from acidctl.orc.ahead import announce_footers, announce_scan
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
 from acidctl.orc.exact import WideColumn, wide_columns
@@ -145,6 +146,7 @@ class OrcFile:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:
             with self._lock:
+                announce_footers(self._file, self.tail, keys=self.is_acid)
                 self._footers = tuple(
                     read_stripe_footer(self._file, self.tail, i) for i in range(len(self.tail.stripes))
                 )
@@ -187,6 +189,8 @@ class OrcFile:
         projection, beside = self._project(indexes, fields, footers)
         if stripes is not None:
             footers = footers[stripes.start : stripes.stop]
+        with self._lock:
+            announce_scan(self._file, tail, footers, projection.columns(tail))
         end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
         guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail))
         failures: list[AcidctlError] = []

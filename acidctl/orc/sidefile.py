@@ -13,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.orc.tail import ReadableFile, read_range
+from acidctl.orc.ahead import AheadFile
+from acidctl.orc.tail import ReadableFile, can_fetch, read_range
 
 _MAX_SIDE_FILE = 64 << 20
 
@@ -131,11 +132,13 @@ class SplicedFile:
 
 
 def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
-    """The file itself if it is on this machine, else one that fetches blocks and keeps the last ones.
+    """The file itself if it is on this machine, else one that announces what it will read, or keeps the last blocks.
 
     The C++ reader asks for 128 KiB here and there, in turn for every stream; a request to a distant storage
     costs milliseconds, and the read-ahead of fsspec would fetch megabytes for each and throw them away.
     """
+    if can_fetch(file):
+        return AheadFile(file)
     if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)):
         return file
     return _BlockFile(file, size)

@@ -9,10 +9,10 @@ counts come quickly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
 from acidctl.hivetypes import (
@@ -31,6 +31,8 @@ from acidctl.orc.wire import Message, WireError
 
 _MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024
+# What is fetched at once from a server, where a second request costs more than bytes: enough for most tails.
+_FIRST_FETCH = 64 * 1024
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_FOOTER = 64 << 20
 MAX_METADATA = 512 << 20
@@ -50,6 +52,17 @@ class ReadableFile(Protocol):
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
 
     def tell(self) -> int: ...
+
+
+class FetchingFile(ReadableFile, Protocol):
+    """A file on a server that fetches (offset, length) ranges which are announced, before they are read."""
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]], /) -> None: ...
+
+
+def can_fetch(file: ReadableFile) -> TypeGuard[FetchingFile]:
+    """Whether announcing reads to the file does anything."""
+    return hasattr(file, "prefetch")
 
 
 class OrcKind(IntEnum):
@@ -214,6 +227,8 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
             path=name,
             hint="a writer that died leaves such files; Hive skips them in insert-only tables",
         )
+    if can_fetch(file):
+        file.prefetch([(end - min(end, _FIRST_FETCH), min(end, _FIRST_FETCH))])
     window = read_range(file, end - min(end, _FIRST_READ), min(end, _FIRST_READ), name)
     try:
         post = _postscript(window, end)

@@ -1,0 +1,77 @@
+"""A storage that is as far away as a server: directories are listed one by one, files read by counted requests."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, cast
+
+from acidctl.storage.pieces import TUNING, Tuning
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
+from acidctl.storage.ranged import RangedFile
+from acidctl.storage.treewalk import Found, walk_tree
+
+
+@dataclass
+class Requests:
+    """What was asked of a server: ranges as (path, offset, length), and how often each other thing."""
+
+    ranges: list[tuple[str, int, int]] = field(default_factory=list)
+    listings: Counter[str] = field(default_factory=Counter)
+    opened: Counter[str] = field(default_factory=Counter)
+    probed: Counter[str] = field(default_factory=Counter)
+    #: Called with each range before its bytes are handed out.
+    before: Callable[[str, int, int], None] = lambda path, offset, length: None
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that were handed out."""
+        return sum(length for _, _, length in self.ranges)
+
+
+def ranged(data: bytes, requests: Requests, path: str = "f", tuning: Tuning = TUNING) -> RangedFile:
+    """Bytes as a file on a server."""
+    lock = threading.Lock()
+
+    def read_at(offset: int, length: int) -> bytes:
+        with lock:
+            requests.ranges.append((path, offset, length))
+        requests.before(path, offset, length)
+        return data[offset : offset + length]
+
+    return RangedFile(read_at, len(data), name=path, tuning=tuning)
+
+
+class DistantStorage:
+    """Another storage, reached by requests; the verbs that change it go through as they are."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.requests = Requests()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    @property
+    def facts(self) -> Facts:
+        return self._inner.facts
+
+    def stat(self, path: str) -> PathStat | None:
+        self.requests.probed[path] += 1
+        return self._inner.stat(path)
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        return walk_tree(self._list, root, descend)
+
+    def open(self, path: str) -> BinaryIO:
+        self.requests.opened[path] += 1
+        with self._inner.open(path) as stream:
+            return cast(BinaryIO, ranged(stream.read(), self.requests, path))
+
+    def _list(self, path: str) -> Iterator[Found]:
+        self.requests.listings[path] += 1
+        found = self._inner.walk(path, lambda name: "/" not in name)
+        yield from (Found(name, True) for name in found.directories)
+        yield from (Found(info.path, False, info.size, info.modified) for info in found.files if "/" not in info.path)
