@@ -78,16 +78,16 @@ def _compiler_environment(root: Path) -> dict[str, str]:
     programs = root / "programs"
     programs.mkdir(exist_ok=True)
     config = programs / "krb5-config"
-    config.write_text(f'#!/bin/sh\nexec {root}/usr/bin/krb5-config.mit "$@"\n')
+    # Its own answers name the system's folders, where these headers are not.
+    config.write_text((root / "usr/bin/krb5-config.mit").read_text().replace("=/usr", f"={root}/usr"))
     config.chmod(0o755)
-    libraries = _libraries(root)
+    libraries = ":".join(_libraries(root))
     return {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "C_INCLUDE_PATH": f"{root}/usr/include:{root}/usr/include/mit-krb5",
-        "LIBRARY_PATH": ":".join([*libraries, *(f"{library}/mit-krb5" for library in libraries)]),
-        "LD_LIBRARY_PATH": ":".join(libraries),
+        "LD_LIBRARY_PATH": libraries,
+        "LIBRARY_PATH": libraries,
         # Half the time: this code only carries tokens.
-        "CFLAGS": "-O0 -g0 -w",
+        "CFLAGS": f"-O0 -g0 -w -I{root}/usr/include",
     }
 
 

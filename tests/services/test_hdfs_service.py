@@ -1,0 +1,85 @@
+"""The HDFS around which storages are tested: that it does what its verbs say, faults included."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from http.client import IncompleteRead
+from pathlib import Path
+
+import pytest
+
+from services.fixtures import hdfs_cluster
+from services.hdfs import Hdfs
+from services.processes import ServiceError, answers
+
+__all__ = ["hdfs_cluster"]
+
+pytestmark = pytest.mark.hdfs
+
+
+def fetch(hdfs: Hdfs, path: str, query: str) -> bytes:
+    """What WebHDFS answers, as the superuser."""
+    url = hdfs.webhdfs.replace("webhdfs:", "http:", 1)
+    with urllib.request.urlopen(f"{url}/webhdfs/v1{path}?user.name={hdfs.superuser}&{query}", timeout=10) as answer:
+        return answer.read()
+
+
+def test_a_tree_goes_in_and_out_with_its_names_as_they_are(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
+    """Signs that a shell or a URL would take for its own are ordinary characters."""
+    names = {"a %20b#c?d[1]{x}*": b"1", "new\nline": b"2", "deep/er/e": b""}
+    for name, data in names.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    hdfs_cluster.put_tree(tmp_path / "in", "/made/odd %41[x]")
+    assert set(hdfs_cluster.list("/made/odd %41[x]")) == {
+        f"/made/odd %41[x]/{name}" for name in ("deep", "deep/er", *names)
+    }
+    hdfs_cluster.get_tree("/made/odd %41[x]", tmp_path / "out")
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in names} == names
+    with pytest.raises(ServiceError, match="exists"):
+        hdfs_cluster.put_tree(tmp_path / "in", "/made/odd %41[x]")
+    hdfs_cluster.remove("/made")
+    assert hdfs_cluster.list("/") == []
+
+
+def test_other_users_safe_mode_and_quotas_are_refused(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
+    """The refusals of real life can be had, and taken away again."""
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    hdfs_cluster.mkdir("/refuse", owner="alice:analysts", mode="750")
+    with pytest.raises(ServiceError, match="Permission denied: user=carol"):
+        hdfs_cluster.put_tree(tmp_path / "file", "/refuse/file", user="carol")
+    hdfs_cluster.safemode(True)
+    with pytest.raises(ServiceError, match="safe mode"):
+        hdfs_cluster.put_tree(tmp_path / "file", "/refuse/file", user="alice")
+    hdfs_cluster.safemode(False)
+    hdfs_cluster.set_quota("/refuse", space=1000)
+    with pytest.raises(ServiceError, match="quota"):
+        hdfs_cluster.put_tree(tmp_path / "file", "/refuse/file", user="alice")
+    hdfs_cluster.set_quota("/refuse")
+    hdfs_cluster.remove("/refuse")
+    hdfs_cluster.mkdir("/refuse", owner="alice:analysts", mode="750")
+    hdfs_cluster.put_tree(tmp_path / "file", "/refuse/file", user="alice")
+    assert b'"owner":"alice"' in fetch(hdfs_cluster, "/refuse/file", "op=GETFILESTATUS")
+    hdfs_cluster.remove("/refuse")
+
+
+def test_bytes_survive_restarts_and_not_a_broken_disk(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
+    """Killed processes come back at their ports with their files; overwritten blocks are not served."""
+    data = os.urandom(100_000)
+    (tmp_path / "file").write_bytes(data)
+    hdfs_cluster.put_tree(tmp_path / "file", "/lasting")
+    hdfs_cluster.kill_namenode()
+    assert not answers(hdfs_cluster.http)
+    hdfs_cluster.start_namenode()
+    assert fetch(hdfs_cluster, "/lasting", "op=OPEN") == data
+    hdfs_cluster.restart_datanode()
+    assert fetch(hdfs_cluster, "/lasting", "op=OPEN") == data
+    hdfs_cluster.pause()
+    with pytest.raises(TimeoutError):
+        urllib.request.urlopen(hdfs_cluster.webhdfs.replace("webhdfs", "http"), timeout=0.3)
+    hdfs_cluster.resume()
+    hdfs_cluster.corrupt("/lasting", offset=50_000)
+    with pytest.raises(IncompleteRead):
+        fetch(hdfs_cluster, "/lasting", "op=OPEN&offset=40000")
+    hdfs_cluster.remove("/lasting")
