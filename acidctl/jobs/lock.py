@@ -15,6 +15,7 @@ from acidctl.errors import AcidctlError, NoSuchTableError, StalePlanError, Stora
 from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.names import LOCK_NAME
 from acidctl.storage.port import Storage, join
+from acidctl.storage.retry import PATIENT
 
 LOCK_TYPE = "acidctl_lock"
 TAKEN_PREFIX = LOCK_NAME + "_"
@@ -70,11 +71,14 @@ class Lock:
         _held.discard(self.owner.id)
         found = _read(self._storage, self._path)
         if found is not None and found.owner is not None and found.owner.id == self.owner.id:
-            try:
-                self._storage.remove_file(self._path)
-            except StorageError:
-                if self._storage.stat(self._path) is not None:
-                    raise
+            PATIENT.ask(self._remove)
+
+    def _remove(self) -> None:
+        try:
+            self._storage.remove_file(self._path)
+        except StorageError:
+            if self._storage.stat(self._path) is not None:
+                raise
 
     def __enter__(self) -> Lock:
         return self

@@ -25,6 +25,7 @@ from acidctl.plan import PartitionPlan
 from acidctl.state import EntryKind
 from acidctl.storage.gather import gather
 from acidctl.storage.port import Storage, join
+from acidctl.storage.retry import PATIENT
 
 WORK_TYPE = "acidctl_work"
 OWNER_NAME = "owner.json"
@@ -123,16 +124,23 @@ def list_location(storage: Storage, root: str) -> Listing:
     )
 
 
-def surely(change: Callable[[], None], done: Callable[[], bool]) -> None:
+def surely(
+    change: Callable[[], None], done: Callable[[], bool], *, before_again: Callable[[], None] = lambda: None
+) -> None:
     """Change something on storage; a refusal does not count where the storage shows the change.
 
-    The answer to a request that was carried out can get lost on its way.
+    The answer to a request that was carried out can get lost on its way. Where the storage shows that it was not, and
+    says that asking again may help, it is asked again. So the names must be such that nobody else makes this change.
     """
-    try:
-        change()
-    except StorageError:
-        if not done():
-            raise
+
+    def once() -> None:
+        try:
+            change()
+        except StorageError:
+            if not done():
+                raise
+
+    PATIENT.ask(once, before_again=before_again)
 
 
 def make_directory(storage: Storage, path: str) -> None:
@@ -149,7 +157,12 @@ def write_file(storage: Storage, path: str, data: bytes) -> None:
         with storage.open(path) as stream:
             return stream.read(len(data) + 1) == data
 
-    surely(lambda: storage.create_exclusive(path, data), written)
+    def clear() -> None:
+        # What a writer left that was cut off in the middle.
+        if storage.stat(path) is not None:
+            storage.remove_file(path)
+
+    surely(lambda: storage.create_exclusive(path, data), written, before_again=clear)
 
 
 def move(storage: Storage, source: str, target: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from acidctl.errors import NoSuchTableError, StorageError, UsageError
@@ -25,6 +25,7 @@ from acidctl.names import (
     is_journal,
     parse_partition,
 )
+from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, Walk, join
 
 # Both markers are a few bytes; a larger file of that name is read in part and then refused by whoever parses
@@ -32,6 +33,8 @@ from acidctl.storage.port import Storage, Walk, join
 _MARKER_LIMIT = 4096
 # Journals name every input file; one that is larger is none of ours.
 _JOURNAL_LIMIT = 64 << 20
+# How many markers are read at a time from a storage on which each costs a request.
+_READERS = 16
 # How often a listing is made anew because a compaction ended while it was made.
 _LISTINGS = 3
 
@@ -107,7 +110,7 @@ def gather(
     for left in reversed(range(_LISTINGS)):
         found = storage.walk(root, descend)
         try:
-            locations = locate(found, root, filters, lambda place, files: _markers(storage, place, files))
+            locations = _with_markers(storage, locate(found, root, filters))
         except _JournalGoneError as error:
             if left:
                 continue
@@ -124,13 +127,8 @@ def gather(
     return locations
 
 
-def locate(
-    found: Walk,
-    root: str,
-    filters: Sequence[PartitionFilter] = (),
-    read_markers: Callable[[str, Sequence[FileInfo]], Mapping[str, bytes]] = lambda place, files: {},
-) -> tuple[Location, ...]:
-    """Cut a finished walk into locations; `read_markers` is given a location's path and files."""
+def locate(found: Walk, root: str, filters: Sequence[PartitionFilter] = ()) -> tuple[Location, ...]:
+    """Cut a finished walk into locations, whose markers count as unread."""
     prefix = own_partition(root)
     tops = _split(found)
     parents = {_parent(top) for top in tops if top}
@@ -145,8 +143,7 @@ def locate(
         if filters and not any(item.selects(_pairs(partition)) for item in filters):
             continue
         place = join(root, top)
-        listing = Listing(place, tuple(files), tuple(directories), read_markers(place, files))
-        locations.append(Location(partition, listing, stray))
+        locations.append(Location(partition, Listing(place, tuple(files), tuple(directories)), stray))
     return tuple(locations)
 
 
@@ -219,23 +216,48 @@ def _ended_meanwhile(listing: Listing) -> bool:
     return not any(path.startswith(WORK_PREFIX) and path.endswith("/attempts") for path in listing.directories)
 
 
-def _markers(storage: Storage, place: str, files: Sequence[FileInfo]) -> dict[str, bytes]:
-    """Contents of the files that decide something.
+def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Location, ...]:
+    """The locations with the contents of the files that decide something, many read at once where that saves time.
 
     Every `_metadata_acid`, and every journal of a compaction that publishes two directories; of
     `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader decides
     anything by those inside deltas and there may be a hundred thousand.
     """
-    contents: dict[str, bytes] = {}
-    for info in files:
-        name = info.path.rpartition("/")[2]
-        if name == METADATA_MARKER or info.path == VERSION_MARKER:
-            with storage.open(join(place, info.path)) as stream:
-                contents[info.path] = stream.read(_MARKER_LIMIT)
-        elif name == JOURNAL_NAME and is_journal(info.path):
-            try:
-                with storage.open(join(place, info.path)) as stream:
-                    contents[info.path] = stream.read(_JOURNAL_LIMIT)
-            except (StorageError, NoSuchTableError) as error:
-                raise _JournalGoneError(error) from error
-    return contents
+    wanted = [(place.listing, info) for place in locations for info in place.listing.files if _decides(info)]
+    if not wanted:
+        return locations
+    markers: dict[str, dict[str, bytes]] = {}
+    for (listing, info), content in zip(wanted, _contents(storage, wanted), strict=True):
+        markers.setdefault(listing.root, {})[info.path] = content
+    return tuple(
+        replace(place, listing=replace(place.listing, markers=markers[place.listing.root]))
+        if place.listing.root in markers
+        else place
+        for place in locations
+    )
+
+
+def _decides(info: FileInfo) -> bool:
+    name = info.name
+    return name == METADATA_MARKER or info.path == VERSION_MARKER or (name == JOURNAL_NAME and is_journal(info.path))
+
+
+def _contents(storage: Storage, wanted: Sequence[tuple[Listing, FileInfo]]) -> list[bytes]:
+    if isinstance(storage, LocalStorage) or len(wanted) == 1:
+        return [_content(storage, *pair) for pair in wanted]
+    # Imported here because a local `ls` does without.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_READERS, "acidctl-markers") as pool:
+        return list(pool.map(lambda pair: _content(storage, *pair), wanted))
+
+
+def _content(storage: Storage, listing: Listing, info: FileInfo) -> bytes:
+    journal = info.name == JOURNAL_NAME
+    try:
+        with storage.open(join(listing.root, info.path)) as stream:
+            return stream.read(_JOURNAL_LIMIT if journal else _MARKER_LIMIT)
+    except (StorageError, NoSuchTableError) as error:
+        if journal:
+            raise _JournalGoneError(error) from error
+        raise

@@ -55,8 +55,10 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     rest = url[len(scheme) + 1 :]
     if not rest.startswith("//"):
         rest = "//" + rest.lstrip("/") if known not in _HADOOP else "///" + rest.lstrip("/")
+    from acidctl.storage.retry import Retrying
+
     storage, path = _connector(known)(f"{known}:{rest}", known, options or {})
-    return storage, _trimmed(path)
+    return Retrying(storage), _trimmed(path)
 
 
 def _connector(scheme: str) -> Connect:

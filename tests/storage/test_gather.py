@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,22 @@ def test_contents_of_markers_are_read() -> None:
         "base_5/_metadata_acid": b'{"dataFormat":"compacted"}',
         "_orc_acid_version": b"\0\0\0\0",
     }
+
+
+def test_markers_are_read_side_by_side_where_each_costs_a_request() -> None:
+    """Four are under way at once: none is answered before."""
+    together = threading.Barrier(4, timeout=10)
+
+    class Slow(MemoryStorage):
+        def open(self, path: str) -> BinaryIO:
+            together.wait()
+            return super().open(path)
+
+    storage = Slow({f"t/ds={number}/base_5/_metadata_acid": b"%d" % number for number in range(4)})
+    locations = gather(storage, "t")
+    assert [dict(place.listing.markers) for place in locations] == [
+        {"base_5/_metadata_acid": b"%d" % number} for number in range(4)
+    ]
 
 
 _WORK = "_acidctl_work_0123456789ab"
