@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import hdfs
 import requests
@@ -98,8 +98,8 @@ class WebApi:
 
         return self._from_some_datanode(attempt)
 
-    def create(self, path: str, shown: str, body: Body, *, through: bool) -> None:
-        """Write a new file whose parent exists; ExistsError when there is one. `through`: the gateway takes the bytes.
+    def create(self, path: str, shown: str, body: Body) -> None:
+        """Write a new file; ExistsError when there is one, and on a NameNode MissingError when its parent is not there.
 
         Bytes can be sent again to another DataNode when the first cannot be reached; a stream that has begun cannot.
         """
@@ -107,10 +107,6 @@ class WebApi:
 
         def done(response: requests.Response) -> None:
             response.content  # noqa: B018  the connection can be used again when all has been read
-
-        if through:
-            self._ask("PUT", "CREATE", path, shown, {**parameters, "data": "true"}, done, body)
-            return
 
         def attempt(excluded: str) -> None:
             address = self._ask("PUT", "CREATE", path, shown, {**parameters, **_without(excluded)}, _location)
@@ -142,7 +138,6 @@ class WebApi:
         shown: str,
         parameters: Mapping[str, Any],
         read: Callable[[requests.Response], Answer],
-        body: Body | None = None,
     ) -> Answer:
         """One call, answered by the NameNode that is active."""
         query = {"op": operation, **parameters}
@@ -156,9 +151,7 @@ class WebApi:
         for node in self._nodes():
             fault: Exception | None = None
             try:
-                response = self._client._request(
-                    method, node + place, params=query, data=body, allow_redirects=False, stream=True
-                )
+                response = self._client._request(method, node + place, params=query, allow_redirects=False, stream=True)
                 with closing(response):
                     if response.status_code < 400:
                         self._active = node
@@ -186,11 +179,14 @@ class WebApi:
         body: Body | None = None,
     ) -> Answer:
         """One exchange with where a redirect leads."""
-        target = urlsplit(address)
-        if self._active.startswith("https:") and target.scheme != "https":
+        target, active = urlsplit(address), urlsplit(self._active)
+        session = self._data
+        if target.netloc == active.netloc:
+            # A gateway sends to itself, wants to be authenticated to again, and cannot know of TLS that ends before it.
+            session = self._client._session
+            address = urlunsplit(target._replace(scheme=active.scheme))
+        elif active.scheme == "https" and target.scheme != "https":
             raise webfault.unencrypted(shown, _address(address))
-        # A gateway that redirects to itself wants to be authenticated to again.
-        session = self._client._session if target.netloc == urlsplit(self._active).netloc else self._data
         fault: Exception | None = None
         try:
             response = session.request(

@@ -36,11 +36,19 @@ _NEW_TOKEN = (
     "Get a new token (`hdfs fetchdt --webservice URL FILE`, then HADOOP_TOKEN_FILE_LOCATION=FILE, or `token` in "
     "[storage] of the configuration file), or log in with `kinit` and use none."
 )
+_IMPERSONATE = (
+    "Take `proxy_user` out of [storage] of the configuration file, or have hadoop.proxyuser.USER.hosts and .groups set "
+    "for the user who asks."
+)
 _WAIT = "Wait for it, or see what holds it up (`hdfs dfsadmin -safemode get`), and run the command again."
 
 
 class MissingError(StorageError):
     """Nothing stands at the path."""
+
+
+class UnknownRequestError(StorageError):
+    """This kind or version of server does not know what was asked."""
 
 
 class StandbyError(SafeModeError):
@@ -104,12 +112,12 @@ def outage(fault: Exception, shown: str, address: str, access: Access) -> Outage
         )
         error.transient = False
         return Outage(error, True)
-    if has(requests.exceptions.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
-        return Outage(_unreachable(shown, f"{address} accepted no connection in time"), True)
     if has(ConnectionRefusedError):
         return Outage(_unreachable(shown, f"{address} accepts no connections"), True)
     if has(urllib3.exceptions.NewConnectionError):
         return Outage(_unreachable(shown, f"there is no way to {address}"), True)
+    if has(requests.exceptions.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
+        return Outage(_unreachable(shown, f"{address} accepted no connection in time"), True)
     if has(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
         return Outage(_unreachable(shown, f"the proxy of this machine does not lead to {address}"), False)
     if has(TimeoutError, requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
@@ -136,7 +144,7 @@ def refusal(response: requests.Response, shown: str, *, changes: bool, access: A
         )
     if status == 401:
         return _unauthenticated(response, shown, access)
-    if status == 403:
+    if status == 403 and not java:
         return DeniedError(f"{what}: {reason or 'the server forbids it'}", path=shown, hint=_advice(changes))
     if status in (502, 504):
         return _unreachable(shown, f"the gateway does not reach HDFS (HTTP {status})")
@@ -162,7 +170,7 @@ def _of_java(java: str, reason: str, shown: str, what: str, changes: bool) -> St
         return StartingError(f"{what}: the NameNode is not ready ({reason})", path=shown, hint=_WAIT)
     if java in ("FileNotFoundException", "ParentNotDirectoryException"):
         return MissingError(
-            f"{shown} is not there any more" if java == "FileNotFoundException" else said,
+            said if changes or java != "FileNotFoundException" else f"{shown} is not there any more",
             path=shown,
             hint="If a compaction or a cleaner runs on this table now, run the command again.",
         )
@@ -171,7 +179,8 @@ def _of_java(java: str, reason: str, shown: str, what: str, changes: bool) -> St
     if java in ("AccessControlException", "SecurityException", "AuthorizationException"):
         if "is not a directory" in reason:
             return MissingError(said, path=shown)
-        return DeniedError(said, path=shown, hint=_advice(changes))
+        hint = _IMPERSONATE if "impersonate" in reason else _advice(changes)
+        return DeniedError(said, path=shown, hint=hint)
     if "QuotaExceeded" in java or "QuotaByStorageType" in java:
         return QuotaError(said, path=shown, hint="Free space, or have the quota of this directory raised.")
     if "could only be written to 0 of" in reason:
@@ -180,6 +189,8 @@ def _of_java(java: str, reason: str, shown: str, what: str, changes: bool) -> St
         return QuotaError(
             f"{what}: no DataNode takes its data", path=shown, hint="See `hdfs dfsadmin -report`: they may be full."
         )
+    if java in ("IllegalArgumentException", "UnsupportedOperationException"):
+        return UnknownRequestError(said, path=shown)
     if java == "BlockMissingException" or "Could not obtain block" in reason:
         return _unreachable(shown, "no DataNode gives a block of it")
     return None

@@ -17,12 +17,12 @@ from contextlib import suppress
 from queue import Empty, Queue
 from typing import Any, BinaryIO, cast
 
-from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError, UnreachableError
+from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
 from acidctl.storage.webapi import Body, Source, WebApi
-from acidctl.storage.webfault import MissingError
+from acidctl.storage.webfault import MissingError, UnknownRequestError
 
 _COPY_BYTES = 4 << 20
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
@@ -43,7 +43,7 @@ class WebHdfsStorage:
         self._base = f"{scheme}://{authority}"
         self._trash_minutes = trash_minutes
         self._facts: Facts | None = None
-        self._is_gateway: bool | None = None
+        self._gateway: bool | None = None
 
     @property
     def facts(self) -> Facts:
@@ -102,7 +102,7 @@ class WebHdfsStorage:
 
     def create_exclusive(self, path: str, data: bytes) -> None:
         """The NameNode decides who wins."""
-        if self._has_gateway_rules(path):
+        if self._is_gateway:
             self._require_directory(_parent(path))
         self.send(path, data)
 
@@ -184,9 +184,7 @@ class WebHdfsStorage:
         """By the NameNode's list of blocks; empty where it is too old to tell."""
         try:
             answer = self._ask("GET", "GETFILEBLOCKLOCATIONS", path)
-        except (DeniedError, UnreachableError, MissingError):
-            raise
-        except StorageError:
+        except UnknownRequestError:
             return ()
         held: dict[str, int] = {}
         for block in answer.get("BlockLocations", {}).get("BlockLocation", ()):
@@ -196,7 +194,7 @@ class WebHdfsStorage:
 
     def send(self, path: str, body: Body) -> None:
         """Write a new file whose parent exists."""
-        self._api.create(path, self.display(path), body, through=self._has_gateway_rules(path))
+        self._api.create(path, self.display(path), body)
 
     def _ask(self, method: str, operation: str, path: str, **parameters: Any) -> dict[str, Any]:
         return self._api.ask(method, operation, path, self.display(path), **parameters)
@@ -215,7 +213,6 @@ class WebHdfsStorage:
             return None
         except KeyError:
             raise StorageError(f"{self.display(path)} cannot be read: the answer has no FileStatus") from None
-        self._is_gateway = "fileId" not in status
         return status
 
     def _existing(self, path: str) -> dict[str, Any]:
@@ -228,11 +225,24 @@ class WebHdfsStorage:
         if self._existing(path)["type"] != "DIRECTORY":
             raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
 
-    def _has_gateway_rules(self, path: str) -> bool:
-        """Whether this is HttpFS, which knows neither rename2 nor `createparent`: only a NameNode tells file ids."""
-        if self._is_gateway is None:
-            self._existing(_parent(path))
-        return bool(self._is_gateway)
+    @property
+    def _is_gateway(self) -> bool:
+        """Whether this is HttpFS, which takes no notice of `renameoptions` and `createparent`; asked once.
+
+        Only HttpFS knows INSTRUMENTATION, and has it for its administrators. In doubt it is one: its rules are safe on
+        a NameNode too.
+        """
+        if self._gateway is None:
+            try:
+                self._ask("GET", "INSTRUMENTATION", "/")
+                self._gateway = True
+            except UnknownRequestError:
+                self._gateway = False
+            except StorageError as error:
+                if error.transient:
+                    raise
+                self._gateway = True
+        return self._gateway
 
     def _list(self, path: str) -> Iterable[Found]:
         """The entries of a directory, page by page (`dfs.ls.limit`)."""
@@ -265,7 +275,7 @@ class WebHdfsStorage:
 
     def _rename(self, source: str, target: str) -> None:
         """Never into nor onto anything: one rename2, or on a gateway what amounts to it."""
-        if self._has_gateway_rules(source):
+        if self._is_gateway:
             self._rename_into(source, target)
             return
         try:
@@ -319,9 +329,7 @@ class WebHdfsStorage:
         try:
             defaults = self._ask("GET", "GETSERVERDEFAULTS", "/").get("FsServerDefaults", {})
             minutes = float(defaults.get("trashInterval") or minutes)
-        except (DeniedError, UnreachableError):
-            raise
-        except StorageError:
+        except UnknownRequestError:
             pass  # an older server, which does not tell
         return minutes > 0
 
