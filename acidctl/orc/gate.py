@@ -17,10 +17,12 @@ from acidctl.orc.tailedit import encode_stripe, encode_type
 from acidctl.orc.wirewrite import block, encode_varint, number
 
 _MAX_CHUNK = (1 << 23) - 1
+# The reader begins with so many bytes at the end, whatever they are: they are none of a stripe.
+_FIRST_READ = 16 << 10
 
 
 def gated_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tuple[int, bytes]:
-    """Where the stripes of the file end, and the tail to put there; `wide` columns become bigint.
+    """Where the stripes of the file end, and what to put there, the tail last; `wide` columns become bigint.
 
     With `flatten` the fields of the last column, a struct that is never NULL, stand beside it at the top.
     Column ids are given in preorder, so an empty struct in its old place keeps every id as the stripes know
@@ -53,7 +55,7 @@ def gated_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> t
             block(8000, b"ORC"),
         )
     )
-    return content_end, stored + postscript + bytes([len(postscript)])
+    return content_end, bytes(_FIRST_READ) + stored + postscript + bytes([len(postscript)])
 
 
 def offered_name(column: int) -> str:

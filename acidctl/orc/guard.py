@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -48,13 +48,13 @@ class Guard:
         file: ReadableFile,
         lock: threading.Lock,
         tail: Tail,
-        footers: Sequence[StripeFooter],
+        footer_of: Callable[[int], StripeFooter],
         columns: Iterable[int],
     ) -> None:
         self._file = file
         self._lock = lock
         self._tail = tail
-        self._footers = footers
+        self._footer_of = footer_of
         self._columns = frozenset(columns)
         self._starts = [stripe.offset for stripe in tail.stripes]
         self._checked: set[int] = set()
@@ -64,7 +64,7 @@ class Guard:
         first = max(bisect_right(self._starts, start) - 1, 0)
         for index in range(first, bisect_left(self._starts, end)):
             if index not in self._checked:
-                self.check(self._footers[index])
+                self.check(self._footer_of(index))
                 self._checked.add(index)
 
     def check(self, footer: StripeFooter) -> None:

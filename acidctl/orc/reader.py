@@ -14,13 +14,13 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.errors import AcidctlError, DamagedDataError, InternalError
 from acidctl.events import EVENT_FIELDS, RowId
 from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
@@ -31,6 +31,7 @@ from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
 from acidctl.orc.guard import Guard
+from acidctl.orc.inflate import plain_stripes
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
@@ -191,16 +192,48 @@ class OrcFile:
             footers = footers[stripes.start : stripes.stop]
         with self._lock:
             announce_scan(self._file, tail, footers, projection.columns(tail))
+        given = 0
+        plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail))
+        if plain is not None:
+            source = _Source(plain, plain.lock, plain.tail, plain.footer)
+            try:
+                for batch in self._decoded(source, footers, projection, beside, batch_size):
+                    given += len(batch)
+                    yield batch
+                return
+            except DamagedDataError:
+                # What is wrong, if anything is, and the words for it: that is for Arrow's own way to say.
+                pass
+            finally:
+                plain.close()
+        first, skipped = _stripe_of(tail, given)
+        tail, footers = _part_of(tail, range(first, len(tail.stripes))), footers[first:]
+        source = _Source(self._file, self._lock, tail, footers.__getitem__)
+        for batch in self._decoded(source, footers, projection, beside, batch_size):
+            if skipped < len(batch):
+                yield batch.slice(skipped)
+            skipped = max(0, skipped - len(batch))
+
+    def _decoded(
+        self,
+        source: _Source,
+        footers: tuple[StripeFooter, ...],
+        projection: Projection,
+        beside: Beside,
+        batch_size: int,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """All batches of a source, whose stripes have these footers in the file."""
+        tail = source.tail
         end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
-        guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail))
+        guard = Guard(source.file, source.lock, tail, source.footer_of, projection.columns(tail))
         failures: list[AcidctlError] = []
         open_view = partial(
             SplicedFile,
-            self._file,
+            source.file,
             end,
             suffix,
             name=self.name,
-            lock=self._lock,
+            lock=source.lock,
             before_read=guard.before_read,
             failures=failures,
         )
@@ -277,6 +310,16 @@ def _close_scans() -> None:
             scan.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Stripes for Arrow: a file, the lock under which it is read, where they lie in it, and their footers."""
+
+    file: ReadableFile
+    lock: threading.Lock
+    tail: Tail
+    footer_of: Callable[[int], StripeFooter]
+
+
 class _StripeClock:
     """Follows the rows of a scan through the stripes and starts what is read beside at each."""
 
@@ -334,6 +377,15 @@ def _part_of(tail: Tail, stripes: range) -> Tail:
     """The tail as if the file had just these stripes; its statistics stay those of the whole file."""
     kept = tail.stripes[stripes.start : stripes.stop]
     return replace(tail, stripes=kept, rows=sum(stripe.rows for stripe in kept))
+
+
+def _stripe_of(tail: Tail, given: int) -> tuple[int, int]:
+    """The stripe of the last of the `given` first rows, and how many of them it holds."""
+    for index, stripe in enumerate(tail.stripes):
+        if given <= stripe.rows:
+            return index, given
+        given -= stripe.rows
+    raise InternalError("more rows were read than there are")
 
 
 def _is_acid(tail: Tail) -> bool:

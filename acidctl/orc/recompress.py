@@ -24,14 +24,13 @@ from acidctl.orc.codec import Compression, pack
 from acidctl.orc.deflate import LARGEST_CHUNK, Chunks, ChunkSink, Deflate
 from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.positions import moved_positions, recorded
-from acidctl.orc.stripe import StreamKind, StripeFooter, parse_stripe_footer
+from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, parse_stripe_footer
 from acidctl.orc.tail import OrcKind, Stripe
 from acidctl.orc.tailedit import CONTENT_LENGTH, STRIPES, event_type, orc_types
 from acidctl.orc.wire import Message, WireError
 from acidctl.orc.wirewrite import block, number, rewritten
 
 _MAGIC = b"ORC"
-_INDEXES = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 # A footer of more chunks than these would be one of some ten thousand columns.
 _FOOTER_CHUNKS = 64
 # Numbers of fields: of a stripe in the tail (its offset, and the lengths of index, data and footer), of the
@@ -176,7 +175,7 @@ def _deflated(chunks: Chunks, first: int, end: int, kinds: Sequence[OrcKind], bl
     parts.append(pack(_with_lengths(raw, lengths), Compression.ZLIB, block_size))
     plain = [stream.length for stream in footer.streams]
     # The indexes are the first streams.
-    indexes = sum(stream.kind in _INDEXES for stream in footer.streams)
+    indexes = sum(stream.kind in INDEX_KINDS for stream in footer.streams)
     return _Stripe(
         parts,
         (sum(plain[:indexes]), sum(plain[indexes:]), len(raw)),

@@ -108,6 +108,8 @@ class SplicedFile:
                     parts.append(read_range(self._file, self._at, inside, self._name))
             except AcidctlError as error:
                 self._failures.append(error)
+                # Arrow keeps the error with its frames, and this one would keep the file (`reader` waits for its end).
+                del self
                 raise
         if wanted > inside:
             start = self._at + inside - self._length
@@ -139,9 +141,12 @@ def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
     """
     if can_fetch(file):
         return AheadFile(file)
-    if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)):
-        return file
-    return _BlockFile(file, size)
+    return file if is_near(file) else _BlockFile(file, size)
+
+
+def is_near(file: ReadableFile) -> bool:
+    """Whether the file is on this machine, so that it may be read in small pieces, and twice."""
+    return isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO))
 
 
 class _BlockFile:

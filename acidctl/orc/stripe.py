@@ -32,6 +32,9 @@ class StreamKind(IntEnum):
     FILE_STATISTICS = 101
 
 
+INDEX_KINDS = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
+
+
 class EncodingKind(IntEnum):
     """ORC's ColumnEncoding.Kind."""
 
