@@ -18,6 +18,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,9 @@ from . import jvm
 from .processes import ServiceError, answers, free_port, stop, wait_until
 
 POM = jvm.HERE / "hdfs" / "pom.xml"
+NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+CLASSES = "classes.jsa"
 JAVA_OPTIONS = (
     # Without it every WebHDFS call fails.
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
@@ -78,6 +82,7 @@ class Hdfs:
     _namenode: subprocess.Popen[bytes] | None = None
     _datanodes: list[DataNode] = field(default_factory=list)
     _console: subprocess.Popen[bytes] | None = None
+    _recording: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -338,14 +343,13 @@ class Hdfs:
 
     def _launch(self, name: str, *command: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
         files = jvm.jars(jvm.resolve(POM))
-        classpath = (self.folder / "servers", jvm.compile_java(("hdfs",), files), *files)
-        java = shutil.which("java")
-        if java is None:
-            raise ServiceError("no Java: install a JDK 17, or put its bin folder on PATH")
+        # Jars first: else the archived classes do not fit.
+        classpath = (*files, self.folder / "servers", jvm.compile_java(("hdfs",), files))
+        archive = () if self._recording else (f"-XX:SharedArchiveFile={_template()}/{CLASSES}",)
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("HADOOP_", "HDFS_"))}
         with open(self.folder / f"{name}.log", "ab") as log:
             return subprocess.Popen(
-                [java, *JAVA_OPTIONS, *self.java_options, *command],
+                [jvm.java_program(), *JAVA_OPTIONS, *self.java_options, *archive, *command],
                 stdin=subprocess.PIPE,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
@@ -356,19 +360,20 @@ class Hdfs:
             )
 
     def _format(self) -> None:
-        """An empty name space; made once per Hadoop and owner of the root, then copied."""
-        key = jvm.fingerprint([POM], self.superuser)
-        empty = jvm.cache_folder() / "hdfs" / key
+        """An empty name space; the first one per machine is made, later ones are copies."""
+        if self._recording:
+            process = self._launch("format", NAMENODE, "-format", "-nonInteractive")
+            if process.wait(timeout=60):
+                raise ServiceError(f"cannot format: {(self.folder / 'format.log').read_text()[-2000:]}")
+            stop([process])
+            shutil.copytree(self.folder / "name", self.folder / "empty")
+            return
+        template = _template()
         with jvm.cache_lock("hdfs"):
-            if not empty.exists():
-                process = self._launch("format", NAMENODE, "-format", "-nonInteractive")
-                if process.wait(timeout=60):
-                    raise ServiceError(f"cannot format: {(self.folder / 'format.log').read_text()[-2000:]}")
-                stop([process])
-                empty.parent.mkdir(exist_ok=True)
-                shutil.copytree(self.folder / "name", empty)
-            elif not (self.folder / "name").exists():
-                shutil.copytree(empty, self.folder / "name")
+            if not template.exists():
+                _make_template(template)
+        if not (self.folder / "name").exists():
+            shutil.copytree(template / "name", self.folder / "name")
 
     def _launch_namenode(self) -> None:
         self._namenode = self._launch("namenode", "acidctl.Guarded", NAMENODE)
@@ -384,8 +389,29 @@ class Hdfs:
         node.process = self._launch(node.folder.name, "acidctl.Guarded", DATANODE, *options)
 
 
-NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
-DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+def _template() -> Path:
+    """What is made once per Hadoop and Java: an empty name space and archived classes."""
+    java = jvm.java_program()
+    files = map(str, jvm.resolve(POM))
+    key = jvm.fingerprint([POM], *files, *JAVA_OPTIONS, str(java), str(java.stat().st_mtime_ns))
+    return jvm.cache_folder() / "hdfs" / key
+
+
+def _make_template(template: Path) -> None:
+    """Runs an HDFS once that writes down which classes it loads; half a minute."""
+    with tempfile.TemporaryDirectory(prefix="acidctl-hdfs-") as scratch:
+        folder = Path(scratch)
+        options = (f"-XX:DumpLoadedClassList={folder}/%p.classes",)
+        with Hdfs(folder, java_options=options, _recording=True) as hdfs:
+            hdfs.put_tree(folder / "servers", "/some")
+            urllib.request.urlopen(f"http://127.0.0.1:{hdfs.http}/webhdfs/v1/?op=LISTSTATUS").close()
+        pending = template.with_name(f"{template.name}.new")
+        shutil.rmtree(pending, ignore_errors=True)
+        pending.mkdir(parents=True)
+        shutil.copytree(folder / "empty", pending / "name")
+        lists = sorted(folder.glob("*.classes"))
+        jvm.archive_classes(lists, jvm.jars(jvm.resolve(POM)), JAVA_OPTIONS, pending / CLASSES)
+        pending.rename(template)
 
 
 def write_sites(folder: Path, settings: Mapping[str, str]) -> None:
