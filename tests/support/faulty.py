@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from io import IOBase
+from io import IOBase, RawIOBase
 from typing import Any, BinaryIO, TypeVar, cast
 
-from acidctl.errors import AcidctlError, StorageError
+from acidctl.errors import AcidctlError, StorageError, ThrottledError, UnreachableError
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
 
 Answer = TypeVar("Answer")
@@ -27,24 +28,41 @@ class Fault(Enum):
 
     REFUSED: it fails and nothing is done. LOST: it is done, and fails all the same. KILLED: the process ends before it.
     HALFWAY: a write or a removal is done in part, then the process ends; any other call is as with KILLED.
+
+    The others are of a network, and say that asking again may help. SILENT: no answer, and nothing is done; of a read
+    half has come. UNHEARD: it is done, and the answer gets lost. BUSY: this call and the next are put off. GONE: from
+    this call on there is no answer.
     """
 
     REFUSED = "refused"
     LOST = "lost"
     KILLED = "killed"
     HALFWAY = "halfway"
+    SILENT = "silent"
+    UNHEARD = "unheard"
+    BUSY = "busy"
+    GONE = "gone"
+
+    def strikes(self, at: int, number: int) -> bool:
+        """Whether call `number` is one of those that go wrong, the first of which is `at`."""
+        if self is Fault.GONE:
+            return 0 < at <= number
+        return number == at or (self is Fault.BUSY and number == at + 1 > 1)
 
 
 class FaultyStorage:
     """Another storage, with a fault at its `at`-th call (from 1); `calls` counts, `hit` tells whether it came to that.
 
-    Asking for facts or a name to print is no call. Writing to a file that `create` made and closing it are calls.
+    Asking for facts or a name to print is no call. Writing to a file that `create` made and closing it are calls; with
+    `reads` so is reading from one that `open` opened.
     """
 
-    def __init__(self, inner: Storage, at: int = 0, fault: Fault = Fault.REFUSED) -> None:
+    def __init__(self, inner: Storage, at: int = 0, fault: Fault = Fault.REFUSED, *, reads: bool = False) -> None:
         self._inner = inner
         self._at = at
         self._fault = fault
+        self._reads = reads
+        self._counting = threading.Lock()
         self.calls = 0
         self.names: list[str] = []
 
@@ -67,7 +85,8 @@ class FaultyStorage:
         return self.call("walk", root, lambda: self._inner.walk(root, descend))
 
     def open(self, path: str) -> BinaryIO:
-        return self.call("open", path, lambda: self._inner.open(path))
+        stream = self.call("open", path, lambda: self._inner.open(path))
+        return cast(BinaryIO, _FaultyReader(self, path, stream)) if self._reads else stream
 
     def create(self, path: str) -> BinaryIO:
         stream = self.call("create", path, lambda: self._inner.create(path))
@@ -115,20 +134,69 @@ class FaultyStorage:
         self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
     ) -> Answer:
         """Count a call and do it, unless it is the one."""
-        self.calls += 1
-        self.names.append(f"{name} {path}")
-        if self.calls != self._at:
+        with self._counting:
+            self.calls += 1
+            number = self.calls
+            self.names.append(f"{name} {path}")
+        fault = self._fault
+        if not fault.strikes(self._at, number):
             return action()
-        if self._fault is Fault.HALFWAY:
+        if fault is Fault.HALFWAY or (fault is Fault.SILENT and name == "read"):
             with suppress(StorageError):
                 half()
-        if self._fault in (Fault.KILLED, Fault.HALFWAY):
+        if fault in (Fault.KILLED, Fault.HALFWAY):
             os._exit(KILLED)
-        if self._fault is Fault.LOST:
+        if fault in (Fault.LOST, Fault.UNHEARD):
             done = action()
             if isinstance(done, IOBase):
                 done.close()
-        raise StorageError(f"{path} cannot be used: the fault of call {self.calls}, {name}", path=path)
+        kind = {Fault.REFUSED: StorageError, Fault.LOST: StorageError, Fault.BUSY: ThrottledError}
+        raise kind.get(fault, UnreachableError)(f"{path} cannot be used: the fault of call {number}, {name}", path=path)
+
+
+class _FaultyReader(RawIOBase):
+    """An open file in which every read is a call."""
+
+    def __init__(self, storage: FaultyStorage, path: str, stream: BinaryIO) -> None:
+        self._storage = storage
+        self._path = path
+        self._stream = stream
+        if hasattr(stream, "prefetch"):
+            self.prefetch = stream.prefetch
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = -1 if size is None else size
+
+        def half() -> None:
+            self._stream.read(wanted // 2 if wanted > 0 else 1)
+
+        return self._storage.call("read", self._path, lambda: self._stream.read(wanted), half)
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._stream.close()
 
 
 class _FaultyFile:
