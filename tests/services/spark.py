@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,28 +18,10 @@ from types import TracebackType
 import pyspark
 import pytest
 
+from .processes import answers, free_port, stop, wait_until
+
 SPARK_HOME = Path(pyspark.__file__).parent
 LEAN_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
-class SparkClusterError(Exception):
-    """Why there is no cluster, with the end of what its process said."""
-
-
-def wait_until(what: str, ready: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Asks again and again until `ready`; SparkClusterError names what did not come."""
-    deadline = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > deadline:
-            raise SparkClusterError(f"{what} did not come within {seconds:.0f} s")
-        time.sleep(0.1)
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True)
@@ -76,7 +56,7 @@ class SparkCluster:
                 *("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)),
                 *("--webui-port", str(self._ui)),
             )
-            wait_until("the master", lambda: _answers(port))
+            wait_until("the master", lambda: answers(port), process=self._master, log=self.folder / "master.log")
             for _ in range(self.workers):
                 self.add_worker()
             wait_until("the workers", lambda: self.alive() == self.workers)
@@ -147,14 +127,7 @@ class SparkCluster:
 
     def close(self) -> None:
         """Ends workers, then the master, each by its own id."""
-        for process in [*self._workers, *([self._master] if self._master else [])]:
-            process.terminate()
-        for process in [*self._workers, *([self._master] if self._master else [])]:
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop([*self._workers, *([self._master] if self._master else [])])
 
     def __enter__(self) -> SparkCluster:
         return self.start()
@@ -180,14 +153,6 @@ def descendants(pid: int) -> list[int]:
     for child in list(found):
         found += descendants(child)
     return found
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture(scope="session")
