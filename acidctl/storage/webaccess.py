@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import socket
 from collections.abc import Mapping
@@ -98,6 +99,8 @@ def _check(options: Mapping[str, Any], scheme: str) -> None:
             )
         if not isinstance(value, kind) or isinstance(value, bool) or value == "":
             raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong kind")
+        if name == "ca_file" and not os.path.isfile(str(value)):
+            raise UsageError(f"{value}, which the storage option ca_file of {scheme}: names, is not a file")
         if name == "timeout" and not float(str(value)) > 0:
             raise UsageError(f"the storage option timeout of {scheme}: is in seconds, more than 0")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
@@ -44,11 +43,12 @@ class WebApi:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._waits = (min(access.timeout, _CONNECT_SECONDS), access.timeout)
+        # Said with each request: REQUESTS_CA_BUNDLE would win over what a session says.
+        self._verify = access.ca_file or True
         self._client = _client(access, self._waits)
         # DataNodes get what the redirect says, and nothing of this user's besides.
-        self._data = _session(access)
+        self._data = _session()
         self._active = access.nodes[0]
-        self._lock = threading.Lock()
 
     def ask(self, method: str, operation: str, path: str, shown: str, **parameters: Any) -> dict[str, Any]:
         """The JSON object that the active NameNode answers with; empty when it says nothing.
@@ -59,7 +59,7 @@ class WebApi:
 
         def read(response: requests.Response) -> dict[str, Any]:
             body = response.content
-            if not body:
+            if not body and response.status_code < 300:
                 return {}
             try:
                 answer = json.loads(body)
@@ -151,7 +151,14 @@ class WebApi:
         for node in self._nodes():
             fault: Exception | None = None
             try:
-                response = self._client._request(method, node + place, params=query, allow_redirects=False, stream=True)
+                response = self._client._request(
+                    method,
+                    node + place,
+                    params=query,
+                    allow_redirects=False,
+                    stream=True,
+                    verify=self._verify,
+                )
                 with closing(response):
                     if response.status_code < 400:
                         self._active = node
@@ -197,6 +204,7 @@ class WebApi:
                 timeout=self._waits,
                 allow_redirects=False,
                 stream=True,
+                verify=self._verify,
             )
             with closing(response):
                 if response.status_code < 300:
@@ -247,7 +255,7 @@ class Source:
 
 def _client(access: Access, waits: tuple[float, float]) -> Any:
     """What the `hdfs` package authenticates by: a delegation token, a Kerberos ticket, or the name of a user."""
-    session = _session(access)
+    session = _session()
     nodes = ";".join(access.nodes)
     if access.token is not None:
         client = hdfs.TokenClient(nodes, access.token, session=session, timeout=waits)
@@ -268,14 +276,12 @@ def _client(access: Access, waits: tuple[float, float]) -> Any:
     return client
 
 
-def _session(access: Access) -> requests.Session:
+def _session() -> requests.Session:
     session = requests.Session()
     for prefix in ("http://", "https://"):
         session.mount(prefix, HTTPAdapter(pool_connections=_CONNECTIONS, pool_maxsize=_CONNECTIONS))
     # Bytes come as they are; the other header is what clusters with a guard against forged requests look for.
     session.headers.update({"Accept-Encoding": "identity", "X-XSRF-HEADER": '""'})
-    if access.ca_file is not None:
-        session.verify = access.ca_file
     return session
 
 

@@ -10,6 +10,7 @@ import pytest
 from .hdfs import Hdfs
 from .hive import HIVE4, Hive
 from .hive3 import start_hive
+from .httpfs import HttpFs
 from .kerberos import Kerberos
 from .s3 import S3Server, has_versitygw, moto_server, versitygw_server
 
@@ -40,6 +41,13 @@ def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A NameNode and a DataNode, one pair for the whole session; tests undo their faults and remove their files."""
     with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
         yield hdfs
+
+
+@pytest.fixture(scope="session")
+def httpfs(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpFs]:
+    """A gateway before that HDFS, one for the whole session."""
+    with HttpFs(tmp_path_factory.mktemp("httpfs") / "run", hdfs_cluster) as gateway:
+        yield gateway
 
 
 @dataclass(frozen=True, slots=True)
