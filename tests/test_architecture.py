@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("arrays", "javatext", "leaves", "values", "digest", "rowhash"), ("hivetypes", "schema"), ("pyarrow", "numpy")),
     (("events", "merge"), ("bucketcodec", "writeids", "arrays"), ("pyarrow", "numpy")),
     (("pipeline",), (), ()),
-    (("storage.",), ("listing", "names"), ("fsspec", "hdfs", "requests", "urllib3")),
+    (("storage.",), ("listing", "names"), ("fsspec", "s3fs", "botocore", "hdfs", "requests", "urllib3")),
     (
         ("orc.",),
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
@@ -87,6 +87,8 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
 # What only one place may know.
 ONLY_IN = {
     "fsspec": ("storage.fsspec",),
+    "s3fs": ("storage.fsspec",),
+    "botocore": ("storage.s3fault",),
     "click": ("cli.",),
     "rich": ("cli.",),
     "pyspark": ("jobs.spark", "jobs.spark_job"),

@@ -1,0 +1,407 @@
+"""S3 through s3fs: its session and credentials, but each request made here, so that each has its condition.
+
+Whoever writes marks the object with a word of its own. A condition that fails after an answer was lost is then told
+from one that somebody else was first: `put`, `copy`, `swap` and uploads can be tried again, and are, like reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from acidctl.errors import AcidctlError, ExistsError, MissingDependencyError, NoSuchTableError, StorageError
+from acidctl.names import WORK_PREFIX
+from acidctl.storage.objects import Item, entry_of
+from acidctl.storage.port import Facts
+from acidctl.storage.retry import PATIENT, Patience
+from acidctl.storage.s3fault import code_of, error_for, translated
+from acidctl.storage.treewalk import Found
+
+FACTS = Facts(
+    atomic_rename=False,
+    exclusive_create=True,
+    mtimes=True,
+    owner_and_mode=False,
+    trash=False,
+    empty_directories=False,
+    server_side_copy=True,
+)
+#: Seconds; requests are tried again here, and not below.
+DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
+_WORD = "acidctl-write"
+_PAGE = 1000
+_DELETES = 1000
+# Parts of a copy: 10,000 at most, and none may be larger than 5 GiB.
+_COPY_BYTES = 512 << 20
+_UNDER_WAY = 4
+# Which request takes which condition: older versions of botocore leave those out without a word.
+_CONDITIONS = (("PutObject", "IfNoneMatch"), ("PutObject", "IfMatch"), ("CompleteMultipartUpload", "IfNoneMatch"))
+
+Answer = TypeVar("Answer")
+# File systems of a parent process: they must not be closed by a child that shares their sockets.
+_inherited: list[Any] = []
+
+
+class S3Objects:
+    """The objects of an S3 server; `make` makes an `S3FileSystem` that shares nothing with others."""
+
+    def __init__(self, make: Callable[[], Any], *, patience: Patience = PATIENT) -> None:
+        self._make = make
+        self._patience = patience
+        self._filesystem = make()
+        self._pid = os.getpid()
+        self._proved = False
+        self._knows_conditions = False
+
+    def url(self, path: str) -> str:
+        """`s3://bucket/key`."""
+        return f"s3://{path}"
+
+    def head(self, path: str) -> Item | None:
+        """One request."""
+        found = self._head(path)
+        return None if found is None else found[0]
+
+    def below(self, path: str) -> Iterator[Item]:
+        """A request for a thousand."""
+        bucket, prefix = _folder(path)
+        for page in self._pages(path, Bucket=bucket, Prefix=prefix):
+            for found in page.get("Contents", ()):
+                yield _item(bucket, found)
+
+    def entries(self, path: str) -> Iterable[Found]:
+        """A request for a thousand."""
+        bucket, prefix = _folder(path)
+        seen = False
+        for page in self._pages(path, Bucket=bucket, Prefix=prefix, Delimiter="/"):
+            for found in page.get("CommonPrefixes", ()):
+                seen = True
+                name = str(found["Prefix"])[len(prefix) : -1]
+                if name:
+                    yield Found(name, True)
+            for found in page.get("Contents", ()):
+                seen = True
+                entry = entry_of(path, _item(bucket, found))
+                if entry is not None:
+                    yield entry
+        if not seen:
+            raise NoSuchTableError(f"{self.url(path)} does not exist", path=self.url(path))
+
+    def any_below(self, path: str) -> bool:
+        """One request."""
+        bucket, prefix = _folder(path)
+        try:
+            page = self._ask("list_objects_v2", path, Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        except NoSuchTableError:
+            return False
+        return bool(page.get("Contents")) or not prefix
+
+    def read(self, item: Item, offset: int, length: int) -> bytes:
+        """One request."""
+        bucket, key = _split(item.path)
+        asked = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
+        condition = {"IfMatch": item.version} if item.version else {}
+
+        async def body(filesystem: Any) -> bytes:
+            answer = await filesystem._call_s3("get_object", **asked, **condition)
+            async with answer["Body"] as stream:
+                data: bytes = await stream.read()
+            return data
+
+        try:
+            data: bytes = self._patience.ask(lambda: self._run(body, item.path))
+            return data
+        except ExistsError as error:
+            shown = self.url(item.path)
+            hint = "If something writes to this table now, run the command again."
+            raise StorageError(f"{shown} was replaced while it was read", path=shown, hint=hint) from error
+
+    def put(self, path: str, data: bytes) -> None:
+        """One request; the first of a process is made twice, to see that the server heeds conditions at all."""
+        word = secrets.token_hex(8)
+        self.require_conditions()
+        self._put(path, data, word, IfNoneMatch="*")
+        if self._proved:
+            return
+        try:
+            self._ask("put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, IfNoneMatch="*")
+        except ExistsError:
+            self._proved = True
+            return
+        with suppress(AcidctlError):
+            self.delete([path])
+        shown = self.url(path)
+        raise StorageError(
+            f"{shown} cannot be written safely: this server heeds no If-None-Match, so that two could write one name",
+            path=shown,
+            hint="Use a server that does (AWS S3, MinIO, Ceph, Cloudflare R2 of today); reading works with this one.",
+        )
+
+    def swap(self, path: str, old: bytes, new: bytes) -> bool:
+        """See `port.Swapping`: two requests."""
+        item = self.head(path)
+        if item is None:
+            return False
+        self.require_conditions()
+        try:
+            if item.size != len(old) or (old and self.read(item, 0, item.size) != old):
+                return False
+            self._put(path, new, secrets.token_hex(8), IfMatch=item.version)
+        except StorageError:
+            # Another one is there by now, or none.
+            now = self.head(path)
+            if now is None or now.version != item.version:
+                return False
+            raise
+        return True
+
+    def upload(self, path: str) -> S3Upload:
+        """Parts are sent in the background."""
+        return S3Upload(self, path)
+
+    def copy(self, source: Item, target: str) -> None:
+        """By the server, as an upload of parts: only its end is conditional everywhere.
+
+        Copying an object in one request has a condition as well by now, which most servers ignore.
+        """
+        if not source.size:
+            self.put(target, b"")
+            return
+        if self.head(target) is not None:
+            raise error_for("PreconditionFailed", self.url(target), "written")
+        bucket, key = _split(source.path)
+        origin: dict[str, Any] = {"CopySource": {"Bucket": bucket, "Key": key}}
+        if source.version:
+            origin["CopySourceIfMatch"] = source.version
+        upload = S3Upload(self, target)
+        try:
+            for start in range(0, source.size, _COPY_BYTES):
+                piece = {}
+                if source.size > _COPY_BYTES:
+                    piece["CopySourceRange"] = f"bytes={start}-{min(start + _COPY_BYTES, source.size) - 1}"
+                upload.copy_part(source.path, {**origin, **piece})
+            upload.finish()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """A request for a thousand, one after the other."""
+        for start in range(0, len(paths), _DELETES):
+            some = paths[start : start + _DELETES]
+            bucket = _split(some[0])[0]
+            names = {"Objects": [{"Key": _split(path)[1]} for path in some], "Quiet": True}
+            answer = self._ask("delete_objects", some[0], "removed", Bucket=bucket, Delete=names)
+            for problem in answer.get("Errors", ()):
+                shown = self.url(f"{bucket}/{problem.get('Key', '')}")
+                raise error_for(str(problem.get("Code", "")), shown, "removed")
+
+    def forget(self, path: str) -> None:
+        """Only in our own directories, where nobody else uploads."""
+        if WORK_PREFIX not in path:
+            return
+        bucket, prefix = _folder(path)
+        with suppress(AcidctlError):
+            found = self._ask("list_multipart_uploads", path, Bucket=bucket, Prefix=prefix)
+            for one in found.get("Uploads", ()):
+                where = {"Bucket": bucket, "Key": one["Key"], "UploadId": one["UploadId"]}
+                self._ask("abort_multipart_upload", path, "removed", **where)
+
+    def is_written(self, path: str, word: str) -> bool:
+        """Whether the object there is the one that was marked with this word."""
+        found = self._head(path)
+        return found is not None and found[1].get(_WORD) == word
+
+    def ask(self, method: str, path: str, doing: str = "written", **asked: Any) -> Mapping[str, Any]:
+        """One request about a path, tried again where that may help; `doing` is a participle for errors."""
+        return self._ask(method, path, doing, **asked)
+
+    def require_conditions(self) -> None:
+        """MissingDependencyError where the installed botocore would leave conditions out."""
+        if self._proved or self._knows_conditions:
+            return
+        self._run(lambda filesystem: filesystem.set_session(), "", "written")
+        model = self._filesystem._s3.meta.service_model
+        for operation, condition in _CONDITIONS:
+            if condition not in model.operation_model(operation).input_shape.members:
+                raise MissingDependencyError(
+                    "writing to s3: needs a newer aiobotocore, one that knows conditional writes",
+                    hint="pip install --upgrade 'acidctl[s3]' aiobotocore",
+                )
+        self._knows_conditions = True
+
+    def _put(self, path: str, data: bytes, word: str, **condition: str) -> None:
+        def once() -> None:
+            try:
+                self._once(
+                    "put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, **condition
+                )
+            except ExistsError:
+                if not self.is_written(path, word):
+                    raise
+
+        self._patience.ask(once)
+
+    def _head(self, path: str) -> tuple[Item, Mapping[str, str]] | None:
+        bucket, key = _split(path)
+
+        async def head(filesystem: Any) -> Mapping[str, Any] | None:
+            try:
+                answer: Mapping[str, Any] = await filesystem._call_s3("head_object", Bucket=bucket, Key=key)
+            except Exception as error:
+                if code_of(error) in ("404", "NoSuchKey", "NotFound"):
+                    return None
+                raise
+            return answer
+
+        if not key:
+            return None
+        found = self._patience.ask(lambda: self._run(head, path))
+        if found is None:
+            return None
+        modified = found["LastModified"].timestamp()
+        version = str(found.get("ETag", ""))
+        return Item(path, int(found["ContentLength"]), modified, version), found.get("Metadata", {})
+
+    def _pages(self, path: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+        more: dict[str, str] = {}
+        while True:
+            page = self._ask("list_objects_v2", path, MaxKeys=_PAGE, **asked, **more)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": str(page["NextContinuationToken"])}
+
+    def _ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Mapping[str, Any]:
+        return self._patience.ask(lambda: self._once(method, path, doing, **asked))
+
+    def _once(self, method: str, path: str, doing: str, **asked: Any) -> Mapping[str, Any]:
+        async def call(filesystem: Any) -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = await filesystem._call_s3(method, **asked)
+            return answer
+
+        found: Mapping[str, Any] = self._run(call, path, doing)
+        return found
+
+    def _run(self, request: Callable[[Any], Any], path: str, doing: str = "read") -> Any:
+        """Make a request on the thread of s3fs and wait for it; any thread may."""
+        if self._pid != os.getpid():
+            # A forked child has neither that thread nor may it use the parent's connections.
+            _inherited.append(self._filesystem)
+            self._filesystem, self._pid = self._make(), os.getpid()
+        try:
+            return asyncio.run_coroutine_threadsafe(request(self._filesystem), self._filesystem.loop).result()
+        except Exception as error:
+            raise translated(error, self.url(path), doing) from error
+
+
+class S3Upload:
+    """An object in parts; a small one is written at once in the end."""
+
+    def __init__(self, objects: S3Objects, path: str) -> None:
+        self._objects = objects
+        self._path = path
+        self._word = secrets.token_hex(8)
+        self._first: bytes | None = None
+        self._id: str | None = None
+        self._parts: list[Future[str]] = []
+        self._under_way: deque[Future[str]] = deque()
+        self._pool: ThreadPoolExecutor | None = None
+        self._over = False
+
+    def add(self, data: bytes) -> None:
+        """The first part waits for a second one."""
+        if self._first is None and self._id is None:
+            self._first = data
+            return
+        for part in (self._first, data):
+            if part:
+                self._send("upload_part", self._path, {"Body": part})
+        self._first = None
+
+    def copy_part(self, source: str, origin: Mapping[str, Any]) -> None:
+        """The next part, copied by the server."""
+        self._send("upload_part_copy", source, origin)
+
+    def finish(self) -> None:
+        """Make the object."""
+        if self._id is None:
+            self._over = True
+            self._objects.put(self._path, self._first or b"")
+            return
+        parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        try:
+            self._objects.ask(
+                "complete_multipart_upload",
+                self._path,
+                **_where(self._path),
+                UploadId=self._id,
+                MultipartUpload={"Parts": parts},
+                IfNoneMatch="*",
+            )
+        except AcidctlError:
+            if not self._objects.is_written(self._path, self._word):
+                raise
+        self._end()
+
+    def abort(self) -> None:
+        """Waits for what is under way: a part that comes later would stay for ever."""
+        if self._over:
+            return
+        self._end()
+        if self._id is not None:
+            with suppress(AcidctlError):
+                self._objects.ask("abort_multipart_upload", self._path, **_where(self._path), UploadId=self._id)
+
+    def _end(self) -> None:
+        self._over = True
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _send(self, method: str, about: str, what: Mapping[str, Any]) -> None:
+        if self._id is None:
+            self._objects.require_conditions()
+            answer = self._objects.ask(
+                "create_multipart_upload", self._path, **_where(self._path), Metadata={_WORD: self._word}
+            )
+            self._id = str(answer["UploadId"])
+            self._pool = ThreadPoolExecutor(_UNDER_WAY, "acidctl-upload")
+        assert self._pool is not None
+        while len(self._under_way) >= _UNDER_WAY:
+            self._under_way.popleft().result()
+        asked = {**_where(self._path), "UploadId": self._id, "PartNumber": len(self._parts) + 1, **what}
+
+        def send() -> str:
+            answer = self._objects.ask(method, about, **asked)
+            return str(answer.get("CopyPartResult", answer)["ETag"])
+
+        part = self._pool.submit(send)
+        self._parts.append(part)
+        self._under_way.append(part)
+
+
+def _split(path: str) -> tuple[str, str]:
+    bucket, _, key = path.partition("/")
+    return bucket, key
+
+
+def _where(path: str) -> dict[str, str]:
+    bucket, key = _split(path)
+    return {"Bucket": bucket, "Key": key}
+
+
+def _folder(path: str) -> tuple[str, str]:
+    """The bucket, and what the keys below a path begin with."""
+    bucket, key = _split(path.rstrip("/"))
+    return bucket, f"{key}/" if key else ""
+
+
+def _item(bucket: str, found: Mapping[str, Any]) -> Item:
+    modified = found["LastModified"].timestamp()
+    return Item(f"{bucket}/{found['Key']}", int(found["Size"]), modified, str(found.get("ETag", "")))
