@@ -1,23 +1,30 @@
-"""pytest fixtures for real services: `from services.fixtures import hive4` in a test module or a conftest."""
+"""pytest fixtures for real services, one of each for a whole session; `tests/conftest.py` offers them to all tests.
+
+A test module does not import them: pytest would start the service once more for it. What they need is imported when
+the first test asks, because most runs ask for none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .hdfs import Hdfs
-from .hive import HIVE4, Hive
-from .hive3 import start_hive
-from .httpfs import HttpFs
-from .kerberos import Kerberos
-from .s3 import S3Server, has_versitygw, moto_server, versitygw_server
+if TYPE_CHECKING:
+    from .hdfs import Hdfs
+    from .hive import Hive
+    from .httpfs import HttpFs
+    from .kerberos import Kerberos
+    from .s3 import S3Server
 
 
 @pytest.fixture(scope="session")
 def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
-    """Real Hive 4.0.1 with an empty warehouse, one for the whole session; tests drop what they make."""
+    """Real Hive 4.0.1 with an empty warehouse; tests drop what they make."""
+    from .hive import HIVE4, Hive
+
     with Hive(HIVE4, tmp_path_factory.mktemp("hive4") / "run") as hive:
         yield hive
 
@@ -25,6 +32,8 @@ def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 @pytest.fixture(scope="session")
 def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
     """Real Hive 3.1.3 on Java 8, likewise."""
+    from .hive3 import start_hive
+
     with start_hive("3.1.3", tmp_path_factory.mktemp("hive3") / "run") as hive:
         yield hive
 
@@ -32,20 +41,26 @@ def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 @pytest.fixture(scope="session")
 def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
     """Real Hive 2.3.10 on Java 8, which writes ACID v1, likewise."""
+    from .hive3 import start_hive
+
     with start_hive("2.3.10", tmp_path_factory.mktemp("hive2") / "run") as hive:
         yield hive
 
 
 @pytest.fixture(scope="session")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """A NameNode and a DataNode, one pair for the whole session; tests undo their faults and remove their files."""
+    """A NameNode and a DataNode; tests undo their faults and remove their files."""
+    from .hdfs import Hdfs
+
     with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
         yield hdfs
 
 
 @pytest.fixture(scope="session")
 def httpfs(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpFs]:
-    """A gateway before that HDFS, one for the whole session."""
+    """A gateway before that HDFS."""
+    from .httpfs import HttpFs
+
     with HttpFs(tmp_path_factory.mktemp("httpfs") / "run", hdfs_cluster) as gateway:
         yield gateway
 
@@ -60,7 +75,9 @@ class SecureHdfs:
 
 @pytest.fixture(scope="session")
 def secure_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
-    """A realm, a NameNode and a DataNode that ask for its tickets, one set for the whole session."""
+    """A realm, and a NameNode and a DataNode that ask for its tickets."""
+    from .kerberos import Kerberos
+
     folder = tmp_path_factory.mktemp("secure")
     with Kerberos(folder / "realm") as realm, realm.hdfs(folder / "hdfs") as hdfs:
         yield SecureHdfs(hdfs, realm)
@@ -68,7 +85,9 @@ def secure_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs
 
 @pytest.fixture(scope="session")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server that keeps all in memory, one for the whole session; each test takes a `bucket()` of its own."""
+    """An S3 server that keeps all in memory; each test takes a `bucket()` of its own."""
+    from .s3 import moto_server
+
     with moto_server(tmp_path_factory.mktemp("moto")) as server:
         yield server
 
@@ -76,6 +95,8 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 gateway over a folder, likewise; skipped where there is no Go to build it with."""
+    from .s3 import has_versitygw, versitygw_server
+
     if not has_versitygw():
         pytest.skip("versitygw needs Go 1.24 or newer to be built once")
     with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
