@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,6 +12,7 @@ from acidctl.bucketcodec import BucketCodecError, encode
 from acidctl.names import MIN_LONG, OriginalFile
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.sidefile import read_logical_length
+from acidctl.orc.tail import Tail
 from acidctl.scan import DataSource
 from acidctl.state import (
     AcidState,
@@ -23,6 +26,27 @@ from acidctl.state import (
 )
 from acidctl.storage.port import Storage, join
 
+# A file is opened for what its tail says, and again for its rows: so many tails are kept meanwhile.
+_TAILS = 64
+
+
+class _Tails:
+    """The last few tails of a location's files by path and logical length, for any thread."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int | None], Tail] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def get(self, path: str, length: int | None) -> Tail | None:
+        with self._turn:
+            return self._known.get((path, length))
+
+    def keep(self, path: str, length: int | None, tail: Tail) -> None:
+        with self._turn:
+            self._known[path, length] = tail
+            if len(self._known) > _TAILS:
+                self._known.popitem(last=False)
+
 
 def live_sources(
     storage: Storage, root: str, state: AcidState
@@ -30,13 +54,14 @@ def live_sources(
     """The files with rows and the files with deletes that a reader opens; files of no bytes hold neither."""
     inserts: list[DataSource] = []
     deletes: list[DataSource] = []
+    tails = _Tails()
     for entry in live_entries(state):
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
-        target += _sources(storage, root, state, entry)
+        target += _sources(storage, root, state, entry, tails)
     return tuple(inserts), tuple(deletes)
 
 
-def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
+def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, tails: _Tails) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
     files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.info.size}
     for group in synthetic_layout(entry, (file.info for file in files.values())):
@@ -49,7 +74,7 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry) -
             strange = state.acid_v1 and isinstance(file.parsed, OriginalFile) and file.parsed.copy_number is not None
             source = DataSource(
                 name=storage.display(join(root, info.path)),
-                open=partial(_opened, storage, root, file),
+                open=partial(_opened, storage, root, file, tails),
                 bucket_id=group.bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
@@ -77,7 +102,7 @@ def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
 
 
 @contextmanager
-def _opened(storage: Storage, root: str, file: DataFile) -> Iterator[OrcFile | None]:
+def _opened(storage: Storage, root: str, file: DataFile, tails: _Tails) -> Iterator[OrcFile | None]:
     """The file, open up to its logical end and closed with the block; None when that end is 0."""
     path = join(root, file.info.path)
     length = None
@@ -89,4 +114,8 @@ def _opened(storage: Storage, root: str, file: DataFile) -> Iterator[OrcFile | N
             yield None
             return
     with storage.open(path) as stream:
-        yield open_orc(stream, name=storage.display(path), length=length)
+        known = tails.get(path, length)
+        orc = open_orc(stream, name=storage.display(path), length=length) if known is None else OrcFile(stream, known)
+        if known is None:
+            tails.keep(path, length, orc.tail)
+        yield orc

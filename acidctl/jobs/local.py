@@ -28,6 +28,10 @@ WORKER_BYTES = 500 << 20
 ATTEMPTS = 3
 # A worker is ready after about half a second, in which this much can be compacted.
 _SMALL_BYTES = 16 << 20
+# What opening, judging and verifying costs a task, whatever its size, as bytes that could be compacted in that time.
+_TASK_BYTES = 1 << 20
+# Threads of a task pay from here on.
+_THREADS_BYTES = 8 << 20
 _PATIENCE_SECONDS = 5.0
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
@@ -64,10 +68,10 @@ class LocalEngine:
 
     def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
         """One outcome per spec, as they finish. Abandoning the iterator ends the workers that are at work."""
-        total = sum(spec.task.bytes_in for spec in specs)
+        total = sum(spec.task.bytes_in + _TASK_BYTES for spec in specs)
         if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
             for index, spec in enumerate(specs):
-                yield self._work(index, spec, usable_cores() > 1)
+                yield self._work(index, spec, usable_cores() > 1 and spec.task.bytes_in >= _THREADS_BYTES)
             return
         yield from self._distribute(specs)
 
@@ -94,7 +98,8 @@ class LocalEngine:
                     while waiting and len(running) < self.parallelism:
                         index, attempt = waiting.popleft()
                         # While every core has a task, threads inside of one only get into each other's way.
-                        threads = len(waiting) + len(running) + 1 < usable_cores()
+                        large = specs[index].task.bytes_in >= _THREADS_BYTES
+                        threads = large and len(waiting) + len(running) + 1 < usable_cores()
                         idle = next((one for one in self._workers if one not in running), None)
                         chosen = idle or self._start()
                         running[chosen] = index, attempt

@@ -19,6 +19,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.orc as po
 
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError
 from acidctl.events import EVENT_FIELDS, RowId
@@ -50,6 +51,8 @@ from acidctl.orc.tail import (
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
+# Files of so few rows are read stripe by stripe, without Arrow's scanner.
+_FEW_ROWS = 8192
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
@@ -239,7 +242,8 @@ class OrcFile:
         )
         clock = _StripeClock(tail, footers, beside)
         try:
-            for batch in _arrow_batches(open_view, projection.offered(), batch_size):
+            names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
+            for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
                 clock.advance(len(batch))
                 yield projection.assemble(batch)
         except AcidctlError:
@@ -340,6 +344,15 @@ class _StripeClock:
             raise damaged(self._name, "delivers more rows than its stripes hold")
         self._left -= rows
         self.rows += rows
+
+
+def _whole_stripes(open_view: Callable[[], SplicedFile], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """A batch for each stripe, read here and now: a scanner, its threads and its buffers cost more than few rows do."""
+    file = po.ORCFile(pa.PythonFile(open_view(), mode="r"))
+    for index in range(file.nstripes):
+        batch = file.read_stripe(index, columns=names)
+        if len(batch):
+            yield batch.select(names)
 
 
 def _arrow_batches(open_view: Callable[[], SplicedFile], names: list[str], batch_size: int) -> Iterator[pa.RecordBatch]:

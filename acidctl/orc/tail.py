@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import Protocol, TypeGuard
 
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
@@ -295,8 +296,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     raw = window[len(window) - wanted : len(window) - after]
     footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
     footer = Message(footer_bytes)
-    types = tuple(_types(footer))
-    _check_types(types)
+    types = _types(tuple(footer.blobs(4)))
     stripes = tuple(_stripe(message) for message in footer.messages(3))
     rows = footer.uint(6) or 0
     content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
@@ -382,10 +382,17 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> 
         raise WireError(f"its stripes hold {total} rows, its footer says {rows}")
 
 
-def _types(footer: Message) -> Iterator[OrcType]:
-    if not 0 < footer.count(4) <= _MAX_TYPES:
-        raise WireError(f"it declares {footer.count(4)} types")
-    for i, message in enumerate(footer.messages(4)):
+@lru_cache(maxsize=16)
+def _types(declared: tuple[bytes, ...]) -> tuple[OrcType, ...]:
+    """The type tree, checked; the files of a table mostly declare the same one."""
+    _check_types(types := tuple(_each_type(declared)))
+    return types
+
+
+def _each_type(declared: tuple[bytes, ...]) -> Iterator[OrcType]:
+    if not 0 < len(declared) <= _MAX_TYPES:
+        raise WireError(f"it declares {len(declared)} types")
+    for i, message in enumerate(map(Message, declared)):
         code = message.uint(1) or 0
         if code > OrcKind.TIMESTAMP_INSTANT:
             raise WireError(f"column {i} has type number {code}, which is unknown")

@@ -52,13 +52,17 @@ class Message:
         fields: dict[int, list[int | bytes]] = {}
         at, end = 0, len(data)
         while at < end:
-            key, at = varint(data, at)
+            # Most numbers have one byte; a call for each would take half of the time that a tail takes.
+            key = data[at]
+            at += 1
+            if key >= 0x80:
+                key, at = varint(data, at - 1)
             kind, number = key & 7, key >> 3
             value: int | bytes
             if kind == _VARINT:
-                value, at = varint(data, at)
+                value, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
             elif kind == _BYTES:
-                length, at = varint(data, at)
+                length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
                 if length > end - at:
                     raise WireError("a field runs past the end")
                 value = data[at : at + length]
@@ -73,7 +77,10 @@ class Message:
                 raise WireError(f"wire type {kind} is unknown")
             if number == 0:
                 raise WireError("field number 0 is not allowed")
-            fields.setdefault(number, []).append(value)
+            if number in fields:
+                fields[number].append(value)
+            else:
+                fields[number] = [value]
         self._fields = fields
 
     def has(self, number: int) -> bool:
