@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("arrays", "javatext", "leaves", "values", "digest", "rowhash"), ("hivetypes", "schema"), ("pyarrow", "numpy")),
     (("events", "merge"), ("bucketcodec", "writeids", "arrays"), ("pyarrow", "numpy")),
     (("pipeline",), (), ()),
-    (("storage.",), ("listing", "names"), ("fsspec", "s3fs", "botocore", "hdfs", "requests", "urllib3")),
+    (("storage.",), ("listing", "names"), ("fsspec", "s3fs", "botocore", "hdfs", "hdfs_native", "requests", "urllib3")),
     (
         ("orc.",),
         ("events", "bucketcodec", "javatext", "hivetypes", "schema", "arrays", "leaves", "values"),
@@ -97,7 +97,7 @@ ONLY_IN = {
     "hdfs": ("storage.webapi",),
     "requests": ("storage.webapi", "storage.webfault"),
     "urllib3": ("storage.webapi", "storage.webfault"),
-    "hdfs_native": (),
+    "hdfs_native": ("storage.hdfsclient", "storage.hdfsstorage"),
 }
 
 # Modules that must be importable without the heavy packages, because `ls` and `--help` load them.

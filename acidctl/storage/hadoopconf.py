@@ -1,4 +1,4 @@
-"""The configuration of a Hadoop client: `core-site.xml` and `hdfs-site.xml`, read as Hadoop's `Configuration` reads them.
+"""The configuration of a Hadoop client: `core-site.xml` and `hdfs-site.xml`, read as Hadoop itself reads them.
 
 Values may be secrets: nothing here prints one, and errors name files and lines only.
 """

@@ -68,9 +68,11 @@ class TestPaths:
         result = acidctl(*command, "", "-o", form)
         assert (result.code, result.stdout) == (2, "")
 
-    def test_a_storage_that_is_not_there_yet(self, command: list[str], form: str) -> None:
-        """HDFS comes later, and a sentence says what to do meanwhile."""
-        _check_failure([*command, "hdfs://nn/w/t"], 14, "missing_dependency", "cannot be read yet", form)
+    def test_hdfs_without_a_host(self, command: list[str], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exit 2: nothing says which HDFS is meant."""
+        monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+        monkeypatch.delenv("HADOOP_HOME", raising=False)
+        _check_failure([*command, "hdfs:///w/t"], 2, "usage", "without a host", form)
 
     def test_an_unknown_scheme(self, command: list[str], form: str) -> None:
         """Exit 2."""

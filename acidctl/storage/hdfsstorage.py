@@ -1,0 +1,416 @@
+"""HDFS as a storage, through hdfs-native's `Client`; its `rename` is rename2: atomic, and never into a directory."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from itertools import islice
+from typing import Any, BinaryIO, TypeVar, cast
+
+import hdfs_native
+
+from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError, UnreachableError
+from acidctl.storage import hadoopfault
+from acidctl.storage.hadoopfault import MissingError
+from acidctl.storage.hdfsclient import HdfsClient
+from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
+from acidctl.storage.ranged import RangedFile
+from acidctl.storage.treewalk import Found, walk_tree
+
+Answer = TypeVar("Answer")
+
+_COPY_BYTES = 4 << 20
+_BUFFER_BYTES = 1 << 20
+# As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
+_PAGE = 1000
+_TRASH = ".Trash/Current"
+# A name that nobody has.
+_NOWHERE = "/.acidctl-is-there-a-trash"
+# How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
+_FIRST_LOOK = 0.004
+_SLOWER = 1.5
+
+
+class HdfsStorage:
+    """One HDFS."""
+
+    def __init__(self, client: HdfsClient) -> None:
+        self._client = client
+        self._base = f"{client.place.scheme}://{client.place.authority}"
+        self._facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """HDFS's promises; whether there is a trash is asked once."""
+        if self._facts is None:
+            self._facts = Facts(
+                atomic_rename=True,
+                exclusive_create=True,
+                mtimes=True,
+                owner_and_mode=True,
+                trash=self._has_trash(),
+            )
+        return self._facts
+
+    def display(self, path: str) -> str:
+        """The URL, its path as it is."""
+        return self._base + path
+
+    def stat(self, path: str) -> PathStat | None:
+        """One request."""
+        status = self._status(path)
+        return None if status is None else PathStat(status.isdir, status.length, status.modification_time / 1000)
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """One listing per directory, in pages, many at once."""
+        return walk_tree(self._list, root, descend)
+
+    def open(self, path: str) -> BinaryIO:
+        """One request for the places of all blocks, then one to a DataNode for each range."""
+        shown = self.display(path)
+        reader = _Reader(self._client, path, shown)
+        return cast(BinaryIO, RangedFile(reader.read_at, reader.size, name=shown))
+
+    def create(self, path: str) -> BinaryIO:
+        """The NameNode decides who wins."""
+        return cast(BinaryIO, _NewFile(self._client, path, self.display(path)))
+
+    def create_exclusive(self, path: str, data: bytes) -> None:
+        """The NameNode decides who wins; what could not be written whole is removed."""
+        with self.create(path) as stream:
+            stream.write(data)
+
+    def mkdir(self, path: str) -> None:
+        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
+        if self._status(path) is not None:
+            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
+        self._change(path, lambda client: client.mkdirs(path, 0o755, False))
+
+    def inherit(self, path: str, like: str) -> None:
+        """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
+
+        Access lists need nothing: what is made below a directory inherits its default list.
+        """
+        model, found = self._existing(like), self._existing(path)
+        if model.owner != found.owner:
+            self._give(path, model.owner, model.group)
+        elif model.group != found.group:
+            self._give(path, None, model.group)
+        mode = model.permission & 0o1777
+        if model.isdir and not found.isdir:
+            mode &= 0o666
+        if mode != found.permission & 0o1777:
+            with suppress(DeniedError):
+                self._change(path, lambda client: client.set_permission(path, mode))
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """By rename2, which the NameNode does in one step."""
+        if not self._existing(source).isdir:
+            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
+        self.move(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """One request takes the whole tree."""
+        if not self._existing(path).isdir:
+            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+        self._delete(path, recursive=True)
+
+    def remove_file(self, path: str) -> None:
+        """HDFS would take an empty directory too."""
+        if self._existing(path).isdir:
+            raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
+        self._delete(path, recursive=False)
+
+    def move(self, source: str, target: str) -> None:
+        """By rename2, which the NameNode does in one step."""
+        try:
+            self._change(source, lambda client: client.rename(source, target, False))
+        except ExistsError:
+            raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+        except StorageError as error:
+            # What stands in the way of a directory and is a file is refused in words of its own.
+            if "must both be directories" in error.message or "must both be files" in error.message:
+                raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+            raise
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Through this machine: HDFS copies nothing by itself."""
+        with self.open(source) as stream, self.create(target) as copy:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
+
+    def discard(self, path: str) -> None:
+        """Below `Current` of the trash, at its own path; a number is added where something lies there already."""
+        shown = self.display(path)
+        if not self.facts.trash:
+            raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
+        self._existing(path)
+        parent, _, name = path.rpartition("/")
+        moment = f"{time.time_ns() // 1_000_000}"
+        # A file that was discarded under the name of this path's parent is in the way of the first.
+        for last, place in ((False, _TRASH + parent), (True, f"{_TRASH}/{moment}{parent}")):
+            try:
+                # Paths that begin with no slash are below the user's home.
+                self._change(path, lambda client, place=place: client.mkdirs(place, 0o700, True))
+                try:
+                    self.move(path, join(place, name))
+                except ExistsError:
+                    self.move(path, join(place, name + moment))
+                return
+            except (ExistsError, MissingError):
+                if last or self._status(path) is None:
+                    raise
+
+    def hosts(self, path: str) -> tuple[str, ...]:
+        """hdfs-native does not tell."""
+        return ()
+
+    def _ask(self, path: str, action: Any) -> Any:
+        return self._client.ask(action, self.display(path))
+
+    def _change(self, path: str, action: Any) -> Any:
+        return self._client.ask(action, self.display(path), changes=True)
+
+    def _status(self, path: str) -> hdfs_native.FileStatus | None:
+        """None when nothing stands at the path, also below a file."""
+        try:
+            return cast(hdfs_native.FileStatus, self._ask(path, lambda client: client.get_file_info(path)))
+        except MissingError:
+            return None
+
+    def _existing(self, path: str) -> hdfs_native.FileStatus:
+        status = self._status(path)
+        if status is None:
+            raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
+        return status
+
+    def _list(self, path: str) -> Iterable[Found]:
+        """The entries of a directory, page by page."""
+        shown = self.display(path)
+        entries: Any = None
+
+        def page(client: hdfs_native.Client) -> list[Found]:
+            nonlocal entries
+            if entries is None:
+                entries = client.list_status(path)
+            return [
+                Found(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
+                if entry.path != path
+                else _ITSELF
+                for entry in islice(entries, _PAGE)
+            ]
+
+        found: list[Found] = []
+        while True:
+            try:
+                some = self._client.ask(page, shown)
+            except MissingError as error:
+                raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
+            if some == [_ITSELF]:
+                raise StorageError(f"{shown} is not a directory", path=shown)
+            found += some
+            if len(some) < _PAGE:
+                return found
+
+    def _give(self, path: str, owner: str | None, group: str) -> None:
+        """Owner and group together, else the group alone."""
+        try:
+            self._change(path, lambda client: client.set_owner(path, owner, group))
+        except DeniedError:
+            if owner is not None:
+                self._give(path, None, group)
+
+    def _delete(self, path: str, *, recursive: bool) -> None:
+        if not self._change(path, lambda client: client.delete(path, recursive)):
+            raise hadoopfault.missing(self.display(path))
+
+    def _has_trash(self) -> bool:
+        """The server's interval, else this client's, as Hadoop decides.
+
+        hdfs-native looks at the server's first of all when it is to move something to the trash.
+        """
+        try:
+            self._ask(_NOWHERE, lambda client: client.trash(_NOWHERE))
+        except MissingError:
+            return True
+        except StorageError as error:
+            if not isinstance(error.__cause__, hdfs_native.TrashNotEnabledError):
+                raise
+        return self._client.place.trash_minutes > 0
+
+
+# How HDFS lists a file: as the only entry of itself.
+_ITSELF = Found("", False)
+
+
+class _Reader:
+    """An open file; looked up anew after a failure, because blocks move."""
+
+    def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
+        self._client = client
+        self._path = path
+        self._shown = shown
+        self._reader: hdfs_native.FileReader | None = None
+        self.size = len(self._opened())
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes of a range that ends before the file does; called in several threads at once."""
+        reader = self._opened()
+        try:
+            # Asked for more than there is, hdfs-native panics.
+            length = min(length, self.size - offset)
+            return self._client.ask(lambda _: reader.read_range(offset, length), self._shown)
+        except UnreachableError:
+            self._reader = None
+            # Without the file, its DataNodes have nothing to give.
+            self._client.ask(lambda client: client.get_file_info(self._path), self._shown)
+            raise
+
+    def _opened(self) -> hdfs_native.FileReader:
+        reader = self._reader
+        if reader is None:
+            try:
+                reader = self._client.ask(lambda client: client.read(self._path), self._shown)
+            except MissingError as error:
+                if "Path is not a file" in str(error.__cause__):
+                    raise StorageError(f"{self._shown} is not a regular file", path=self._shown) from error
+                raise
+            self._reader = reader
+        return reader
+
+
+class _NewFile(io.RawIOBase):
+    """A file that is being written; one that is not closed in good order is removed."""
+
+    def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
+        super().__init__()
+        self._client = client
+        self._path = path
+        self._shown = shown
+        self._buffer = bytearray()
+        self._written = 0
+        config = client.place.config
+        options = hdfs_native.WriteOptions(
+            replication=_number(config.get("dfs.replication")),
+            block_size=_number(config.get("dfs.blocksize")),
+            create_parent=False,
+        )
+        begun = client.begin(lambda writing: writing.create(path, options), shown)
+        try:
+            self._writer = client.finish(begun, shown)
+        except BaseException:
+            super().close()
+            # Interrupted when the file was made already. Any other that stands there is somebody else's.
+            if begun.done() and not begun.cancelled() and begun.exception() is None:
+                self._remove()
+            raise
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Takes all of it."""
+        if self.closed:
+            raise ValueError("write to a closed file")
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._written += len(view)
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self._send()
+        return len(view)
+
+    def close(self) -> None:
+        """The file is whole and durable when this returns; where it fails there is none."""
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._send()
+            self._complete()
+        except BaseException:
+            self._remove()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def __del__(self) -> None:
+        # At the end of the interpreter there are no threads any more that could remove it.
+        if not sys.is_finalizing():
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """hdfs-native would publish what there is when it closes; without closing, the file can still be removed."""
+        if not self.closed:
+            super().close()
+            self._remove()
+
+    def _send(self) -> None:
+        if self._buffer:
+            data, self._buffer = bytes(self._buffer), bytearray()
+            self._wait(self._client.begin(lambda _: self._writer.write(data), self._shown))
+
+    def _wait(self, begun: Future[Any]) -> None:
+        self._client.finish(begun, self._shown)
+
+    def _complete(self) -> None:
+        """Close the file, without the half second that hdfs-native sleeps.
+
+        A file can be completed when the DataNodes have reported its last block, a few ms after they took it;
+        hdfs-native asks the NameNode for that at once and then every 500 ms. The NameNode counts the length of the last
+        block when it is reported *and* hdfs-native has asked for the first time. From then on nothing is lost by asking
+        again, so the sleep is cancelled and the file closed once more.
+        """
+        closing = self._client.begin(lambda _: self._writer.close(), self._shown)
+        until = time.monotonic() + self._client.place.timeout
+        pause = _FIRST_LOOK
+        while self._written and time.monotonic() < until:
+            wait([closing], pause)
+            if closing.done():
+                break
+            if self._is_complete():
+                closing.cancel()
+                self._close_again()
+                return
+            pause *= _SLOWER
+        self._wait(closing)
+
+    def _close_again(self) -> None:
+        try:
+            self._wait(self._client.begin(lambda _: self._writer.close(), self._shown))
+        except StorageError as error:
+            # The first request was carried out after all, and its answer was on the way.
+            if "is not open for writing" not in error.message or not self._is_complete():
+                raise
+
+    def _is_complete(self) -> bool:
+        """Whether the NameNode knows all blocks of this file, which is still open."""
+        try:
+            return len(self._client.ask(lambda client: client.read(self._path), self._shown)) == self._written
+        except StorageError:
+            return False
+
+    def _remove(self) -> None:
+        with suppress(StorageError):
+            self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
+
+
+def _number(value: str | None) -> int | None:
+    """A plain number of the configuration; those with a unit are left to the server."""
+    return int(value) if value is not None and value.isdecimal() else None
