@@ -44,8 +44,21 @@ _DATA_FORMATS = {
 }
 
 
+# A location is judged several times in a row, by several readers' rules: its listing need not be sorted each time.
+_last: list[tuple[Listing, Stock]] = []
+
+
 def take_stock(listing: Listing) -> Stock:
     """Sort a listing; base and delta directories count at the top level only."""
+    for known, stock in _last:
+        if known is listing:
+            return stock
+    stock = _sort(listing)
+    _last[:] = [(listing, stock)]
+    return stock
+
+
+def _sort(listing: Listing) -> Stock:
     top_files, below, nested_notes = _group(listing)
     bases: list[Candidate] = []
     deltas: list[Candidate] = []
