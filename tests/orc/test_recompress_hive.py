@@ -12,10 +12,7 @@ from orc.test_recompress import CHUNKS, STRIPES, TYPES, made, values
 from orc.test_writer import columns_of
 from orc.test_writer_hive import answers, put
 from orc.test_writer_hive import made as made_table
-from services.fixtures import hive3, hive4
 from services.hive import Hive
-
-__all__ = ["hive3", "hive4"]
 
 # Columns whose readers start in mid-stream when groups before are skipped; each predicate hits groups far apart.
 PREDICATES: dict[str, Callable[[Any], bool]] = {

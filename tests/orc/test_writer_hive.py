@@ -13,12 +13,9 @@ import pytest
 from cli.runner import acidctl
 from orc.events import EventBatch, EventKeys, keys, written
 from orc.test_writer import DAY_1, YEAR_1, YEAR_1500, YEAR_9999, columns_of, union, wide
-from services.fixtures import hive3, hive4
 from services.hive import Hive
 
 from acidctl.orc.writer import Backend
-
-__all__ = ["hive3", "hive4"]
 
 TYPES = {
     "id": "int",

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from services.fixtures import hdfs_cluster
 from services.hdfs import Hdfs
 from services.processes import ServiceError, answers
-
-__all__ = ["hdfs_cluster"]
 
 pytestmark = pytest.mark.hdfs
 

@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from services.fixtures import hive4
 from services.hive import Hive
-
-__all__ = ["hive4"]
 
 pytestmark = pytest.mark.hive
 

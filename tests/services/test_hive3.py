@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from services.fixtures import hive2, hive3
 from services.hive import Hive
-
-__all__ = ["hive2", "hive3"]
 
 pytestmark = pytest.mark.hive3
 

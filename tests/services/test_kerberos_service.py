@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.fixtures import SecureHdfs, secure_hdfs
-
-__all__ = ["secure_hdfs"]
+from services.fixtures import SecureHdfs
 
 pytestmark = pytest.mark.hdfs
 

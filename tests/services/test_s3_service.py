@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from services.fixtures import moto, versitygw
 from services.s3 import S3Server
-
-__all__ = ["moto", "versitygw"]
 
 pytestmark = pytest.mark.s3
 
