@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 Package = tuple[str, tuple[int, ...]]
@@ -33,18 +33,12 @@ _PACKAGES: Mapping[str, tuple[Package, ...]] = {
 }
 
 
-def options_elsewhere(
-    url: str,
-    options: Mapping[str, Any],
-    environment: Mapping[str, str],
-    *,
-    user: Callable[[], str] = getpass.getuser,
-) -> dict[str, Any]:
+def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The options by which another machine opens `url` as this one does with `options` and its environment.
 
-    For HDFS: the keys of HADOOP_CONF_DIR that a client goes by, below those of the option `config`; and the user, for
-    files written there must not belong to whoever runs the executors. With Kerberos that is the ticket's, not ours to
-    name. Raises what `hadoopconf` raises for files that cannot be read.
+    For HDFS: the keys of HADOOP_CONF_DIR that a client goes by, below those of the option `config`; over HTTP the token
+    of this machine's token file; and the user, for files written there must not belong to whoever runs the executors.
+    With Kerberos that is the ticket's, not ours to name. Raises UsageError for a configuration that cannot be used.
     """
     scheme = _scheme(url)
     if scheme not in _HADOOP:
@@ -55,9 +49,14 @@ def options_elsewhere(
     config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}
     config.update(options.get("config") or {})
     found = {**options, "config": config}
-    simple = config.get("hadoop.security.authentication", "simple").lower() == "simple"
-    if simple and "user" not in options and "token" not in options:
-        found["user"] = environment.get("HADOOP_USER_NAME") or user()
+    if scheme in ("webhdfs", "swebhdfs"):
+        from acidctl.storage.webaccess import locate
+
+        access = locate(url, scheme, options, environment).access
+        known = {"token": access.token, "user": access.user}
+        return {**{key: value for key, value in known.items() if value is not None}, **found}
+    if "user" not in options and str(config.get("hadoop.security.authentication", "simple")).lower() == "simple":
+        found["user"] = environment.get("HADOOP_USER_NAME") or getpass.getuser()
     return found
 
 

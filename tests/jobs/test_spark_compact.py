@@ -24,8 +24,8 @@ from acidctl.jobs.spark import SparkEngine
 from acidctl.orc.reader import open_orc
 from acidctl.rowhash import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
-from tests.cli.runner import heed_interrupts
 
+from .spark_runs import SlowRun, clean_environment
 from .spark_tasks import traces, wait_for
 
 __all__ = ["spark_cluster"]
@@ -128,10 +128,6 @@ def _command(*args: str) -> list[str]:
     return [sys.executable, "-m", "acidctl", "compact", "major", *args]
 
 
-def _clean_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
-
-
 @pytest.mark.parametrize("step", [DEMO, PARTITIONED], ids=lambda step: step.parts[-2])
 def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: SparkCluster, tmp_path: Path) -> None:
     """In process, on `local[2]`, and on a standalone cluster to whose executors nobody has installed acidctl."""
@@ -143,7 +139,7 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
         schema = ["--schema", _facts(step)["ddl"]]
         done = subprocess.run(
             _command(str(table), "--engine", "spark", *options, *schema, *_arguments(step), "-o", "json", "-q"),
-            env=_clean_environment(),
+            env=clean_environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -156,73 +152,14 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
 
 # --- and while processes are killed
 
-SLOW_COMPACTION = """
-import sys
-import acidctl
-from acidctl.compactreport import Outcome
-from acidctl.jobs.spark import SparkEngine
-from acidctl.orc.reader import open_orc
-from acidctl.rowhash import RowDigest
 
-def slow(folder):
-    def work(index, spec, threads):
-        import os, time
-        from pathlib import Path
-        from acidctl.jobs.task import outcome_of
-        Path(folder, f"{index}.attempt.{os.getpid()}.{time.time_ns()}").touch()
-        while not Path(folder, "go").exists():
-            time.sleep(0.02)
-        return outcome_of(index, spec, threads)
-    return work
-
-table, folder, lists, master, *settings = sys.argv[1:]
-conf = dict(setting.split("=", 1) for setting in settings)
-with SparkEngine(master, conf, work=slow(folder)) as engine:
-    prepared = acidctl.open_table(table).prepare_compaction("major", validtxns=lists.split(" "))
-    report = prepared.start(engine).run()
-    print([part.outcome.value for part in report.partitions])
-"""
-
-
-class _Run:
-    """A compaction of the demo table in a process of its own whose tasks wait until they may go on."""
+class _Run(SlowRun):
+    """A compaction of the demo table whose tasks wait until they may go on."""
 
     def __init__(self, tmp_path: Path, master: str, conf: dict[str, str]) -> None:
-        self.folder = tmp_path / "traces"
-        self.folder.mkdir()
         self.table = _copy(DEMO, tmp_path)
         self.before = _contents(self.table)
-        lists = " ".join(_arguments(DEMO)[1::2])
-        settings = [f"{key}={value}" for key, value in conf.items()]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SLOW_COMPACTION, str(self.table), str(self.folder), lists, master, *settings],
-            env=_clean_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=heed_interrupts,
-        )
-
-    def at_work(self, tasks: int = 1) -> list[int]:
-        """Waits until so many attempts are at work; their process ids."""
-        wait_for(lambda: self.process.poll() is not None or len(traces(self.folder)) >= tasks, 90)
-        assert self.process.poll() is None, self.process.communicate()[1]
-        return [int(name.split(".")[2]) for name in traces(self.folder)]
-
-    def go(self) -> None:
-        """Lets attempts do their work."""
-        (self.folder / "go").touch()
-
-    def end(self) -> tuple[int, str, str]:
-        """Waits for the end: exit status and output."""
-        out, err = self.process.communicate(timeout=120)
-        return self.process.returncode, out, err
-
-    def close(self) -> None:
-        """Ends what a failed test has left."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        super().__init__(str(self.table), _arguments(DEMO)[1::2], master, conf, tmp_path / "traces")
 
 
 @pytest.fixture
@@ -236,7 +173,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, dict[str, str]], _Run]]:
 
     yield begin
     for run in runs:
-        run.close()
+        run.kill()
 
 
 Start = Callable[[str, dict[str, str]], _Run]

@@ -149,7 +149,7 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str, adopt:
         assert ours.rows() == twin.rows()
         for statement in STATEMENTS:
             for table in (ours, twin):
-                hive.run(_filled(statement, table))
+                hive.run(filled(statement, table))
             assert ours.values() == twin.values(), statement
         for again in afterwards:
             ids = ours.rows()
@@ -163,7 +163,7 @@ def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str, adopt:
         twin.drop()
 
 
-def _filled(statement: str, table: Adopted) -> str:
+def filled(statement: str, table: Adopted) -> str:
     columns = [column.split() for column in table.facts["columns"].split(",")]
     partition = [column.split()[0] for column in table.facts["partition_columns"].split(",") if column.strip()]
     known = {"id": "s.sid", "v": "s.sv"}

@@ -1,0 +1,158 @@
+"""Hive 4 with its warehouse on real HDFS, and acidctl beside it on the same tables by `hdfs://` and `webhdfs://`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.runner import acidctl
+from services.fixtures import hdfs_cluster
+from services.hdfs import Hdfs
+from services.hive import HIVE4, Hive
+from test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
+
+import acidctl as package
+from acidctl.values import json_lines
+from live.adopted import FIRST_TXN, FIXTURES
+from live.compactions import STATEMENTS, SWEEP, cases, compact_and_read, filled, label, live_on
+from live.hdfs_tables import SCHEMES, AdoptedOnHdfs, on_hdfs, root_url
+from live.histories import MaintainedHistory
+
+__all__ = ["hdfs_cluster"]
+
+pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
+HISTORY = 9
+LIVED_ON = (("bucketed/02-changed", "major", "hdfs"), ("unbucketed/02-changed", "minor", "webhdfs"))
+CLEANED = (("bucketed/02-changed", "hdfs"), ("partitioned/02-changed", "webhdfs"))
+
+
+@pytest.fixture(scope="module")
+def hive(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    """A running Hive on that HDFS, whose transactions begin above those of the fixtures."""
+    hdfs_cluster.mkdir("/warehouse")
+    hdfs_cluster.mkdir("/scratch", mode="777")
+    with Hive(HIVE4.on_hdfs(hdfs_cluster.url), tmp_path_factory.mktemp("hive4")) as running:
+        running.call(running.java.acidctl.Services.seedTransactions, FIRST_TXN, what="seed transactions")
+        yield running
+    hdfs_cluster.remove("/warehouse")
+    hdfs_cluster.remove("/scratch")
+
+
+@pytest.fixture(scope="module")
+def corpus(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where all tables of all fixtures lie on that HDFS."""
+    local = tmp_path_factory.mktemp("corpus")
+    for path in STEPS:
+        step_of(path)  # which makes empty directories again
+        source = path.parent / "table"
+        for folder, _, names in os.walk(source):
+            target = local / name_of(path) / Path(folder).relative_to(source)
+            target.mkdir(parents=True)
+            for name in names:
+                os.symlink(Path(folder, name), target / name)
+    hdfs_cluster.put_tree(local, "/corpus")
+    yield "/corpus"
+    hdfs_cluster.remove("/corpus")
+
+
+def _misread(path: Path, url: str) -> str | None:
+    """What is different between the table there and what Hive returned, and the digest of the local table."""
+    step = step_of(path)
+    texts = [step[key] for key in ("valid_write_ids", "valid_txns") if step[key]]
+    view = {"validtxns": texts, "schema": step["ddl"], "list_format": "hive2" if step["engine"] == "hive2" else None}
+    there = package.open_table(url).snapshot(**view)
+    rows: list[dict[str, Any]] = []
+    for part in there.rows():
+        plain = part.names, part.types, part.columns
+        names, types, columns = plain if step["kind"] == "non_acid" else part.with_row_id()
+        rows += [json.loads(line) for line in bytes(json_lines(columns, names, types)).decode().split("\n") if line]
+    if in_order(rows) != in_order(hive_rows(path)):
+        return f"{name_of(path)}: other rows"
+    here = package.open_table(str(path.parent / "table")).snapshot(**view)
+    return None if there.digest() == here.digest() else f"{name_of(path)}: another digest"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_table_reads_as_hive_read_it(scheme: str, corpus: str, hdfs_cluster: Hdfs) -> None:
+    """Rows and row ids are those that Hive returned, and the digest is that of the same table on this machine."""
+    root = f"{root_url(hdfs_cluster, scheme)}{corpus}"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda path: _misread(path, f"{root}/{name_of(path)}"), STEPS))
+    assert len(found) > 250
+    assert [one for one in found if one is not None] == []
+
+
+def test_hive_reads_what_it_read_before(hive: Hive, hdfs_cluster: Hdfs) -> None:
+    """Fixture steps with something to compact, by both ways in turns: the same rows and row ids for Hive's readers."""
+    judged = 0
+    chosen = list(cases("hive4"))[:: 1 if SWEEP else 3]
+    for number, (step, kind) in enumerate(chosen):
+        adopt = on_hdfs(hdfs_cluster, SCHEMES[number % 2])
+        jobs = SWEEP or number % 4 == 0
+        outcome = compact_and_read(hive, step, kind, f"read_{number}", target="hive4", jobs=jobs, adopt=adopt)
+        assert "compacted" in outcome or "nothing_to_do" in outcome, (label(step), kind, outcome)
+        judged += "compacted" in outcome
+    assert judged >= len(chosen) * 2 // 3
+
+
+@pytest.mark.parametrize(("name", "kind", "scheme"), LIVED_ON)
+def test_hive_lives_on_with_it(hive: Hive, hdfs_cluster: Hdfs, name: str, kind: str, scheme: str) -> None:
+    """UPDATE, DELETE, INSERT, MERGE, Hive's minor and major, its cleaner: the rows are right each time."""
+    adopt = on_hdfs(hdfs_cluster, scheme)
+    live_on(hive, FIXTURES / "hive4" / name, kind, f"lived_{scheme}", target="hive4", adopt=adopt)
+
+
+@pytest.mark.parametrize(("name", "scheme"), CLEANED)
+def test_hive_lives_on_with_what_was_cleaned(hive: Hive, hdfs_cluster: Hdfs, name: str, scheme: str) -> None:
+    """Set aside, brought back, removed: Hive reads the same rows after each, and goes on writing."""
+    step = FIXTURES / "hive4" / name
+    table = AdoptedOnHdfs(hive, step, f"cleaned_{scheme}", hdfs=hdfs_cluster, scheme=scheme)
+    twin = AdoptedOnHdfs(hive, step, f"cleaned_{scheme}_twin", hdfs=hdfs_cluster, scheme=scheme)
+    try:
+        before, old = table.rows(), set(table.directories())
+        table.compact("major", "--target", "hive4")
+        new = set(table.directories()) - old
+        assert new
+        assert _clean(table, "--quarantine", f"{root_url(hdfs_cluster, scheme)}/warehouse/_aside_{scheme}") == "done"
+        assert set(table.directories()) == new
+        assert table.rows() == before
+        assert _clean(table, "--undo", "--quarantine", f"{root_url(hdfs_cluster, scheme)}/warehouse/_aside_{scheme}")
+        assert set(table.directories()) == old | new
+        assert table.rows() == before
+        assert _clean(table, "--delete", "--yes") == "done"
+        assert set(table.directories()) == new
+        assert table.rows() == before == table.rows(job=True)
+        for statement in STATEMENTS[:3]:
+            for one in (table, twin):
+                hive.run(filled(statement, one))
+            assert table.values() == twin.values(), statement
+        written = table.rows()
+        table.compact("minor", "--target", "hive4", "--assume-exclusive")
+        assert table.rows() == written
+    finally:
+        table.drop()
+        twin.drop()
+
+
+def _clean(table: AdoptedOnHdfs, *options: str) -> str:
+    """Runs `acidctl clean` as the only reader; `done`, or what it says."""
+    lists = ["--schema", table.ddl(), *table.lists()]
+    result = acidctl("clean", table.url, *lists, "--unsafe-no-retention", *options, "-o", "json")
+    assert result.code == 0, (options, result.stdout, result.stderr)
+    return "done"
+
+
+def test_a_random_history_that_acidctl_maintains(hive: Hive, hdfs_cluster: Hdfs) -> None:
+    """Beside Hive's writers, its compactor and its cleaner: what acidctl does changes no answer of Hive's."""
+    for number, scheme in enumerate(SCHEMES):
+        warehouse = f"{root_url(hdfs_cluster, scheme)}/warehouse"
+        history = MaintainedHistory(hive, f"maintained_{scheme}", 200 + number, warehouse=warehouse)
+        for _ in range(HISTORY):
+            history.step()
+            history.compare()
+        history.close()
