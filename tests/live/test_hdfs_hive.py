@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from cli.runner import acidctl
-from services.fixtures import hdfs_cluster
 from services.hdfs import Hdfs
 from services.hive import HIVE4, Hive
 from test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
@@ -22,8 +21,6 @@ from live.adopted import FIRST_TXN, FIXTURES
 from live.compactions import STATEMENTS, SWEEP, cases, compact_and_read, filled, label, live_on
 from live.hdfs_tables import SCHEMES, AdoptedOnHdfs, on_hdfs, root_url
 from live.histories import MaintainedHistory
-
-__all__ = ["hdfs_cluster"]
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
 HISTORY = 9

@@ -6,14 +6,11 @@ import itertools
 from collections.abc import Mapping
 
 import pytest
-from services.fixtures import hdfs_cluster
 from services.hdfs import Hdfs
 
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from tests.storage.conformance import Make, WritingStorage
-
-__all__ = ["hdfs_cluster"]
 
 pytestmark = pytest.mark.hdfs
 

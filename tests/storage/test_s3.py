@@ -8,7 +8,6 @@ import pytest
 
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
-from tests.services.fixtures import moto, versitygw  # noqa: F401
 from tests.services.s3 import S3Server
 from tests.storage.conformance import WEIRD, Make, WritingStorage
 
@@ -48,7 +47,7 @@ class TestMoto(_OnS3):
     """moto, which keeps all in memory."""
 
     @pytest.fixture
-    def server(self, moto: S3Server) -> S3Server:  # noqa: F811
+    def server(self, moto: S3Server) -> S3Server:
         """The server of the session."""
         return moto
 
@@ -62,6 +61,6 @@ class TestVersityGateway(_OnS3):
     """versitygw, a gateway to a file system."""
 
     @pytest.fixture
-    def server(self, versitygw: S3Server) -> S3Server:  # noqa: F811
+    def server(self, versitygw: S3Server) -> S3Server:
         """The server of the session."""
         return versitygw
