@@ -23,6 +23,7 @@ import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, unquote_plus
@@ -133,7 +134,7 @@ class Hdfs:
         for node in self._datanodes:
             if node.process is not None:
                 log = self.folder / f"{node.folder.name}.log"
-                wait_until("a DataNode", lambda node=node: answers(node.http), process=node.process, log=log)
+                wait_until("a DataNode", partial(answers, node.http), process=node.process, log=log)
 
     def _is_ready(self) -> bool:
         running = sum(node.process is not None for node in self._datanodes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from services.s3 import S3Server
 
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
-from tests.services.s3 import S3Server
 from tests.storage.conformance import WEIRD, Make, WritingStorage
 
 pytestmark = pytest.mark.s3
