@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acidctl.errors import StorageError, UsageError
+from acidctl.errors import UsageError
 from acidctl.storage.hadoopconf import load_hadoop_conf
+from acidctl.storage.hadoopoptions import Kinds, check_options, is_name_service, namenodes, to_texts
 
-_OPTIONS: Mapping[str, type | tuple[type, ...]] = {"user": str, "config": Mapping, "timeout": (int, float)}
+_OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
 # NameNodes listen there for clients unless told otherwise.
 _PORT = 8020
 _SECONDS = 60.0
@@ -58,15 +59,15 @@ class Place:
 
 def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
     """Where a URL leads; `config` wins over the files of HADOOP_CONF_DIR."""
-    _check(options, scheme)
-    config = {**_PATIENCE, **load_hadoop_conf(environment), **_texts(options.get("config") or {})}
+    check_options(options, _OPTIONS, scheme)
+    config = {**_PATIENCE, **load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
     authority, slash, path = url.partition("://")[2].partition("/")
     authority = authority or _default_authority(scheme, config)
-    name_service = scheme == "hdfs" and _is_name_service(authority, config)
+    name_service = scheme == "hdfs" and is_name_service(authority, config)
     if scheme == "viewfs":
         addresses: tuple[str, ...] = ()
     elif name_service:
-        addresses = _members(authority, config)
+        addresses = namenodes(authority, _RPC_ADDRESS, config)
     else:
         authority = authority if re.search(r":[0-9]+$", authority) else f"{authority.rstrip(':')}:{_PORT}"
         addresses = (authority,)
@@ -82,24 +83,6 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     )
 
 
-def _check(options: Mapping[str, Any], scheme: str) -> None:
-    for name, value in options.items():
-        kind = _OPTIONS.get(name)
-        if kind is None:
-            raise UsageError(
-                f"{scheme}: has no storage option {name!r}", hint=f"There are {', '.join(sorted(_OPTIONS))}."
-            )
-        if not isinstance(value, kind) or isinstance(value, bool) or value == "":
-            raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong kind")
-        if name == "timeout" and not float(str(value)) > 0:
-            raise UsageError(f"the storage option timeout of {scheme}: is in seconds, more than 0")
-
-
-def _texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Hadoop's values are texts; TOML has numbers and truth values too."""
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()}
-
-
 def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
     found = re.match(r"(\w+)://([^/]+)", config.get("fs.defaultFS", config.get("fs.default.name", "")))
     if found is None or found[1].lower() != scheme:
@@ -108,24 +91,6 @@ def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
             hint=f"Use {scheme}://HOST/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
         )
     return found[2]
-
-
-def _is_name_service(authority: str, config: Mapping[str, str]) -> bool:
-    names = [name.strip() for name in config.get("dfs.nameservices", "").split(",")]
-    return authority in names or f"dfs.ha.namenodes.{authority}" in config
-
-
-def _members(name_service: str, config: Mapping[str, str]) -> tuple[str, ...]:
-    members = [name.strip() for name in config.get(f"dfs.ha.namenodes.{name_service}", "").split(",")]
-    keys = [f"{_RPC_ADDRESS}.{name_service}.{member}" for member in members if member]
-    keys = keys or [f"{_RPC_ADDRESS}.{name_service}", _RPC_ADDRESS]
-    addresses = [config[key] for key in keys if config.get(key)]
-    if not addresses:
-        raise StorageError(
-            f"the configuration names no address of a NameNode of {name_service}",
-            hint=f"Set {keys[0]} in hdfs-site.xml of HADOOP_CONF_DIR.",
-        )
-    return tuple(addresses)
 
 
 def with_order(place: Place, addresses: tuple[str, ...]) -> dict[str, str]:

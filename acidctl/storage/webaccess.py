@@ -13,8 +13,9 @@ from typing import Any
 from acidctl.errors import StorageError, UsageError
 from acidctl.storage import hadooptokens
 from acidctl.storage.hadoopconf import load_hadoop_conf
+from acidctl.storage.hadoopoptions import Kinds, check_options, is_name_service, namenodes, to_texts
 
-_OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+_OPTIONS: Kinds = {
     "user": str,
     "proxy_user": str,
     "token": str,
@@ -69,8 +70,10 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
             hint="Give the plain path; user, proxy_user and token belong into [storage] of the configuration file, "
             f"a token also into the file that {_TOKEN_FILE} names.",
         )
-    _check(options, scheme)
-    config = {**load_hadoop_conf(environment), **_texts(options.get("config") or {})}
+    check_options(options, _OPTIONS, scheme)
+    if not os.path.isfile(options.get("ca_file", __file__)):
+        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
+    config = {**load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
     authority, slash, path = url.partition("://")[2].partition("/")
     nodes, name_service = _nodes(authority, scheme, config)
     kerberos = config.get("hadoop.security.authentication", "simple").lower() == "kerberos"
@@ -90,26 +93,6 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     return Place(access, authority, re.sub("/+", "/", slash + path) or "/", _minutes(config))
 
 
-def _check(options: Mapping[str, Any], scheme: str) -> None:
-    for name, value in options.items():
-        kind = _OPTIONS.get(name)
-        if kind is None:
-            raise UsageError(
-                f"{scheme}: has no storage option {name!r}", hint=f"There are {', '.join(sorted(_OPTIONS))}."
-            )
-        if not isinstance(value, kind) or isinstance(value, bool) or value == "":
-            raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong kind")
-        if name == "ca_file" and not os.path.isfile(str(value)):
-            raise UsageError(f"{value}, which the storage option ca_file of {scheme}: names, is not a file")
-        if name == "timeout" and not float(str(value)) > 0:
-            raise UsageError(f"the storage option timeout of {scheme}: is in seconds, more than 0")
-
-
-def _texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Hadoop's values are texts; TOML has numbers and truth values too."""
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()}
-
-
 def _nodes(authority: str, scheme: str, config: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     """Base addresses of the NameNodes, and the name service where the authority is one."""
     if not authority:
@@ -119,25 +102,13 @@ def _nodes(authority: str, scheme: str, config: Mapping[str, str]) -> tuple[tupl
                 f"{scheme}: was given without a host",
                 hint=f"Use {scheme}://HOST:PORT/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
             )
-        if authority not in _names(config, "dfs.nameservices"):
+        if not is_name_service(authority, config):
             authority = authority.partition(":")[0]  # that port is for Hadoop's own protocol
     protocol, port = _WEB[scheme]
     key = f"dfs.namenode.{protocol}-address"
-    if authority not in _names(config, "dfs.nameservices"):
+    if not is_name_service(authority, config):
         return (f"{protocol}://{authority if re.search(r':[0-9]+$', authority) else f'{authority}:{port}'}",), None
-    members = _names(config, f"dfs.ha.namenodes.{authority}")
-    keys = [f"{key}.{authority}.{member}" for member in members] or [f"{key}.{authority}", key]
-    addresses = [config[name] for name in keys if config.get(name)]
-    if not addresses:
-        raise StorageError(
-            f"the configuration names no web address of a NameNode of {authority}",
-            hint=f"Set {keys[0]} in hdfs-site.xml of HADOOP_CONF_DIR.",
-        )
-    return tuple(f"{protocol}://{address}" for address in addresses), authority
-
-
-def _names(config: Mapping[str, str], key: str) -> list[str]:
-    return [name.strip() for name in config.get(key, "").split(",") if name.strip()]
+    return tuple(f"{protocol}://{address}" for address in namenodes(authority, key, config)), authority
 
 
 def _token(environment: Mapping[str, str], nodes: tuple[str, ...], name_service: str | None) -> str | None:

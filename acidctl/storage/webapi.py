@@ -150,6 +150,7 @@ class WebApi:
         failure: StorageError | None = None
         for node in self._nodes():
             fault: Exception | None = None
+            refusal: webfault.Refusal | None = None
             try:
                 response = self._client._request(
                     method,
@@ -163,7 +164,7 @@ class WebApi:
                     if response.status_code < 400:
                         self._active = node
                         return read(response)
-                    failure = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
+                    refusal = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
             except _FAULTS as error:
                 fault = error
             if fault is not None:
@@ -172,8 +173,10 @@ class WebApi:
                     raise outage.error
                 if failure is None or not isinstance(outage.error, UnreachableError):
                     failure = outage.error
-            elif failure is not None and not webfault.elsewhere(failure):
-                raise failure
+            elif refusal is not None:
+                failure = refusal.error
+                if not refusal.elsewhere:
+                    raise failure
         assert failure is not None
         raise failure
 
@@ -209,11 +212,11 @@ class WebApi:
             with closing(response):
                 if response.status_code < 300:
                     return read(response)
-                failure = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
+                refusal = webfault.refusal(response, shown, changes=method != "GET", access=self._access)
         except _FAULTS as error:
             fault = error
         if fault is None:
-            raise failure
+            raise refusal.error
         outage = webfault.outage(fault, shown, _address(address), self._access)
         # What a stream has given cannot be sent again; a host that is not to be found is another fault.
         if outage.nothing_sent and isinstance(outage.error, UnreachableError) and not isinstance(body, Iterator):

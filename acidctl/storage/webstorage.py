@@ -18,11 +18,12 @@ from queue import Empty, Queue
 from typing import Any, BinaryIO, cast
 
 from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError
+from acidctl.storage.hadoopfault import MissingError, missing
 from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
 from acidctl.storage.webapi import Body, Source, WebApi
-from acidctl.storage.webfault import MissingError, UnknownRequestError
+from acidctl.storage.webfault import UnknownRequestError
 
 _COPY_BYTES = 4 << 20
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
@@ -76,11 +77,7 @@ class WebHdfsStorage:
         status = self._status(path)
         shown = self.display(path)
         if status is None:
-            raise MissingError(
-                f"{shown} is not there any more",
-                path=shown,
-                hint="If a compaction or a cleaner runs on this table now, run the command again.",
-            )
+            raise missing(shown)
         if status["type"] != "FILE":
             raise StorageError(f"{shown} is not a regular file", path=shown)
         source = Source(int(status.get("blockSize") or 0))

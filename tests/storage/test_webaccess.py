@@ -58,7 +58,7 @@ def test_an_address_leads_to_servers(url: str, config: Mapping[str, str], nodes:
     ("url", "options", "said"),
     [
         ("webhdfs:///t", {}, "without a host"),
-        ("webhdfs://far/t", {"config": HA}, "no web address of a NameNode of far"),
+        ("webhdfs://far/t", {"config": HA}, "no address of a NameNode of far"),
         ("webhdfs://h/t", {"tokne": "SECRET"}, "no storage option 'tokne'"),
         ("webhdfs://h/t", {"timeout": "SECRET"}, "timeout of webhdfs: has a value of the wrong kind"),
         ("webhdfs://h/t", {"timeout": 0}, "more than 0"),
