@@ -73,7 +73,7 @@ class Job:
             # The thread's own property: other jobs of the session are not concerned.
             self._context.setJobGroup(self._group, f"acidctl: {len(self._payloads)} tasks", True)
             if not self._stopped:
-                payloads = _distributed(self._context, self._payloads, self._hosts)
+                payloads = distributed(self._context, self._payloads, self._hosts)
                 for parcel in payloads.mapPartitions(self._body).collect():
                     self.inbox.put(parcel)
         except Exception as error:
@@ -107,7 +107,7 @@ class Job:
         _accumulatorRegistry.pop(self._sink.aid, None)
 
 
-def _distributed(context: SparkContext, payloads: list[bytes], hosts: Sequence[tuple[str, ...]]) -> RDD[bytes]:
+def distributed(context: SparkContext, payloads: list[bytes], hosts: Sequence[tuple[str, ...]]) -> RDD[bytes]:
     """One partition per payload, each with the machines on which Spark should rather run it.
 
     PySpark has no way to say where: its `parallelize` is the JVM's, without the hosts that this one takes.

@@ -402,3 +402,33 @@ def test_which_engine() -> None:
     with pytest.raises(UsageError):
         EngineChoice("local", master="yarn")
     assert replace(EngineChoice(), parallelism=3).parallelism == 3
+
+
+def test_the_machines_of_large_inputs_are_told_to_engines_that_ask(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question per task, about its largest file; small files are not asked about."""
+    asked: list[str] = []
+
+    def hosts(storage: LocalStorage, path: str) -> tuple[str, ...]:
+        asked.append(path)
+        return ("one", "two", "three", "four")
+
+    class Placing(Engine):
+        uses_hosts = True
+
+        def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+            self.hosts = [spec.hosts for spec in specs]
+            yield from super().run(specs)
+
+    monkeypatch.setattr(LocalStorage, "hosts", hosts)
+    engine = Placing()
+    _prepared(table, partitions=["ds=1"]).start(engine).run()
+    assert set(engine.hosts) == {()}
+    assert asked == []
+    monkeypatch.setattr("acidctl.jobs.session._WORTH_A_WAY", 1)
+    _prepared(table, partitions=["ds=2"]).start(engine).run()
+    assert set(engine.hosts) == {("one", "two", "three")}
+    assert len(asked) == len(engine.hosts)
+    sizes = [Path(path).stat().st_size for path in asked]
+    assert max(sizes) == max(path.stat().st_size for path in (table / "ds=2").glob("*delta*/bucket*"))

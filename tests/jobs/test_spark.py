@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -146,6 +147,44 @@ def test_an_executor_without_a_package_is_one_sentence(
         list(SparkEngine(session=context, work=standing_in()).run(specs(2)))
     assert caught.value.exit_code == 14
     assert "on every worker node" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("url", "name"), [("hdfs://lake/t", "hdfs_native"), ("webhdfs://lake/t", "hdfs")])
+def test_an_executor_without_the_package_of_the_storage_is_one_sentence(
+    context: pyspark.SparkContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, name: str
+) -> None:
+    """Before any task begins; tables elsewhere do not need it."""
+    (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module', name={name!r})\n")
+    monkeypatch.setitem(context.environment, "PYTHONPATH", str(tmp_path))
+    there = [replace(spec, url=url) for spec in specs(2)]
+    with pytest.raises(MissingDependencyError, match=f"an executor has no usable {name}; its Python is /") as caught:
+        list(SparkEngine(session=context, work=standing_in()).run(there))
+    assert f"Install numpy pyarrow pyorc {name.replace('_', '-')} into that Python" in (caught.value.hint or "")
+    assert len(list(SparkEngine(session=context, work=standing_in()).run(specs(2, tmp_path)))) == 2
+
+
+def test_tasks_prefer_the_machines_that_were_named(context: pyspark.SparkContext, tmp_path: Path) -> None:
+    """Spark's own scheduler knows them; machines that are none of the cluster's keep nothing waiting."""
+    from acidctl.jobs.spark_job import distributed
+
+    hosts = [("one", "two"), (), ("three",)]
+    found = distributed(context, [b"\x00a", b"", b"c" * 70_000], hosts).mapPartitions(lambda parts: parts)
+    jvm_rdd = found._jrdd.rdd()
+    scheduler = context._jsc.sc().dagScheduler()
+    names = [scheduler.getPreferredLocs(jvm_rdd, place).mkString(",") for place in range(3)]
+    assert names == ["one,two", "", "three"]
+    assert found.collect() == [b"\x00a", b"", b"c" * 70_000]
+    placed = [replace(spec, hosts=("nowhere.example",)) for spec in specs(3, tmp_path)]
+    started = time.monotonic()
+    assert len(list(SparkEngine(session=context, work=standing_in()).run(placed))) == 3
+    assert time.monotonic() - started < 20
+
+
+def test_only_clusters_are_told_where_the_data_is(context: pyspark.SparkContext) -> None:
+    """On one machine it is a question for nothing."""
+    assert not SparkEngine(session=context).uses_hosts
+    assert not SparkEngine("local[2]").uses_hosts
+    assert SparkEngine("spark://one:7077").uses_hosts
 
 
 def test_an_executor_with_another_acidctl_is_one_sentence(

@@ -1,0 +1,101 @@
+"""What travels with a task so that another machine opens the same storage, and what stays behind."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+import pytest
+
+from acidctl.errors import UsageError
+from acidctl.storage.elsewhere import options_elsewhere, packages_elsewhere
+from acidctl.storage.hdfsplace import locate as locate_hdfs
+from acidctl.storage.webaccess import locate as locate_web
+
+SITE = {
+    "fs.defaultFS": "hdfs://lake",
+    "dfs.nameservices": "lake",
+    "dfs.ha.namenodes.lake": "a,b",
+    "dfs.namenode.rpc-address.lake.a": "one:8020",
+    "dfs.namenode.rpc-address.lake.b": "two:8020",
+    "dfs.namenode.http-address.lake.a": "one:9870",
+    "dfs.namenode.http-address.lake.b": "two:9870",
+    "dfs.client.keyprovider.password": "correct-horse",
+    "fs.s3a.secret.key": "correct-horse",
+    "hadoop.security.group.mapping.ldap.bind.password": "correct-horse",
+    "yarn.resourcemanager.address": "one:8032",
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a driver with a configuration folder."""
+    entries = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in SITE.items())
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{entries}</configuration>")
+    return {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "ada"}
+
+
+def test_a_name_service_is_found_without_the_folder(environment: dict[str, str]) -> None:
+    """By both ways, the servers are those of the driver's configuration."""
+    there = options_elsewhere("hdfs://lake/t", {}, environment)
+    assert locate_hdfs("hdfs://lake/t", "hdfs", there, {}).addresses == ("one:8020", "two:8020")
+    there = options_elsewhere("webhdfs://lake/t", {}, environment)
+    assert locate_web("webhdfs://lake/t", "webhdfs", there, {}).access.nodes == ("http://one:9870", "http://two:9870")
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])
+def test_the_driver_s_user_writes(environment: dict[str, str], scheme: str) -> None:
+    """Named by the environment, by an option, or whoever runs the driver; with Kerberos nobody is named."""
+    url = f"{scheme}://lake/t"
+    kerberos = {"config": {"hadoop.security.authentication": "kerberos"}}
+    assert options_elsewhere(url, {}, environment)["user"] == "ada"
+    assert options_elsewhere(url, {"user": "grace"}, environment)["user"] == "grace"
+    del environment["HADOOP_USER_NAME"]
+    assert options_elsewhere(url, {}, environment)["user"] == getpass.getuser()
+    assert "user" not in options_elsewhere(url, kerberos, environment)
+
+
+def test_secrets_of_other_systems_stay(environment: dict[str, str]) -> None:
+    """Nothing of what a client of HDFS does not go by; an option that was given goes along, and wins."""
+    given = {"config": {"dfs.ha.namenodes.lake": "a", "dfs.client.socket-timeout": "5"}}
+    found = options_elsewhere("hdfs://lake/t", given, environment)
+    assert "correct-horse" not in str(found)
+    assert "yarn.resourcemanager.address" not in found["config"]
+    assert found["config"]["dfs.ha.namenodes.lake"] == "a"
+    assert found["config"]["dfs.client.socket-timeout"] == "5"
+
+
+def test_a_token_goes_along_without_a_user(environment: dict[str, str]) -> None:
+    """It says who one is."""
+    found = options_elsewhere("webhdfs://lake/t", {"token": "abc"}, environment)
+    assert found["token"] == "abc"
+    assert "user" not in found
+
+
+def test_other_storages_take_what_was_given(environment: dict[str, str]) -> None:
+    """And a path of this machine nothing."""
+    assert options_elsewhere("/warehouse/t", {}, environment) == {}
+    assert options_elsewhere("gs://bucket/t", {"token": "cloud"}, environment) == {"token": "cloud"}
+
+
+def test_a_folder_that_is_not_there_is_said_before_any_work(environment: dict[str, str]) -> None:
+    """Not by each executor."""
+    environment["HADOOP_CONF_DIR"] += "/none"
+    with pytest.raises(UsageError, match="HADOOP_CONF_DIR"):
+        options_elsewhere("hdfs://lake/t", {}, environment)
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("/t", ()),
+        ("file:///t", ()),
+        ("hdfs://h/t", ("hdfs_native",)),
+        ("webhdfs://h/t", ("hdfs",)),
+        ("S3A://b/t", ("s3fs",)),
+        ("gs://b/t", ("fsspec",)),
+    ],
+)
+def test_packages_by_scheme(url: str, names: tuple[str, ...]) -> None:
+    """What an executor has to have beside what every task needs."""
+    assert tuple(name for name, _ in packages_elsewhere(url)) == names
