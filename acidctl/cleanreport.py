@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -25,7 +25,10 @@ class Action(Enum):
 
 
 class Outcome(Enum):
-    """What became of one location. GUARDED: a guard does not hold, so that nothing was touched."""
+    """What became of one location.
+
+    GUARDED: a guard does not hold, so that nothing was touched. LEFT: there was no time for it.
+    """
 
     PLANNED = "planned"
     NOTHING_TO_DO = "nothing_to_do"
@@ -34,6 +37,7 @@ class Outcome(Enum):
     QUARANTINED = "quarantined"
     RESTORED = "restored"
     FAILED = "failed"
+    LEFT = "left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,19 @@ class CleanedLocation:
     @classmethod
     def planned(cls, part: LocationPlan) -> CleanedLocation:
         """What a dry run tells."""
+        if part.postponed:
+            return cls.left(part)
         outcome = Outcome.PLANNED if part.victims else Outcome.NOTHING_TO_DO
         if not part.holds:
             outcome = Outcome.GUARDED
         return cls(part.partition, outcome, part.guards, part.victims, part.kept)
+
+    @classmethod
+    def left(cls, part: LocationPlan) -> CleanedLocation:
+        """One for which there was no time; a later run takes it."""
+        why = "there was no time left for it (--max-runtime)"
+        spared = tuple(replace(v, reason_code="left", reason=f"{v.reason}, but {why}") for v in part.victims)
+        return cls(part.partition, Outcome.LEFT, part.guards, (), (*part.kept, *spared))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +146,8 @@ class CleanReport:
         codes = {part.problem.exit_code for part in self.failed if part.problem is not None}
         if len(codes) == 1 and len(self.failed) == len(self.locations):
             return codes.pop()
-        return ExitCode.FINDINGS if codes or self.guarded else ExitCode.DONE
+        left = any(part.outcome is Outcome.LEFT for part in self.locations)
+        return ExitCode.FINDINGS if codes or self.guarded or left else ExitCode.DONE
 
 
 def to_json(report: CleanReport) -> dict[str, Any]:

@@ -11,8 +11,8 @@ TOML, by default `acidctl/config.toml` in the user's configuration folder:
     [spark]
     master = "yarn"
 
-What changes a table or agrees to a risk (`--delete`, `--quarantine`, `--undo`, `--yes`, `--assume-*`, `--unsafe-*`)
-is taken from the command line only.
+What changes a table or agrees to a risk (`--delete`, `--quarantine`, `--undo`, `--yes`, `--skip-trash`, `--assume-*`,
+`--unsafe-*`) is taken from the command line only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Config:
 def is_safety_option(name: str) -> bool:
     """True for options that agree to a risk; `name` is the long form, with dashes or underscores."""
     name = name.strip("-").replace("-", "_")
-    return name in ("delete", "quarantine", "undo", "yes") or name.startswith(("assume_", "unsafe_"))
+    return name in ("delete", "quarantine", "undo", "yes", "skip_trash") or name.startswith(("assume_", "unsafe_"))
 
 
 def default_path(environment: Mapping[str, str]) -> str:

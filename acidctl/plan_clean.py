@@ -65,6 +65,11 @@ class LocationPlan:
         return all(guard.holds for guard in self.guards)
 
     @property
+    def postponed(self) -> bool:
+        """Whether there was no time to judge it."""
+        return any(entry.reason_code == "max_runtime" for entry in self.kept)
+
+    @property
     def fingerprint(self) -> str:
         """A hash over all victims and their covers; whatever else appears at the location does not matter."""
         named = (*((v.name, v.fingerprint) for v in self.victims), *self.covers)

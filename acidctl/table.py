@@ -247,16 +247,25 @@ class Table:
         """What `clean` would remove and why; changes nothing. The arguments are those of `prepare_clean`."""
         return self.prepare_clean(**options).plan()
 
-    def prepare_clean(self, *, partitions: Sequence[str] = (), now: float | None = None, **options: Any) -> CleanRun:
+    def prepare_clean(
+        self,
+        *,
+        partitions: Sequence[str] = (),
+        now: float | None = None,
+        limit: TimeLimit | None = None,
+        **options: Any,
+    ) -> CleanRun:
         """A run of `clean`, to be shown, and then carried out with its `delete`, `quarantine` or `undo`.
 
         `options` are those of `jobs.clean_run.CleanRequest`; `now` in seconds since 1970 is the time by default.
+        `limit` bounds the time: no location is begun after it.
         Raises UsageError where the lists do not say what every live reader sees.
         """
         from acidctl.jobs.clean_run import CleanRequest, prepare
 
         moment = time.time() if now is None else now
-        return prepare(self._storage, self._root, self.locations(partitions), CleanRequest(**options), now=moment)
+        asked = CleanRequest(**options)
+        return prepare(self._storage, self._root, self.locations(partitions), asked, now=moment, limit=limit)
 
     def own_path(self, url: str) -> str:
         """The path of a URL within the table's own storage; UsageError when it is of another storage."""

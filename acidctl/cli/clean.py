@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from acidctl.cleanreport import Action, CleanedLocation, CleanReport, entry_json, to_json
+from acidctl.cli.amounts import duration, parse_duration
 from acidctl.cli.cleanview import write_text
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
@@ -21,22 +21,22 @@ from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.jobs.clean_run import CleanRun
+from acidctl.jobs.timelimit import TimeLimit
 from acidctl.plan_clean import CleanPlan
 from acidctl.table import open_table
 
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SHOWN_WARNINGS = 10
+# Before the question of --delete; the dry run shows all.
+_SHOWN_VICTIMS = 20
 # What `--quarantine` without a value stands for: a folder inside each location.
 _WITHIN = "(within the table)"
 
 
 def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Seconds of `90m`, `24h`, `7d`; 0 is refused, because what means "no retention" has a name of its own."""
-    found = _AGE.fullmatch(value.strip())
-    if found is None:
+    seconds = parse_duration(value)
+    if seconds is None:
         raise click.BadParameter(f"{value!r} is no age; write it as 90m, 24h or 7d", ctx, param)
-    seconds = float(found[1]) * _SECONDS[found[2].lower()]
     if seconds <= 0:
         raise click.BadParameter("an age of 0 protects no reader; --unsafe-no-retention says that", ctx, param)
     return seconds
@@ -59,6 +59,8 @@ class Asked:
     unsafe_no_retention: bool
     highest_write_id: int | None
     leftovers: bool
+    skip_trash: bool
+    max_runtime: float | None
     assume_exclusive: bool
     unsafe_break_lock: bool
     long: bool
@@ -75,6 +77,8 @@ class Asked:
             "older_than": None if self.unsafe_no_retention else self.older_than,
             "highest_write_id": self.highest_write_id,
             "leftovers": self.leftovers,
+            "skip_trash": self.skip_trash,
+            "limit": None if self.max_runtime is None else TimeLimit.of(self.max_runtime),
             "assume_exclusive": self.assume_exclusive,
             "unsafe_break_lock": self.unsafe_break_lock,
         }
@@ -122,6 +126,15 @@ class Asked:
 @option("--unsafe-no-retention", is_flag=True, help="Do not look at ages: readers at work may lose their files.")
 @option("--highest-write-id", type=click.IntRange(min=0), metavar="N", help="Judge as if later writes were not there.")
 @option("--leftovers", is_flag=True, help="Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*).")
+@option(
+    "--skip-trash", is_flag=True, help="Delete for good where the storage has a trash (HDFS), and free the space now."
+)
+@option(
+    "--max-runtime",
+    callback=duration,
+    metavar="DURATION",
+    help="Begin no partition after so long: 45s, 90m, 2h. What is left is reported, exit code 3.",
+)
 @option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table now; needed for --as-of.")
 @option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
 @option("-l", "--long", is_flag=True, help="Show what is kept too, and every guard.")
@@ -173,6 +186,10 @@ def _require_one_action(asked: Asked) -> None:
         raise UsageError("--delete and --quarantine exclude each other", hint="Give one of them.")
     if asked.undo and asked.delete:
         raise UsageError("--undo and --delete exclude each other", hint="Give one of them.")
+    if asked.undo and asked.max_runtime is not None:
+        raise UsageError("--max-runtime bounds what is removed, and --undo brings back", hint="Leave it out.")
+    if asked.skip_trash and not asked.delete and asked.changes:
+        raise UsageError("--skip-trash goes with --delete: nothing else has to do with the trash")
     if asked.yes and not asked.changes:
         raise UsageError("--yes answers the question of --delete, which was not given", hint="Add --delete.")
 
@@ -181,7 +198,7 @@ def _carry_out(out: Output, run: CleanRun, asked: Asked, base: str | None) -> Cl
     if asked.undo:
         return run.undo(base)
     with progress(out, "looking into what covers", "locations") as told:
-        plan = run.plan(progress=told)
+        plan = run.plan(progress=told, whole=not asked.changes)
     if not asked.changes or not plan.victims:
         report = run.show(plan)
         return report if not asked.changes else _nothing(run, plan, asked, base)
@@ -210,11 +227,29 @@ def _confirm(out: Output, plan: CleanPlan, asked: Asked) -> None:
             path=plan.location,
             hint="Add --yes; the same command without --delete shows what would go.",
         )
+    for line in _victims(plan):
+        out.terminal.stderr.write(encode(line + "\n"))
     question = f"Delete {what} of {shown(plan.location)} for good? Type {shown(name)} or delete: "
     out.terminal.stderr.write(encode(question))
     out.terminal.stderr.flush()
     if sys.stdin.readline().strip() not in (name, "delete"):
         raise UsageError("nothing was deleted: the answer was another one", path=plan.location)
+
+
+def _victims(plan: CleanPlan) -> list[str]:
+    """What the question is about, the largest first where there is much of it."""
+    found = [(part.partition, victim) for part in plan.locations for victim in part.victims]
+    more = len(found) - _SHOWN_VICTIMS
+    if more > 0:
+        found = sorted(found, key=lambda item: -item[1].bytes)[:_SHOWN_VICTIMS]
+    lines = [
+        f"  {shown(f'{partition}/{entry.name}' if partition else entry.name)}  {human_size(entry.bytes)}  "
+        f"{shown(entry.reason)}"
+        for partition, entry in found
+    ]
+    if more > 0:
+        lines.append(f"  ... and {more:,} smaller ones; the same command without --delete shows all")
+    return lines
 
 
 def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) -> str:
@@ -232,9 +267,10 @@ def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) 
         ("--table-type", None if options.table_type == "auto" else options.table_type),
         ("--older-than", None if asked.older_than == 86400 else _age_text(asked.older_than)),
         ("--highest-write-id", asked.highest_write_id),
+        ("--max-runtime", None if asked.max_runtime is None else _age_text(asked.max_runtime)),
     )
     words += [word for name, value in single if value is not None for word in (name, str(value))]
-    flags = ("unsafe_no_retention", "leftovers", "assume_exclusive", "unsafe_break_lock")
+    flags = ("unsafe_no_retention", "leftovers", "skip_trash", "assume_exclusive", "unsafe_break_lock")
     words += ["--" + name.replace("_", "-") for name in flags if given[name]]
     return " ".join(map(_quoted, words))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from acidctl.cleanreport import Action, CleanedLocation, CleanReport, guards_of
+from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Outcome, guards_of
 from acidctl.cli.output import Cell, Column, Output, Paint, human_age, human_size, plural, render_table, shown, wrap
 from acidctl.plan_clean import Entry
 
@@ -137,6 +137,8 @@ def _ending(out: Output, report: CleanReport, command: str) -> list[str]:
     """What was done, in capitals when it was nothing; and the line that does it."""
     victims = [entry for _, entry in report.victims]
     files = sum(entry.files for entry in victims)
+    late = sum(part.outcome is Outcome.LEFT for part in report.locations)
+    later = [f"{plural(late, 'partition')} left for a later run (--max-runtime)."] if late else []
     size = sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
     if not report.dry_run:
@@ -144,8 +146,8 @@ def _ending(out: Output, report: CleanReport, command: str) -> list[str]:
         if not victims:
             said = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
         still = "still in quarantine: " if report.action is Action.UNDO else ""
-        return [*said, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
-    lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD)]
+        return [*said, *later, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
+    lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD), *later]
     if not victims:
         return [*lines, *wrap(_why_nothing(report), out.width)]
     return [*lines, f"This would delete {what}:", "", f"  {command} --delete"]

@@ -22,6 +22,7 @@ from acidctl.jobs.clean_look import look_around, look_into
 from acidctl.jobs.lock import Lock, acquire
 from acidctl.jobs.owner import to_bytes
 from acidctl.jobs.recover import recover
+from acidctl.jobs.timelimit import MAX_RUNTIME
 from acidctl.jobs.workdir import (
     OWNER_NAME,
     REMOVED,
@@ -31,6 +32,7 @@ from acidctl.jobs.workdir import (
     move,
     remove_directory,
     remove_work,
+    surely,
     write_file,
 )
 from acidctl.listing import Listing
@@ -53,11 +55,17 @@ def _unwatched(done: int, total: int | None) -> None:
     """No progress is shown."""
 
 
+def _never() -> bool:
+    """There is time."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Cleaning:
     """One table, what all its readers see, and the user's rules.
 
-    `root` is the table's path; `break_locks` takes over locks whose owner may still live.
+    `root` is the table's path; `break_locks` takes over locks whose owner may still live. With `trash` what is deleted
+    goes there.
     """
 
     storage: Storage
@@ -66,11 +74,16 @@ class Cleaning:
     kind: TableGuess
     rules: Rules
     break_locks: bool = False
+    trash: bool = False
 
     def plan(
-        self, locations: Sequence[Location], *, progress: Callable[[int, int | None], None] = _unwatched
+        self,
+        locations: Sequence[Location],
+        *,
+        progress: Callable[[int, int | None], None] = _unwatched,
+        stop: Callable[[], bool] = _never,
     ) -> tuple[LocationPlan, ...]:
-        """What may go, location by location; opens the ends of covers, changes nothing."""
+        """What may go, location by location, until `stop` says so; opens the ends of covers, changes nothing."""
         found = []
         for done, location in enumerate(locations):
             progress(done, len(locations))
@@ -78,6 +91,9 @@ class Cleaning:
             if location.stray:
                 why = "lies beside partition folders, and Hive reads partitions only"
                 part = untouched(location.listing, "beside_partitions", why, partition=location.partition, path=path)
+            elif done and stop():
+                why = "--max-runtime left no time to look into it"
+                part = untouched(location.listing, MAX_RUNTIME, why, partition=location.partition, path=path)
             else:
                 part = self._judge(location.listing, location.partition, path, again=None)
             found.append(part)
@@ -195,6 +211,8 @@ class Cleaning:
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.DELETED)
         if not fresh.victims:
             return answer
+        if self.trash:
+            return _one_by_one(answer, fresh.victims, lambda name: self._discard(join(root, name)))
         work = self._open_work(root, lock)
 
         def away(name: str) -> None:
@@ -208,6 +226,14 @@ class Cleaning:
             problem = answer.problem or Problem.of(error)
             return replace(answer, outcome=Outcome.FAILED, problem=problem)
         return answer
+
+    def _discard(self, path: str) -> None:
+        """Into the trash by one rename, so that no reader meets half of it."""
+        try:
+            surely(lambda: self.storage.discard(path), lambda: self.storage.stat(path) is None)
+        except StorageError as error:
+            error.hint = error.hint or "With --skip-trash it is deleted for good."
+            raise
 
     def _open_work(self, root: str, lock: Lock) -> str:
         """A work directory with its owner file, as those of compactions; nothing is left when the storage refuses."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.errors import UsageError
 from acidctl.jobs.clean import Cleaning
+from acidctl.jobs.timelimit import TimeLimit
 from acidctl.names import BaseDir, DeltaDir, is_hidden, parse_directory
 from acidctl.plan_clean import CleanPlan, LocationPlan
 from acidctl.plan_clean_rules import Meet
@@ -31,7 +32,8 @@ _LISTS_HINT = (
 class CleanRequest:
     """What a user asks of `clean`; the first six are texts and options as for `readings.read`.
 
-    `older_than` is in seconds, None for no retention; `highest_write_id` bounds what counts (guard G9).
+    `older_than` is in seconds, None for no retention; `highest_write_id` bounds what counts (guard G9). What is deleted
+    goes into the storage's trash where it has one, unless `skip_trash`.
     """
 
     validtxns: str | Sequence[str] = ()
@@ -45,6 +47,7 @@ class CleanRequest:
     highest_write_id: int | None = None
     leftovers: bool = False
     unsafe_break_lock: bool = False
+    skip_trash: bool = False
 
 
 Report = Callable[[int, int | None], None]
@@ -64,9 +67,13 @@ class CleanRun:
     shown: str
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
 
-    def plan(self, *, progress: Report = _unwatched) -> CleanPlan:
-        """What may go; changes nothing, but opens the ends of covering files."""
+    def plan(self, *, progress: Report = _unwatched, whole: bool = True) -> CleanPlan:
+        """What may go; changes nothing, but opens the ends of covering files.
+
+        Half of the time that `limit` leaves is for this, where it is not the `whole` run.
+        """
         meet = self.cleaning.meet
         return CleanPlan(
             location=self.shown,
@@ -74,10 +81,27 @@ class CleanRun:
             write_ids=meet.write_ids.format(),
             txns="" if meet.txns is None else meet.txns.format(),
             retention_seconds=self.cleaning.rules.older_than,
-            locations=self.cleaning.plan(self.locations, progress=progress),
+            locations=self.cleaning.plan(self.locations, progress=progress, stop=self._stop(whole)),
             notes=self.notes,
             warnings=self.warnings,
         )
+
+    def _stop(self, whole: bool) -> Callable[[], bool]:
+        if self.limit is None:
+            return lambda: False
+        limit = self.limit
+        return (lambda: limit.over) if whole else limit.planning()
+
+    def _each(
+        self, parts: Sequence[LocationPlan], act: Callable[[LocationPlan], CleanedLocation], progress: Report
+    ) -> list[CleanedLocation]:
+        """Each location in turn; none is begun when the time is over."""
+
+        def in_time(part: LocationPlan) -> CleanedLocation:
+            late = part.victims and self.limit is not None and self.limit.over
+            return CleanedLocation.left(part) if part.postponed or late else act(part)
+
+        return _each(parts, in_time, progress)
 
     def show(self, plan: CleanPlan) -> CleanReport:
         """The answer of a dry run."""
@@ -85,7 +109,7 @@ class CleanRun:
 
     def delete(self, plan: CleanPlan, *, progress: Report = _unwatched) -> CleanReport:
         """Remove what was planned; a failure at one location neither stops nor hides the others."""
-        return self._report(plan, Action.DELETE, _each(plan.locations, self.cleaning.delete, progress))
+        return self._report(plan, Action.DELETE, self._each(plan.locations, self.cleaning.delete, progress))
 
     def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
         """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
@@ -94,7 +118,7 @@ class CleanRun:
         def act(part: LocationPlan) -> CleanedLocation:
             return self.cleaning.quarantine(part, base)
 
-        return self._report(plan, Action.QUARANTINE, _each(plan.locations, act, progress))
+        return self._report(plan, Action.QUARANTINE, self._each(plan.locations, act, progress))
 
     def undo(self, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
         """Bring back what earlier runs moved into boxes, where something still covers it."""
@@ -143,9 +167,15 @@ class CleanRun:
 
 
 def prepare(
-    storage: Storage, root: str, locations: Sequence[Location], request: CleanRequest, *, now: float
+    storage: Storage,
+    root: str,
+    locations: Sequence[Location],
+    request: CleanRequest,
+    *,
+    now: float,
+    limit: TimeLimit | None = None,
 ) -> CleanRun:
-    """Make a run of a request; `now` is in seconds since 1970.
+    """Make a run of a request; `now` is in seconds since 1970, `limit` bounds its time.
 
     UsageError without a write-id list, for the list of another table, and without a transaction list where names
     carry transactions.
@@ -166,13 +196,16 @@ def prepare(
         no_cleanup=_no_cleanup(schema),
         table=expected,
     )
-    cleaning = Cleaning(storage, root, meet, kind, rules, request.unsafe_break_lock)
+    trash = storage.facts.trash and not request.skip_trash
+    cleaning = Cleaning(storage, root, meet, kind, rules, request.unsafe_break_lock, trash)
     notes = kind_notes(kind)
     if kind.type is TableType.EMPTY:
         notes.append("The directory is empty: an empty table.")
     if request.older_than is None:
         notes.append("Ages are not looked at: a reader that began before the last compaction may lose its files.")
-    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), lists.notes)
+    if trash:
+        notes.append("What is deleted goes into the trash of this user, which frees no space until it is emptied.")
+    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), lists.notes, limit)
 
 
 def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: Sequence[Location], shown: str) -> Meet:
