@@ -51,30 +51,30 @@ def walk_tree(
     def listed(path: str) -> list[Found]:
         return patience.ask(lambda: list(list_directory(path)))
 
-    with ThreadPoolExecutor(workers, "acidctl-walk") as pool:
+    pool = ThreadPoolExecutor(workers, "acidctl-walk")
 
-        def enter(relative: str) -> None:
-            nonlocal left
-            left += 1
-            future = pool.submit(listed, join(root, relative))
-            future.add_done_callback(lambda done: finished.put((relative, done)))
+    def enter(relative: str) -> None:
+        nonlocal left
+        left += 1
+        future = pool.submit(listed, join(root, relative))
+        future.add_done_callback(lambda done: finished.put((relative, done)))
 
-        try:
-            enter("")
-            while left:
-                relative, future = finished.get()
-                left -= 1
-                prefix = relative + "/" if relative else ""
-                for entry in _entries(relative, future, directories):
-                    path = prefix + entry.name
-                    if not entry.is_directory:
-                        files.append(FileInfo(path, entry.size, entry.modified))
-                    elif descend is None or descend(path):
-                        directories.add(path)
-                        enter(path)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    try:
+        enter("")
+        while left:
+            relative, future = finished.get()
+            left -= 1
+            prefix = relative + "/" if relative else ""
+            for entry in _entries(relative, future, directories):
+                path = prefix + entry.name
+                if not entry.is_directory:
+                    files.append(FileInfo(path, entry.size, entry.modified))
+                elif descend is None or descend(path):
+                    directories.add(path)
+                    enter(path)
+    finally:
+        # Nothing is under way, or nobody wants to know any more, and then a server that hangs is not waited for.
+        pool.shutdown(wait=False, cancel_futures=True)
     files.sort(key=_path_of)
     return Walk(tuple(files), tuple(sorted(directories)))
 
