@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from acidctl.listing import Listing
 from acidctl.names import WORK_PREFIX, is_journal
 from acidctl.plan_clean_rules import Label, Mark
-from acidctl.state_journal import journals_of
+from acidctl.state_journal import journals_of, standing_of
 from acidctl.state_types import Stock
 
 FAILED = "failed"
@@ -64,10 +64,9 @@ def find_leftovers(
 
 
 def half_published(listing: Listing) -> frozenset[str]:
-    """Work directories whose journal names two outputs of which one is in place; a journal not read counts as such."""
-    present = set(listing.directories)
+    """Work directories whose journal names outputs of which a part is in place; one that was not read counts as such."""
     read = {journal.work for journal in journals_of(listing)}
-    found = {journal.work for journal in journals_of(listing) if len({name in present for name in journal.outputs}) > 1}
+    found = {journal.work for journal in journals_of(listing) if standing_of(journal, listing).half}
     journals = (info.path for info in listing.files if is_journal(info.path))
     unread = {path.partition("/")[0] for path in journals if path not in listing.markers} - read
     return frozenset(found | unread)

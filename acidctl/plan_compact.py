@@ -27,7 +27,7 @@ from acidctl.names import (
 )
 from acidctl.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
 from acidctl.plan_need import Thresholds, not_needed, thresholds
-from acidctl.plan_request import CompactionRequest, TableView
+from acidctl.plan_request import CompactionRequest, TableView, check_options, window_missing
 from acidctl.state import (
     ORIGINALS_NAME,
     AcidState,
@@ -104,11 +104,22 @@ class Draft:
         return self.plan.action is Action.COMPACT
 
 
-def settle(view: TableView, request: CompactionRequest, listings: Iterable[Listing]) -> Ground:
-    """Check the options against the lists and one another; UsageError with the remedy."""
+def settle(
+    view: TableView,
+    request: CompactionRequest,
+    listings: Iterable[Listing],
+    *,
+    renames: bool = True,
+    locks: bool = True,
+) -> Ground:
+    """Check the options against the lists and one another; UsageError with the remedy.
+
+    Whether the storage `renames` directories in one step, and whether of two that create a file one is refused there,
+    so that it `locks`.
+    """
     listings = tuple(listings)
     lists = view.lists
-    _check_options(request)
+    check_options(request)
     if not request.assume_committed:
         _check_lists(view, request, listings)
     write_ids = lists.write_ids
@@ -130,6 +141,8 @@ def settle(view: TableView, request: CompactionRequest, listings: Iterable[Listi
     elif schema is not None and schema.sort_columns:
         why = "the table is SORTED BY, and a compaction sorts by row id; Hive's worker refuses such tables too"
         refusal = ("sorted_table", why)
+    else:
+        refusal = window_missing(request, renames, locks)
     if schema is not None and (schema.table_property("no_auto_compaction") or "").lower() == "true":
         notes.append("The table is marked no_auto_compaction; that concerns Hive's own initiator only.")
     if request.target is Target.HIVE3:
@@ -193,28 +206,6 @@ def refused(draft_: Draft, code: str, reason: str) -> Draft:
 
 def _refuse(plan: PartitionPlan, code: str, reason: str) -> PartitionPlan:
     return PartitionPlan(plan.partition, plan.path, Action.REFUSED, code, reason, notes=plan.notes)
-
-
-def _check_options(request: CompactionRequest) -> None:
-    txn = request.visibility_txn
-    if txn is not None and txn < 1:
-        raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
-    if txn is not None and txn >= MAX_ID:
-        raise UsageError(
-            f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
-            hint="Give the id of the transaction that was opened for the compaction.",
-        )
-    if txn is not None and request.target is Target.HIVE3:
-        raise UsageError(
-            "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
-            hint="Leave one of them out.",
-        )
-    if request.split_bytes < 1:
-        raise UsageError(f"the size from which buckets are divided is {request.split_bytes}, it must be positive")
-    if request.max_bytes is not None and request.max_bytes < 1:
-        raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
-    if request.max_partitions is not None and request.max_partitions < 1:
-        raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
 
 
 def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence[Listing]) -> None:

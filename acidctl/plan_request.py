@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from acidctl.errors import UsageError
 from acidctl.plan import CompactionKind, Target
 from acidctl.schema import TableSchema
 from acidctl.state import TableGuess
-from acidctl.writeids import ReaderLists
+from acidctl.writeids import MAX_ID, ReaderLists
 
 DEFAULT_SPLIT_BYTES = 1 << 30
 
@@ -53,3 +54,46 @@ class TableView:
     lists: ReaderLists
     guess: TableGuess
     schema: TableSchema | None = None
+
+
+def check_options(request: CompactionRequest) -> None:
+    """UsageError for values that cannot be, and options that exclude each other."""
+    txn = request.visibility_txn
+    if txn is not None and txn < 1:
+        raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
+    if txn is not None and txn >= MAX_ID:
+        raise UsageError(
+            f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
+            hint="Give the id of the transaction that was opened for the compaction.",
+        )
+    if txn is not None and request.target is Target.HIVE3:
+        raise UsageError(
+            "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
+            hint="Leave one of them out.",
+        )
+    if request.split_bytes < 1:
+        raise UsageError(f"the size from which buckets are divided is {request.split_bytes}, it must be positive")
+    if request.max_bytes is not None and request.max_bytes < 1:
+        raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
+    if request.max_partitions is not None and request.max_partitions < 1:
+        raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
+
+
+def window_missing(request: CompactionRequest, renames: bool, locks: bool) -> tuple[str, str] | None:
+    """Code and reason where nothing keeps readers or other runs away, and the storage does not help."""
+    if request.assume_exclusive:
+        return None
+    if not locks:
+        return (
+            "needs_exclusive_window",
+            "this storage offers no way to lock the table against another run; use --assume-exclusive while nobody "
+            "else uses the table",
+        )
+    if renames or request.visibility_txn is not None:
+        return None
+    return (
+        "needs_exclusive_window",
+        "this storage cannot rename, so the result comes file by file, and Hive reads it from the first one on; "
+        "publish it under a transaction that is committed only afterwards (--visibility-txn), or with "
+        "--assume-exclusive while nobody uses the table",
+    )

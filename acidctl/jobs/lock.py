@@ -2,19 +2,23 @@
 
 The lock names its owner. That of a process which is known to be dead is taken over: it is renamed to
 `_acidctl_lock_<id of the dead>`, which only one of several takers can do, and stays under that name as the proof that
-the work directory of the same id has no living owner, until `recover` has dealt with both. Hive knows nothing of this
-lock and needs not: it protects acidctl from itself, and what Hive does is found out by listing again.
+the work directory of the same id has no living owner, until `recover` has dealt with both. Where nothing can be renamed
+in one step, the proof is written first, and then the lock is replaced on the condition that it is still the dead one's.
+Hive knows nothing of this lock and needs not: it protects acidctl from itself, and what Hive does is found out by
+listing again.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import cast
 
 from acidctl.errors import AcidctlError, NoSuchTableError, StalePlanError, StorageError
 from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.names import LOCK_NAME
-from acidctl.storage.port import Storage, join
+from acidctl.storage.port import Storage, Swapping, join
 from acidctl.storage.retry import PATIENT
 
 LOCK_TYPE = "acidctl_lock"
@@ -112,7 +116,12 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
             found = _read(storage, path)
             if found is not None:
                 _require_dead(storage, root, found, now, unsafe_break_lock)
-                _take_over(storage, root, found, owner)
+                if storage.facts.conditional_replace:
+                    _replace(storage, root, found, owner)
+                elif not storage.facts.atomic_rename and not unsafe_break_lock:
+                    raise _left_behind(storage, root, found)
+                else:
+                    _take_over(storage, root, found, owner)
         if refused is not None and storage.stat(path) is None:
             raise refused
         raise StalePlanError(
@@ -178,6 +187,29 @@ def _require_dead(storage: Storage, root: str, found: _Found, now: float, unsafe
             "--unsafe-break-lock."
         )
     raise StalePlanError(f"{shown} is locked by {found.owner.described}", path=shown, hint=hint)
+
+
+def _left_behind(storage: Storage, root: str, found: _Found) -> StalePlanError:
+    shown = storage.display(root)
+    by = "" if found.owner is None else f" by {found.owner.described}"
+    return StalePlanError(
+        f"{shown} was left locked{by}, and this storage has no way to take a lock over that excludes another taker",
+        path=shown,
+        hint="See that no acidctl runs on this table, then run the command again with --unsafe-break-lock.",
+    )
+
+
+def _replace(storage: Storage, root: str, found: _Found, owner: Owner) -> None:
+    """Put ours in the place of a dead lock. Whether it worked, the next attempt to create one tells."""
+    aside = join(root, TAKEN_PREFIX + (owner if found.owner is None else found.owner).id)
+    try:
+        storage.create_exclusive(aside, found.content)
+    except StorageError:
+        # Another taker wrote the same, or the storage refuses: then it is said in the end.
+        if storage.stat(aside) is None:
+            return
+    with suppress(StorageError):
+        cast(Swapping, storage).swap(join(root, LOCK_NAME), found.content, to_bytes(owner, LOCK_TYPE))
 
 
 def _take_over(storage: Storage, root: str, found: _Found, owner: Owner) -> None:

@@ -4,19 +4,35 @@
     winners -> out/<directory>/, markers beside them     in the work directory, invisible
     list the location again                              both once more; outputs complete? read as meant?
     lock still ours?
-    journal                                              only where two directories are published
+    journal                                              only where it takes more than one step
     rename out/<directory> -> <location>/<directory>     the moment at which the table is compacted
 
 Until the first rename nothing that a reader looks at has changed. A major compaction has one rename. A minor one with
 both sides has two: an error between them is undone at once, a crash by `recover`.
+
+Object stores rename nothing. There the winners stay where they are, markers alone go to out/, and the last step is
+
+    copy each file to <location>/<directory>/            by the server, never onto anything, data first, markers last
+
+which is as many steps as there are files. Hive takes a directory for whole as soon as it lists one file of it, so this
+is done under a visibility transaction that is still open, or while nobody else uses the table, and not otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from acidctl.errors import AcidctlError, ExitCode, InternalError, StalePlanError, StorageError, VerificationError
+from acidctl.errors import (
+    AcidctlError,
+    ExistsError,
+    ExitCode,
+    InternalError,
+    StalePlanError,
+    StorageError,
+    VerificationError,
+)
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.selection import verify_selection
 from acidctl.jobs.spec import TaskResult
@@ -27,6 +43,7 @@ from acidctl.jobs.workdir import (
     make_directory,
     move,
     moved,
+    remove_file,
     surely,
     write_file,
 )
@@ -34,9 +51,12 @@ from acidctl.listing import FileInfo, Listing
 from acidctl.names import JOURNAL_NAME, SIDE_FILE_SUFFIX, BucketFile, OriginalFile, is_hidden, parse_file
 from acidctl.plan import CompactionPlan, InputEntry, PartitionPlan
 from acidctl.state import ORIGINALS_NAME, EntryKind
-from acidctl.state_journal import Journal
+from acidctl.state_journal import Journal, OutputFile, standing_of
 from acidctl.state_stock import take_stock
 from acidctl.storage.port import Storage, join
+
+# A copy is made by the server: one costs next to nothing here.
+_COPIES = 8
 
 
 class NothingToDoError(AcidctlError):
@@ -69,18 +89,39 @@ def publish(
     is published then; only when the second of two renames fails and the first cannot be undone, `work.half_published`
     is set, and the next run's `recover` completes it.
     """
+    require_window(storage, root, whole)
+    copies = not storage.facts.atomic_rename
     kept = _outputs_with_rows(storage, root, plan, results)
     _require_unchanged(storage, root, kept)
-    _assemble(storage, root, work, kept, results)
+    if copies:
+        _write_markers(storage, work, kept)
+    else:
+        _assemble(storage, root, work, kept, results)
     listing = _require_unchanged(storage, root, kept)
-    _require_complete(listing, work, kept, results)
+    files = _files(kept, results, copies=copies)
+    _require_complete(listing, work, files)
     verify_selection(listing, kept, whole)
     names = tuple(output.name for output in kept.outputs)
     lock.check()
-    if len(names) > 1:
-        write_file(storage, join(work.path, JOURNAL_NAME), _journal(work, kept, whole).to_bytes())
-    _rename(storage, root, work, names)
+    journal = _journal(work, kept, whole, files if copies else ())
+    if copies or len(names) > 1:
+        write_file(storage, join(work.path, JOURNAL_NAME), journal.to_bytes())
+    if copies:
+        _copy(storage, root, work, journal)
+    else:
+        _rename(storage, root, work, names)
     return names
+
+
+def require_window(storage: Storage, root: str, whole: CompactionPlan) -> None:
+    """Raise StalePlanError where this storage needs what the plan does not have: nobody who reads it half-done."""
+    if storage.facts.atomic_rename or whole.visibility_txn is not None or whole.assume_exclusive:
+        return
+    raise StalePlanError(
+        f"{storage.display(root)} is on a storage that cannot rename, and the plan was made for one that can",
+        path=storage.display(root),
+        hint="Plan anew with --visibility-txn, or with --assume-exclusive while nobody uses the table.",
+    )
 
 
 def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> Listing:
@@ -173,6 +214,26 @@ def _assemble(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan, r
         storage.inherit(work.out_dir(output.name), like_dir)
 
 
+def _write_markers(storage: Storage, work: WorkDir, plan: PartitionPlan) -> None:
+    for output in plan.outputs:
+        for name, content in output.markers:
+            write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"))
+
+
+def _files(plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool) -> tuple[OutputFile, ...]:
+    """All files of the outputs and where they lie now: data before markers."""
+    files = [
+        OutputFile(result.output, result.bytes, result.path if copies else f"{OUT}/{result.output}")
+        for result in sorted(results, key=lambda result: result.output)
+        if result.path is not None
+    ]
+    for output in plan.outputs:
+        for name, content in output.markers:
+            path = f"{output.name}/{name}"
+            files.append(OutputFile(path, len(content.encode("utf-8")), f"{OUT}/{path}"))
+    return tuple(files)
+
+
 def _models(root: str, inputs: Sequence[InputEntry]) -> tuple[str, str]:
     """The directory and the file whose owner and mode the outputs get: those of the first input."""
     directories = [entry.name for entry in inputs if entry.name != ORIGINALS_NAME]
@@ -197,20 +258,17 @@ def _require_free(storage: Storage, root: str, listing: Listing, plan: Partition
     )
 
 
-def _require_complete(listing: Listing, work: WorkDir, plan: PartitionPlan, results: Sequence[TaskResult]) -> None:
-    """Raise VerificationError unless the directories hold the winners and the markers, whole, and nothing else.
+def _require_complete(listing: Listing, work: WorkDir, files: Sequence[OutputFile]) -> None:
+    """Raise VerificationError unless the work directory holds the winners and the markers, whole, and `out` no more.
 
     Sizes tell a file that was cut short or is another one. Bytes are not compared once more: the file was read back
     after it was closed, nobody else knows the hidden directory, and storage that changes bytes without being told may
     do so a moment later just as well.
     """
-    expected: dict[str, int] = {}
-    for output in plan.outputs:
-        for name, content in output.markers:
-            expected[f"{output.name}/{name}"] = len(content.encode("utf-8"))
-    expected.update({result.output: result.bytes for result in results if result.path is not None})
-    prefix = f"{work.name}/{OUT}/"
-    found = {info.path[len(prefix) :]: info.size for info in listing.files if info.path.startswith(prefix)}
+    expected = {file.source: file.size for file in files}
+    prefix = f"{work.name}/"
+    inside = {info.path[len(prefix) :]: info.size for info in listing.files if info.path.startswith(prefix)}
+    found = {path: size for path, size in inside.items() if path in expected or path.startswith(f"{OUT}/")}
     for path in sorted(expected.keys() | found.keys()):
         want, have = expected.get(path), found.get(path)
         if want != have:
@@ -218,19 +276,20 @@ def _require_complete(listing: Listing, work: WorkDir, plan: PartitionPlan, resu
                 "is missing" if have is None else "was not planned" if want is None else f"has {have} bytes, not {want}"
             )
             raise VerificationError(
-                f"{path} {what} in {work.name}",
+                f"{path.removeprefix(f'{OUT}/')} {what} in {work.name}",
                 path=join(listing.root, prefix + path),
                 hint="Nothing was published. Run the command again; if it happens again, report it.",
             )
 
 
-def _journal(work: WorkDir, plan: PartitionPlan, whole: CompactionPlan) -> Journal:
+def _journal(work: WorkDir, plan: PartitionPlan, whole: CompactionPlan, copied: tuple[OutputFile, ...]) -> Journal:
     return Journal(
         id=work.id,
         outputs=tuple(output.name for output in plan.outputs),
         visibility_txn=whole.visibility_txn,
         inputs=tuple(entry.name for entry in plan.inputs),
         input_files=tuple(info for entry in plan.inputs for info in entry.files),
+        output_files=copied,
     )
 
 
@@ -244,15 +303,8 @@ def _rename(storage: Storage, root: str, work: WorkDir, names: Sequence[str]) ->
         half = _take_back(storage, root, work, names)
         if half is None:
             raise
-        work.half_published = True
-        shown = storage.display(join(root, half))
-        why = error.message if isinstance(error, StorageError) else "interrupted"
-        raise StorageError(
-            f"{shown} is published without the directory that belongs to it, and could not be taken back: {why}",
-            path=shown,
-            hint="Run `acidctl compact` again: it completes or undoes this. acidctl reads the table as before until "
-            "then; let Hive not read it.",
-        ) from error
+        what = "is published without the directory that belongs to it"
+        raise _half(storage, join(root, half), work, what, error) from error
 
 
 def _take_back(storage: Storage, root: str, work: WorkDir, names: Sequence[str]) -> str | None:
@@ -269,3 +321,89 @@ def _take_back(storage: Storage, root: str, work: WorkDir, names: Sequence[str])
 def rename_dir(storage: Storage, source: str, target: str) -> None:
     """Rename a directory to a name that is free."""
     surely(lambda: storage.rename_dir(source, target), lambda: moved(storage, source, target))
+
+
+def _copy(storage: Storage, root: str, work: WorkDir, journal: Journal) -> None:
+    """Copy all files to their places; when something goes wrong, what was copied is removed again."""
+    copied: list[OutputFile] = []
+    try:
+        copy_files(storage, root, work.path, journal.output_files, copied)
+        missing = standing_of(journal, list_location(storage, root)).missing
+        if missing:
+            what = f"{missing[0]} is not there, or not whole, although it was copied"
+            raise VerificationError(what, path=storage.display(join(root, missing[0])), hint="Run the command again.")
+    except BaseException as error:
+        try:
+            remove_copies(storage, root, copied)
+        except AcidctlError:
+            place = join(root, journal.outputs[0])
+            raise _half(storage, place, work, "is published in part", error) from error
+        raise
+
+
+def copy_files(storage: Storage, root: str, work: str, files: Sequence[OutputFile], copied: list[OutputFile]) -> None:
+    """Copy data files, several at once, then markers; `copied` gets all that may be in place then, also after an error.
+
+    StalePlanError where something else stands in the place of one.
+    """
+
+    def copy(file: OutputFile) -> None:
+        target = join(root, file.path)
+
+        def change() -> None:
+            try:
+                storage.copy_file(join(work, file.source), target)
+            except ExistsError as error:
+                copied.remove(file)
+                shown = storage.display(target)
+                hint = "Another compaction works on this table. See `acidctl ls`."
+                raise StalePlanError(f"{shown} exists already", path=shown, hint=hint) from error
+
+        def done() -> bool:
+            found = storage.stat(target)
+            return found is not None and not found.is_directory and found.size == file.size
+
+        copied.append(file)
+        surely(change, done)
+
+    data = [file for file in files if not is_hidden(file.path.rpartition("/")[2])]
+    _side_by_side(copy, data)
+    _side_by_side(copy, [file for file in files if file not in data])
+
+
+def remove_copies(storage: Storage, root: str, files: Sequence[OutputFile]) -> None:
+    """Remove what was copied, markers first, where it has the size that it should have: anything else is not ours."""
+    for file in reversed(files):
+        path = join(root, file.path)
+        found = storage.stat(path)
+        if found is not None and not found.is_directory and found.size == file.size:
+            remove_file(storage, path)
+
+
+def _side_by_side(action: Callable[[OutputFile], None], files: Sequence[OutputFile]) -> None:
+    """Several at once; an error shows when nothing is under way any more, so that all can be undone."""
+    if len(files) < 2:
+        for file in files:
+            action(file)
+        return
+    with ThreadPoolExecutor(min(_COPIES, len(files)), "acidctl-copy") as pool:
+        futures = [pool.submit(action, file) for file in files]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _half(storage: Storage, place: str, work: WorkDir, what: str, error: BaseException) -> StorageError:
+    """The error for what is neither published nor could be taken back; the work directory is kept by it."""
+    work.half_published = True
+    shown = storage.display(place)
+    why = error.message if isinstance(error, StorageError) else "interrupted"
+    return StorageError(
+        f"{shown} {what}, and could not be taken back: {why}",
+        path=shown,
+        hint="Run `acidctl compact` again: it completes or undoes this. acidctl reads the table as before until "
+        "then; let Hive not read it.",
+    )

@@ -7,12 +7,13 @@ well; whatever it had done by then, the next one starts from what it finds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acidctl.errors import StalePlanError
 from acidctl.jobs.lock import LOCK_TYPE, TAKEN_PREFIX, Lock
 from acidctl.jobs.owner import Life, Owner, from_bytes, is_id, life_of
-from acidctl.jobs.publish import changed, rename_dir
+from acidctl.jobs.publish import changed, copy_files, remove_copies, rename_dir
 from acidctl.jobs.workdir import (
     FAILED_NAME,
     OUT,
@@ -26,7 +27,7 @@ from acidctl.listing import FileInfo, Listing
 from acidctl.names import LOCK_NAME, WORK_PREFIX, DeltaDir, parse_directory
 from acidctl.plan import InputEntry
 from acidctl.state import ORIGINALS_NAME
-from acidctl.state_journal import Journal, journals_of
+from acidctl.state_journal import Journal, journals_of, standing_of
 from acidctl.storage.port import Storage, join
 from acidctl.writeids import ValidTxns
 
@@ -56,10 +57,11 @@ def has_leftovers(listing: Listing) -> bool:
 def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: ValidTxns | None = None) -> list[str]:
     """Deal with what dead runs left; sentences of what was done, empty when there was nothing to do.
 
-    `listing` was made while `lock` was held. A journal of two directories of which one is published is completed when
-    the other is whole and the inputs are as they were, or when inputs are gone already (Hive has cleaned up after the
-    published half, and the other holds what it cannot); else, and when `txns` says that its visibility transaction was
-    aborted, it is undone. StalePlanError when neither can be done, or when a run that lost its lock still lives.
+    `listing` was made while `lock` was held. A journal of which a part is published (one of two directories, or some of
+    the files that are copied) is completed when the rest is whole and the inputs are as they were, or when inputs are
+    gone already (Hive has cleaned up after the published part, and the rest holds what it cannot); else, and when
+    `txns` says that its visibility transaction was aborted, it is undone. StalePlanError when neither can be done, or
+    when a run that lost its lock still lives.
     """
     if not has_leftovers(listing):
         return []
@@ -144,41 +146,63 @@ def _kept(left: _Left) -> str:
 def _settle(
     storage: Storage, root: str, left: _Left, journal: Journal, dead: bool, lock: Lock, txns: ValidTxns | None
 ) -> list[str]:
-    """Complete or undo a publication of two directories."""
+    """Complete or undo a publication that takes several steps."""
     # Earlier recoveries may have moved something since.
     listing = list_location(storage, root)
-    present = set(listing.directories)
-    published = [name for name in journal.outputs if name in present]
-    absent = [name for name in journal.outputs if name not in present]
-    if not published or not absent:
+    standing = standing_of(journal, listing)
+    if not standing.half:
         return []
+    first, absent = standing.shown[0], standing.missing
     if not dead and left.owner is not None and life_of(left.owner) is Life.ALIVE:
         raise StalePlanError(
-            f"{published[0]} is being published by {left.owner.described}, whose lock was broken",
+            f"{first} is being published by {left.owner.described}, whose lock was broken",
             path=storage.display(root),
             hint="End that process, then run the command again.",
         )
-    work = join(root, left.name)
-    ready = all(f"{left.name}/{OUT}/{name}" in present for name in absent)
     aborted = journal.visibility_txn is not None and txns is not None and txns.is_aborted(journal.visibility_txn)
     changes = [why for why in map(_Inputs(listing, journal).changed, journal.inputs) if why is not None]
     here = {info.path for info in listing.files}
     gone = sum(info.path not in here for info in journal.input_files)
+    twin = _has_twin(listing, list(journal.outputs) if journal.output_files else list(absent))
     lock.check()
-    if ready and not aborted and (gone or not changes) and not _has_twin(listing, absent):
-        for name in absent:
-            rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
-        return [f"Completed an interrupted compaction: {' and '.join(journal.outputs)} are both published now."]
+    if _is_ready(listing, left, journal, absent) and not aborted and (gone or not changes) and not twin:
+        _complete(storage, root, left, journal, absent)
+        names = " and ".join(journal.outputs)
+        whole = f"{names} are both" if len(journal.outputs) > 1 else f"{names} is"
+        return [f"Completed an interrupted compaction: {whole} published now."]
     if gone and not aborted:
         raise StalePlanError(
-            f"{published[0]} is half of an interrupted compaction; it cannot be taken back, because {gone} files of "
+            f"{first} is half of an interrupted compaction; it cannot be taken back, because {gone} files of "
             f"its inputs are gone, nor can {absent[0]} be published with it",
-            path=storage.display(join(root, published[0])),
+            path=storage.display(join(root, first)),
             hint=f"Do not let anything write to this table. What is left of {absent[0]} lies in {left.name}.",
         )
-    for name in published:
-        rename_dir(storage, join(root, name), _place(storage, work, name))
-    return [f"Undid an interrupted compaction: {' and '.join(published)} alone would have been misread."]
+    if journal.output_files:
+        there = set(standing.there)
+        remove_copies(storage, root, [file for file in journal.output_files if file.path in there])
+    else:
+        for name in standing.there:
+            rename_dir(storage, join(root, name), _place(storage, join(root, left.name), name))
+    alone = " and ".join(standing.shown)
+    return [f"Undid an interrupted compaction: {alone} alone would have been misread."]
+
+
+def _is_ready(listing: Listing, left: _Left, journal: Journal, absent: Sequence[str]) -> bool:
+    """Whether all that is missing lies in the work directory, whole, and nothing else is in its place."""
+    if not journal.output_files:
+        return all(f"{left.name}/{OUT}/{name}" in listing.directories for name in absent)
+    sizes = {info.path: info.size for info in listing.files}
+    files = [file for file in journal.output_files if file.path in absent]
+    return all(file.path not in sizes and sizes.get(f"{left.name}/{file.source}") == file.size for file in files)
+
+
+def _complete(storage: Storage, root: str, left: _Left, journal: Journal, absent: Sequence[str]) -> None:
+    work = join(root, left.name)
+    if journal.output_files:
+        copy_files(storage, root, work, [file for file in journal.output_files if file.path in absent], [])
+        return
+    for name in absent:
+        rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
 
 
 def _place(storage: Storage, work: str, name: str) -> str:

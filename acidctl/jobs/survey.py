@@ -46,7 +46,9 @@ def make_plan(
     the table.
     """
     places = [location for location in locations if not location.stray]
-    ground = settle(view, request, [location.listing for location in places])
+    listings = [location.listing for location in places]
+    facts = storage.facts
+    ground = settle(view, request, listings, renames=facts.atomic_rename, locks=facts.exclusive_create)
     alone = len(places) == 1
     drafts = [_drafted(ground, location, root, alone) for location in places]
     order = list(range(len(drafts)))

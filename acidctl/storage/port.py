@@ -24,6 +24,7 @@ class Facts:
     `exclusive_create`: of two that create one name, one is refused. `empty_directories`: a directory stays when
     nothing is in it; where False, directories are prefixes of names, and `mkdir` makes nothing that lasts.
     `server_side_copy`: `copy_file` moves no bytes through this machine. `trash`: there is one to `discard` into.
+    `conditional_replace`: it is a `Swapping` as well.
     """
 
     atomic_rename: bool
@@ -33,6 +34,7 @@ class Facts:
     trash: bool
     empty_directories: bool = True
     server_side_copy: bool = False
+    conditional_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,14 @@ class Storage(Protocol):
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """The machines that hold the most of a file, the best first; empty where nobody knows."""
+        ...
+
+
+class Swapping(Protocol):
+    """What a storage has besides, where `facts.conditional_replace`."""
+
+    def swap(self, path: str, old: bytes, new: bytes) -> bool:
+        """Replace the content of a small file in one step if it is still the old one; False when it is not."""
         ...
 
 

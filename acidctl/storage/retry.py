@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
 from acidctl.errors import StorageError
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Swapping, Walk
 
 Answer = TypeVar("Answer")
 
@@ -139,6 +139,10 @@ class Retrying:
     def discard(self, path: str) -> None:
         """Once."""
         self.inner.discard(path)
+
+    def swap(self, path: str, old: bytes, new: bytes) -> bool:
+        """Once."""
+        return cast(Swapping, self.inner).swap(path, old, new)
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """Tried again."""

@@ -31,6 +31,7 @@ FACTS = Facts(
     trash=False,
     empty_directories=False,
     server_side_copy=True,
+    conditional_replace=True,
 )
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
