@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from services.fixtures import hdfs_cluster, hive2, hive3, hive4, httpfs, moto, secure_hdfs, versitygw
+from services.fixtures import hdfs_cluster, hdfs_pair, hive2, hive3, hive4, httpfs, moto, secure_hdfs, versitygw
 
-__all__ = ["hdfs_cluster", "hive2", "hive3", "hive4", "httpfs", "moto", "secure_hdfs", "versitygw"]
+__all__ = ["hdfs_cluster", "hdfs_pair", "hive2", "hive3", "hive4", "httpfs", "moto", "secure_hdfs", "versitygw"]

@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .hdfs import Hdfs
+    from .hdfs_pair import HdfsPair
     from .hive import Hive
     from .httpfs import HttpFs
     from .kerberos import Kerberos
@@ -63,6 +64,15 @@ def httpfs(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     with HttpFs(tmp_path_factory.mktemp("httpfs") / "run", hdfs_cluster) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def hdfs_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsPair]:
+    """Two NameNodes behind one logical name, and a DataNode, likewise; either may be active."""
+    from .hdfs_pair import HdfsPair
+
+    with HdfsPair(tmp_path_factory.mktemp("hdfs-pair")) as hdfs:
+        yield hdfs
 
 
 @dataclass(frozen=True, slots=True)

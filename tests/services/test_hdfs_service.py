@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.hdfs import Hdfs
+from services.hdfs_pair import HdfsPair
 from services.processes import ServiceError, answers
 
 pytestmark = pytest.mark.hdfs
@@ -80,3 +81,20 @@ def test_bytes_survive_restarts_and_not_a_broken_disk(hdfs_cluster: Hdfs, tmp_pa
     with pytest.raises(IncompleteRead):
         fetch(hdfs_cluster, "/lasting", "op=OPEN&offset=40000")
     hdfs_cluster.remove("/lasting")
+
+
+def test_a_pair_goes_on_when_its_active_namenode_is_killed(hdfs_pair: HdfsPair, tmp_path: Path) -> None:
+    """The other one takes over with all files, and the first comes back as standby."""
+    (tmp_path / "file").write_bytes(b"x")
+    hdfs_pair.put_tree(tmp_path / "file", "/lasting")
+    first = hdfs_pair.name
+    hdfs_pair.kill_namenode()
+    hdfs_pair.failover()
+    assert hdfs_pair.name != first
+    assert hdfs_pair.list("/") == ["/lasting"]
+    hdfs_pair.start_namenode()
+    assert hdfs_pair.state(first) == "standby"
+    hdfs_pair.failover()
+    assert hdfs_pair.name == first
+    hdfs_pair.remove("/lasting")
+    assert hdfs_pair.list("/") == []
