@@ -29,3 +29,9 @@ def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
     if word not in ("ok", "die-once", "noisy"):
         return TaskOutcome(index, error=InternalError("no such word"))
     return TaskOutcome(index, TaskResult(spec.task.output, None, os.getpid(), 0))
+
+
+def linger(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
+    """A task that does not end by itself."""
+    time.sleep(60)
+    return TaskOutcome(index, error=InternalError("nobody ended it"))
