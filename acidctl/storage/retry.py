@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -69,17 +69,34 @@ PATIENT = Patience()
 
 
 class Retrying:
-    """Another storage, whose reading verbs are tried again: facts, stat, walk, open, hosts, and reads of open files."""
+    """Another storage, whose reading verbs are tried again: facts, stat, walk, open, hosts, and reads of open files.
+
+    Once that was in vain, everything is tried a single time until something works: a table has thousands of places to
+    ask for in turn, and a server that is gone is gone for all of them.
+    """
 
     def __init__(self, inner: Storage, patience: Patience = PATIENT) -> None:
         self.inner = inner
-        self._ask = patience.ask
         self._patience = patience
+        self._hopeless = False
+
+    def ask(self, action: Callable[[], Answer], before_again: Callable[[], None] = lambda: None) -> Answer:
+        """See `Patience.ask`."""
+        patience = replace(self._patience, attempts=1) if self._hopeless else self._patience
+        try:
+            answer = patience.ask(action, before_again=before_again)
+        except StorageError as error:
+            if error.transient:
+                self._hopeless = True
+                error.attempts = max(error.attempts, self._patience.attempts)
+            raise
+        self._hopeless = False
+        return answer
 
     @property
     def facts(self) -> Facts:
         """Those of the storage."""
-        return self._ask(lambda: self.inner.facts)
+        return self.ask(lambda: self.inner.facts)
 
     def display(self, path: str) -> str:
         """As the storage shows it."""
@@ -87,18 +104,18 @@ class Retrying:
 
     def stat(self, path: str) -> PathStat | None:
         """Tried again."""
-        return self._ask(lambda: self.inner.stat(path))
+        return self.ask(lambda: self.inner.stat(path))
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """Begun anew, unless the storage has asked again itself, directory by directory (see `treewalk`)."""
-        return self._ask(lambda: self.inner.walk(root, descend))
+        return self.ask(lambda: self.inner.walk(root, descend))
 
     def open(self, path: str) -> BinaryIO:
         """Tried again; a read that fails goes on where it was, in a file that is opened anew."""
         open_it = partial(self.inner.open, path)
-        file = self._ask(open_it)
+        file = self.ask(open_it)
         kind = _PatientFetchingFile if hasattr(file, "prefetch") else _PatientFile
-        return cast(BinaryIO, kind(file, open_it, self._patience))
+        return cast(BinaryIO, kind(file, open_it, self.ask))
 
     def create(self, path: str) -> BinaryIO:
         """Once."""
@@ -114,7 +131,7 @@ class Retrying:
 
     def inherit(self, path: str, like: str) -> None:
         """Tried again: doing it twice changes nothing."""
-        self._ask(lambda: self.inner.inherit(path, like))
+        self.ask(lambda: self.inner.inherit(path, like))
 
     def rename_dir(self, source: str, target: str) -> None:
         """Once."""
@@ -146,16 +163,16 @@ class Retrying:
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """Tried again."""
-        return self._ask(lambda: self.inner.hosts(path))
+        return self.ask(lambda: self.inner.hosts(path))
 
 
 class _PatientFile(io.RawIOBase):
     """An open file whose reads are tried again at their position, each time in the file opened anew."""
 
-    def __init__(self, file: BinaryIO, open_it: Callable[[], BinaryIO], patience: Patience) -> None:
+    def __init__(self, file: BinaryIO, open_it: Callable[[], BinaryIO], ask: Callable[..., Any]) -> None:
         self._file = file
         self._open = open_it
-        self._patience = patience
+        self._ask = ask
         self._at = 0
 
     def readable(self) -> bool:
@@ -195,7 +212,7 @@ class _PatientFile(io.RawIOBase):
     def _again(self, action: Callable[[], Answer]) -> Answer:
         if self.closed:
             raise ValueError("the file is closed")
-        return self._patience.ask(action, before_again=self._reopen)
+        return cast(Answer, self._ask(action, self._reopen))
 
     def _reopen(self) -> None:
         with suppress(StorageError):

@@ -108,6 +108,21 @@ def test_reading_verbs_are_asked_again(verb: str, use: Callable[[Storage], objec
     assert storage.calls.count(verb) == 8
 
 
+def test_a_server_that_is_gone_is_not_waited_for_again_and_again() -> None:
+    """After the first time in vain each call is tried once, until one works."""
+    storage = _Flaky({"t/f": b"1"})
+    patient = Retrying(storage, _patience([]))
+    storage.left = 6
+    for _ in range(3):
+        with pytest.raises(UnreachableError):
+            patient.stat("t/f")
+    assert len(storage.calls) == 6
+    patient.stat("t/f")
+    storage.left = 3
+    patient.stat("t/f")
+    assert len(storage.calls) == 11
+
+
 @pytest.mark.parametrize(
     ("verb", "use"),
     [
