@@ -176,6 +176,8 @@ def test_a_cluster_compacts_hives_table(make: Make, spark_cluster: SparkCluster,
     events.mkdir()
     logged = {"enabled": "true", "compress": "false", "dir": events.as_uri()}
     settings = {**spark_cluster.conf, **{f"spark.eventLog.{key}": value for key, value in logged.items()}}
+    # Executors are asked for when there are tasks, and given back.
+    settings |= {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.minExecutors": "0"}
     conf = [word for key, value in settings.items() for word in ("--spark-conf", f"{key}={value}")]
     config = tmp_path / "config.toml"
     config.write_text(f'[storage."{scheme}://lake/"]\nconfig = {{"fs.s3a.secret.key" = "{SECRET}"}}\n')
@@ -191,6 +193,7 @@ def test_a_cluster_compacts_hives_table(make: Make, spark_cluster: SparkCluster,
     assert logs
     told = [path.read_text() for path in (*logs, *events.rglob("*")) if path.is_file()]
     assert any("SparkListenerTaskEnd" in text for text in told)
+    assert sum(text.count('"SparkListenerExecutorAdded"') for text in told) in (1, 2)
     for text in (planned.stdout, done.stdout, done.stderr, *told):
         assert SECRET not in text
 
