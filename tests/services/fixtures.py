@@ -50,10 +50,10 @@ def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 
 @pytest.fixture(scope="session")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """A NameNode and a DataNode; tests undo their faults and remove their files."""
+    """A NameNode and a DataNode, with TLS beside plain HTTP; tests undo their faults and remove their files."""
     from .hdfs import Hdfs
 
-    with Hdfs(tmp_path_factory.mktemp("hdfs")) as hdfs:
+    with Hdfs(tmp_path_factory.mktemp("hdfs"), tls=True) as hdfs:
         yield hdfs
 
 

@@ -29,7 +29,7 @@ from types import TracebackType
 from urllib.parse import quote, unquote_plus
 from xml.sax.saxutils import escape
 
-from . import jvm
+from . import certificate, jvm
 from .processes import ServiceError, answers, free_port, stop, wait_until
 
 POM = jvm.HERE / "hdfs" / "pom.xml"
@@ -60,6 +60,7 @@ class DataNode:
     folder: Path
     port: int = field(default_factory=free_port)
     http: int = field(default_factory=free_port)
+    https: int = field(default_factory=free_port)
     ipc: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -72,6 +73,8 @@ class Hdfs:
     datanodes: int = 1
     replication: int = 1
     trash_minutes: int = 0
+    # Answers swebhdfs:// too.
+    tls: bool = False
     host: str = "127.0.0.1"
     settings: Mapping[str, str] = field(default_factory=dict)
     client_settings: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +83,7 @@ class Hdfs:
     login: tuple[str, str] | None = None
     rpc: int = field(default_factory=free_port)
     http: int = field(default_factory=free_port)
+    https: int = field(default_factory=free_port)
     _namenode: subprocess.Popen[bytes] | None = None
     _datanodes: list[DataNode] = field(default_factory=list)
     _console: subprocess.Popen[bytes] | None = None
@@ -95,6 +99,16 @@ class Hdfs:
     def webhdfs(self) -> str:
         """The root as `webhdfs://` URL, without a slash at its end."""
         return f"webhdfs://{self.host}:{self.http}"
+
+    @property
+    def swebhdfs(self) -> str:
+        """The root as `swebhdfs://` URL, where `tls` was asked for; its certificate is `ca_file`."""
+        return f"swebhdfs://{self.host}:{self.https}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate to be trusted, as PEM."""
+        return self.folder / "tls" / "ca.pem"
 
     @property
     def conf_dir(self) -> Path:
@@ -336,6 +350,11 @@ class Hdfs:
             f"hadoop.proxyuser.{self.superuser}.users": "*",
             **self.settings,
         }
+        if self.tls:
+            certificate.make(self.folder / "tls")
+            server["dfs.http.policy"] = "HTTP_AND_HTTPS"
+            server["dfs.namenode.https-address"] = f"{self.host}:{self.https}"
+            write_site(self.folder / "servers" / "ssl-server.xml", certificate.server_settings(self.folder / "tls"))
         write_sites(self.conf_dir, site)
         write_sites(self.folder / "servers", server)
         (self.folder / "servers" / "log4j.properties").write_text(LOG_SETTINGS)
@@ -383,6 +402,7 @@ class Hdfs:
         keys = {
             "dfs.datanode.address": f"{self.host}:{node.port}",
             "dfs.datanode.http.address": f"{self.host}:{node.http}",
+            "dfs.datanode.https.address": f"{self.host}:{node.https}",
             "dfs.datanode.ipc.address": f"{self.host}:{node.ipc}",
             "dfs.datanode.data.dir": f"file://{node.folder}",
         }
@@ -417,11 +437,15 @@ def _make_template(template: Path) -> None:
 
 def write_sites(folder: Path, settings: Mapping[str, str]) -> None:
     """Writes core-site.xml and hdfs-site.xml; HDFS's own defaults win over what stands in the wrong one."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, ours in (("hdfs-site.xml", True), ("core-site.xml", False)):
-        entries = "".join(
-            f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
-            for key, value in settings.items()
-            if key.startswith("dfs.") is ours
-        )
-        (folder / name).write_text(f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n')
+        write_site(folder / name, {key: value for key, value in settings.items() if key.startswith("dfs.") is ours})
+
+
+def write_site(path: Path, settings: Mapping[str, str]) -> None:
+    """Writes one Hadoop configuration file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entries = "".join(
+        f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+        for key, value in settings.items()
+    )
+    path.write_text(f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n')

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import ssl
+import urllib.error
 import urllib.request
 from http.client import IncompleteRead
 from pathlib import Path
@@ -81,6 +83,24 @@ def test_bytes_survive_restarts_and_not_a_broken_disk(hdfs_cluster: Hdfs, tmp_pa
     with pytest.raises(IncompleteRead):
         fetch(hdfs_cluster, "/lasting", "op=OPEN&offset=40000")
     hdfs_cluster.remove("/lasting")
+
+
+def test_tls_is_for_who_trusts_the_certificate(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
+    """Both the NameNode and the DataNode that it leads to prove themselves by the one certificate."""
+    (tmp_path / "file").write_bytes(b"secret")
+    hdfs_cluster.put_tree(tmp_path / "file", "/tls")
+    url = (
+        hdfs_cluster.swebhdfs.replace("swebhdfs", "https")
+        + f"/webhdfs/v1/tls?op=OPEN&user.name={hdfs_cluster.superuser}"
+    )
+    trusting = ssl.create_default_context(cafile=hdfs_cluster.ca_file)
+    with urllib.request.urlopen(url, context=trusting, timeout=10) as answer:
+        assert answer.read() == b"secret"
+        assert answer.url.startswith("https:")
+        assert f":{hdfs_cluster.https}/" not in answer.url
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(url, timeout=10)
+    hdfs_cluster.remove("/tls")
 
 
 def test_a_pair_goes_on_when_its_active_namenode_is_killed(hdfs_pair: HdfsPair, tmp_path: Path) -> None:
