@@ -139,10 +139,14 @@ class HdfsClient:
         config = self._config(shown)
         with self._lock:
             if self._client is None or self._process != os.getpid():
+                # What the user's home is, is settled now.
+                _TURNS.enter(self.place.user, self.place.timeout)
                 try:
                     self._client = hdfs_native.Client(self._url, config)
                 except Exception as error:
                     raise _translated(error, shown, False, self.place) from error
+                finally:
+                    _TURNS.leave()
                 # Connections do not pass into processes that are forked.
                 self._process = os.getpid()
                 self._writer = None
@@ -168,7 +172,7 @@ class HdfsClient:
         if not addresses:
             return ()
         seconds = min(_CONNECT_SECONDS, self.place.timeout)
-        knocks = [lambda address=address: _knock(address, seconds) for address in addresses]  # type: ignore[misc]
+        knocks = [lambda address=address: _knock(address, seconds) for address in addresses]
         found = side_by_side(knocks, seconds + 1, enough=lambda fault: fault is None, patience=_OTHERS_SECONDS)
         open_ones = [address for index, address in enumerate(addresses) if index in found and found[index] is None]
         if not open_ones:
@@ -233,12 +237,15 @@ def _translated(error: Exception, shown: str, changes: bool, place: Place) -> St
         return hadoopfault.no_ticket(shown)
     if "lookup address" in lowered:
         return hadoopfault.unknown_name(shown, place.authority, "dfs.namenode.rpc-address")
+    # Of writers it does not tell whose connection it was.
+    where = f"{place.authority}, or a DataNode," if changes else place.authority
     if "refused" in lowered:
-        return hadoopfault.unreachable(shown, f"{place.authority} accepts no connections")
+        return hadoopfault.unreachable(shown, f"{where} accepts no connections")
     if isinstance(error, OSError):
-        return hadoopfault.unreachable(shown, f"the connection to {place.authority} broke")
+        return hadoopfault.unreachable(shown, f"the connection to {where} broke")
     if "DataTransferError" in text:
-        return hadoopfault.unreachable(shown, "its DataNodes do not do what is asked of them")
+        verb = "takes" if changes else "gives"
+        return hadoopfault.unreachable(shown, f"no DataNode {verb} a block of it")
     if "ChecksumError" in text:
         return hadoopfault.unreachable(shown, "the checksums of its blocks do not match")
     reason = hadoopfault.first_line(re.sub(r"^\w+\(\"?|\"?\)$", "", text))
@@ -257,37 +264,40 @@ class _Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._current: str | None = None
         self._inside = 0
         self._original: str | None = None
-        self._ours: str | None = None
+        self._current: str | None = None
 
     def enter(self, user: str | None, seconds: float) -> None:
+        """Begin a call; None is the user of the environment as it was found. TimeoutError when others take so long."""
         with self._changed:
-            self._notice()
-            wanted = user or self._original
-            if not self._changed.wait_for(lambda: not self._inside or self._current == wanted, seconds):
+            if not self._changed.wait_for(lambda: not self._inside or self._current == self._wanted(user), seconds):
                 raise TimeoutError
+            if not self._inside:
+                self._original = os.environ.get(_USER)
+                self._current = self._wanted(user)
+                _set_user(self._current)
             self._inside += 1
-            self._current = wanted
-            if os.environ.get(_USER) != wanted:
-                if wanted is None:
-                    del os.environ[_USER]
-                else:
-                    os.environ[_USER] = wanted
-                self._ours = wanted
 
     def leave(self) -> None:
+        """A call has ended; after the last one the environment is as it was."""
         with self._changed:
             self._inside -= 1
             if not self._inside:
+                _set_user(self._original)
                 self._changed.notify_all()
 
-    def _notice(self) -> None:
-        """Remember what others have set, for those who ask for no user."""
-        now = os.environ.get(_USER)
-        if not self._inside and now != self._ours:
-            self._original = self._ours = now
+    def _wanted(self, user: str | None) -> str | None:
+        return user or (self._original if self._inside else os.environ.get(_USER))
+
+
+def _set_user(name: str | None) -> None:
+    if name == os.environ.get(_USER):
+        return
+    if name is None:
+        del os.environ[_USER]
+    else:
+        os.environ[_USER] = name
 
 
 _TURNS = _Turns()

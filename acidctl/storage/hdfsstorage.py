@@ -144,26 +144,31 @@ class HdfsStorage:
             shutil.copyfileobj(stream, copy, _COPY_BYTES)
 
     def discard(self, path: str) -> None:
-        """Below `Current` of the trash, at its own path; a number is added where something lies there already."""
+        """Below `Current` of the trash, at its own path; the time is added to a name that is taken, as Hadoop does."""
         shown = self.display(path)
         if not self.facts.trash:
             raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
         self._existing(path)
         parent, _, name = path.rpartition("/")
         moment = f"{time.time_ns() // 1_000_000}"
-        # A file that was discarded under the name of this path's parent is in the way of the first.
-        for last, place in ((False, _TRASH + parent), (True, f"{_TRASH}/{moment}{parent}")):
-            try:
-                # Paths that begin with no slash are below the user's home.
-                self._change(path, lambda client, place=place: client.mkdirs(place, 0o700, True))
-                try:
-                    self.move(path, join(place, name))
-                except ExistsError:
-                    self.move(path, join(place, name + moment))
-                return
-            except (ExistsError, MissingError):
-                if last or self._status(path) is None:
-                    raise
+        place = _TRASH + parent
+        try:
+            self._make_trash(path, place)
+        except (ExistsError, MissingError):
+            # Something was discarded under the name of one of this path's parents, and is a file.
+            taken = place
+            while taken != _TRASH and self._status(taken) is None:
+                taken = taken.rpartition("/")[0]
+            place = taken + moment + place.removeprefix(taken)
+            self._make_trash(path, place)
+        try:
+            self.move(path, join(place, name))
+        except ExistsError:
+            self.move(path, join(place, name + moment))
+
+    def _make_trash(self, path: str, place: str) -> None:
+        """A folder below the user's home, where paths lead that begin with no slash."""
+        self._change(path, lambda client: client.mkdirs(place, 0o700, True))
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """hdfs-native does not tell."""
@@ -255,6 +260,7 @@ class _Reader:
         self._path = path
         self._shown = shown
         self._reader: hdfs_native.FileReader | None = None
+        self.size = -1
         self.size = len(self._opened())
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -279,6 +285,12 @@ class _Reader:
                 if "Path is not a file" in str(error.__cause__):
                     raise StorageError(f"{self._shown} is not a regular file", path=self._shown) from error
                 raise
+            if self.size not in (-1, len(reader)):
+                raise StorageError(
+                    f"{self._shown} was replaced while it was read",
+                    path=self._shown,
+                    hint="If something writes to this table now, run the command again.",
+                )
             self._reader = reader
         return reader
 
