@@ -17,14 +17,14 @@ from pyorc.converters import ORCConverter
 
 from acidctl.arrays import flat
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.events import EventBatch, Operation
+from acidctl.events import BoolArray, EventBatch, Operation
 from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.arrowwriter import Physical
 from acidctl.orc.convert import clock
 from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tailedit import event_type, orc_types
-from acidctl.orc.writable import decoded, padded, text
+from acidctl.orc.writable import decoded, has_union, padded, text
 
 # Values that pyorc holds before the C++ writer sees them; stripes end between such batches only.
 _BATCH_ROWS = 1024
@@ -96,6 +96,8 @@ class ExactBackend:
         self._acid = acid
         self._types = orc_types(event_type(columns) if acid else columns)
         self._rows = 0
+        self._unions = [place for place, field in enumerate(columns.fields) if has_union(field.type)]
+        self._null_union: UnionType | None = None
         self._batch_rows = _BATCH_ROWS
         self._writer: pyorc.Writer | None = None
 
@@ -104,6 +106,7 @@ class ExactBackend:
         if self._writer is None:
             self._start(piece)
         assert self._writer is not None
+        self._refuse_lost_unions(piece)
         self._writer.writerows(self._values(piece))
         before, self._rows = self._rows, self._rows + len(piece)
         first = self._batch_rows - before % self._batch_rows
@@ -140,6 +143,17 @@ class ExactBackend:
             bloom_filter_fpp=physical.bloom_fpp,
             converters=_CONVERTERS,
         )
+
+    def _refuse_lost_unions(self, piece: EventBatch) -> None:
+        """ORC's C++ writer (2.3.1) gives a NULL union a place among the values of an alternative, after those it got at
+        a time: what comes later is read as another value. Files of one batch are right.
+        """
+        columns = [(self._columns.fields[place].type, piece.columns[place]) for place in self._unions if piece.columns]
+        for kind, column in columns:
+            self._null_union = self._null_union or _null_union(kind, column, None)
+        at_a_time = min(self._batch_rows, self._physical.row_index_stride or self._batch_rows)
+        if self._null_union is not None and self._rows + len(piece) > at_a_time:
+            raise _unwritable(self._null_union, f"NULLs in a file of more than {at_a_time} rows")
 
     def _values(self, piece: EventBatch) -> Iterator[tuple[Any, ...]]:
         fields = self._columns.fields
@@ -291,6 +305,29 @@ def _unions(kind: UnionType, array: pa.Array) -> list[Any]:
         for place, value in zip(places.tolist(), values, strict=True):
             result[place] = value
     return result
+
+
+def _null_union(kind: HiveType, array: pa.Array, held: BoolArray | None) -> UnionType | None:
+    """A union type at or below `kind` of which a value is NULL, by itself or by a struct above it."""
+    if not has_union(kind):
+        return None
+    array = flat(array)
+    below: list[tuple[HiveType, pa.Array, BoolArray | None]]
+    if isinstance(kind, UnionType):
+        tags = array.type.type_codes[: len(kind.alternatives)]
+        missing = not np.isin(np.asarray(array.type_codes), tags).all() or (held is not None and not held.all())
+        # Unions in unions are not looked into: they count as missing, as most of their slots are.
+        return kind if missing or any(map(has_union, kind.alternatives)) else None
+    valid = np.asarray(array.is_valid())
+    if isinstance(kind, StructType):
+        held = valid if held is None else valid & held
+        below = [(field.type, array.field(i), held) for i, field in enumerate(kind.fields)]
+    elif isinstance(kind, ListType):
+        below = [(kind.element, array.values, None)]
+    else:
+        assert isinstance(kind, MapType)
+        below = [(kind.key, array.keys, None), (kind.value, array.items, None)]
+    return next(filter(None, (_null_union(*one) for one in below)), None)
 
 
 def _unwritable(kind: UnionType, what: str) -> AcidctlError:

@@ -228,6 +228,31 @@ def test_unions_below_null() -> None:
     assert [row["row"] for row in read_all(data)] == [None] * 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["column", "struct", "list"])
+def test_null_unions_are_refused_where_they_would_move_other_values(place: str) -> None:
+    """In files of more rows than pyorc hands over at once; without NULL any number is right."""
+
+    def column(rows: list[tuple[int, Any] | None]) -> tuple[str, pa.Array]:
+        if place == "column":
+            return f"struct<c:{UNION}>", union(UNION, rows)
+        if place == "list":
+            ends = pa.array(range(len(rows) + 1), pa.int32())
+            return f"struct<c:array<{UNION}>>", pa.ListArray.from_arrays(ends, union(UNION, rows))
+        full = union(UNION, [row or (0, 5) for row in rows])
+        held = pa.array([row is None for row in rows])
+        return f"struct<c:struct<u:{UNION}>>", pa.StructArray.from_arrays([full], ["u"], mask=held)
+
+    few: list[tuple[int, Any] | None] = [None, *VALUES] * 100
+    text, array = column(few)
+    check(text, [array], Backend.EXACT)
+    text, array = column([*few, *few])
+    with pytest.raises(AcidctlError, match="NULLs in a file of more than 1024 rows"):
+        check(text, [array], Backend.EXACT)
+    text, array = column(VALUES * 200)
+    check(text, [array], Backend.EXACT)
+
+
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [(UNION, [(0, None), None]), ("uniontype<string,varchar(3)>", [None, (1, "a")]), (UNION, [None, (0, None)])],
