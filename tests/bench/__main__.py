@@ -1,11 +1,11 @@
-"""`PYTHONPATH=tests python -m bench` runs all benchmarks; `read` or `compact` behind it runs one, with its options."""
+"""`PYTHONPATH=tests python -m bench` runs all benchmarks; `read`, `compact` or `storage` runs one, with its options."""
 
 from __future__ import annotations
 
 import sys
 
 if __name__ == "__main__":
-    from bench import bench_compact, bench_read
+    from bench import bench_compact, bench_read, bench_storage
 
     chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     sys.argv[1:] = rest
@@ -13,3 +13,5 @@ if __name__ == "__main__":
         bench_read.main()
     if chosen in ("", "compact"):
         bench_compact.main(rest)
+    if chosen in ("", "storage"):
+        bench_storage.main(rest)
