@@ -12,8 +12,9 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from queue import Empty, Queue
 from typing import Any, BinaryIO, cast
 
@@ -340,10 +341,7 @@ class _NewFile(io.RawIOBase):
         self._path = path
         self._buffer = bytearray()
         self._written = 0
-        self._parts: Queue[bytes | None] = Queue(_WAITING_PARTS)
-        self._sender: threading.Thread | None = None
-        self._failure: BaseException | None = None
-        self._stopped = False
+        self._upload: _Upload | None = None
 
     def writable(self) -> bool:
         """Yes."""
@@ -373,10 +371,11 @@ class _NewFile(io.RawIOBase):
         if self.closed:
             return
         try:
-            if self._sender is None:
+            if self._upload is None:
                 self._storage.send(self._path, bytes(self._buffer))
             else:
-                self._finish()
+                self._pass_on()
+                self._upload.finish()
         except ExistsError:
             raise
         except BaseException:
@@ -400,40 +399,57 @@ class _NewFile(io.RawIOBase):
         if self.closed:
             return
         super().close()
-        if self._sender is not None:
-            with suppress(StorageError):
-                self._finish()
-            if not isinstance(self._failure, ExistsError):
-                self._remove()
+        if self._upload is not None:
+            try:
+                self._upload.finish()
+            except ExistsError:
+                return
+            except StorageError:
+                pass
+            self._remove()
 
     def _remove(self) -> None:
         with suppress(StorageError):
             self._storage.remove_file(self._path)
 
     def _pass_on(self) -> None:
-        if self._sender is None:
-            self._sender = threading.Thread(target=self._send, name="acidctl-webhdfs-write", daemon=True)
-            self._sender.start()
-        if not self._stopped:
-            self._parts.put(bytes(self._buffer))
+        if self._upload is None:
+            self._upload = _Upload(partial(self._storage.send, self._path))
+        self._upload.put(bytes(self._buffer))
         self._buffer.clear()
+
+
+class _Upload:
+    """Parts on their way to `send`, which asks for them in a thread of its own; HTTP libraries do not take them.
+
+    The thread holds this alone, so that a writer whom nobody holds any more can end it.
+    """
+
+    def __init__(self, send: Callable[[Iterator[bytes]], None]) -> None:
+        self._parts: Queue[bytes | None] = Queue(_WAITING_PARTS)
+        self._failure: BaseException | None = None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, args=(send,), name="acidctl-webhdfs-write", daemon=True)
+        self._thread.start()
+
+    def put(self, part: bytes) -> None:
+        """Waits while enough is on its way; raises what `send` raised."""
+        if part and not self._stopped:
+            self._parts.put(part)
         if self._failure is not None:
             raise self._failure
 
-    def _finish(self) -> None:
-        assert self._sender is not None
-        if self._buffer and not self._stopped:
-            self._parts.put(bytes(self._buffer))
+    def finish(self) -> None:
+        """Waits until `send` has returned; raises what it raised."""
         if not self._stopped:
             self._parts.put(None)
-        self._sender.join()
+        self._thread.join()
         if self._failure is not None:
             raise self._failure
 
-    def _send(self) -> None:
-        """Runs in a thread of its own, because HTTP libraries ask for parts rather than take them."""
+    def _run(self, send: Callable[[Iterator[bytes]], None]) -> None:
         try:
-            self._storage.send(self._path, self._passed_on())
+            send(self._taken())
         except BaseException as error:
             self._failure = error
         finally:
@@ -443,7 +459,7 @@ class _NewFile(io.RawIOBase):
                 while True:
                     self._parts.get_nowait()
 
-    def _passed_on(self) -> Iterator[bytes]:
+    def _taken(self) -> Iterator[bytes]:
         while (part := self._parts.get()) is not None:
             yield part
 
