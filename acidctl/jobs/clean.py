@@ -31,12 +31,13 @@ from acidctl.jobs.workdir import (
     make_directory,
     move,
     remove_directory,
+    remove_file,
     remove_work,
     surely,
     write_file,
 )
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, WORK_PREFIX
+from acidctl.names import LOCK_NAME, QUARANTINE_NAME, WORK_PREFIX
 from acidctl.plan_clean import Entry, LocationPlan, plan_location, untouched
 from acidctl.plan_clean_leftovers import half_published
 from acidctl.plan_clean_rules import Meet
@@ -127,6 +128,9 @@ class Cleaning:
                 return CleanedLocation.planned(nothing)
             with self._lock(root) as lock:
                 listing = self._recovered(root, lock)[0]
+                if base is not None:
+                    said = [line for box in found for line in boxes.settle(self.storage, root, box)]
+                    listing = list_location(self.storage, root) if said else listing
                 return self._restore(listing, nothing, found)
         except AcidctlError as error:
             return replace(CleanedLocation.planned(nothing), outcome=Outcome.FAILED, problem=Problem.of(error))
@@ -165,6 +169,9 @@ class Cleaning:
         if half_published(listing):
             return listing, ()
         said = recover(self.storage, root, listing, lock=lock, txns=self.meet.txns)
+        if QUARANTINE_NAME in listing.directories and not self.storage.facts.atomic_rename:
+            for box in boxes.find_boxes(self.storage, boxes.default_base(root), self.absolute(root)):
+                said += boxes.settle(self.storage, root, box)
         return (list_location(self.storage, root) if said else listing), tuple(said)
 
     def _tidy(self, root: str, kept: Iterable[Entry]) -> None:
@@ -182,12 +189,6 @@ class Cleaning:
             self._tidy(root, part.kept)
             return answer
         try:
-            if not self.storage.facts.atomic_rename:
-                shown = self.storage.display(root)
-                raise StorageError(
-                    f"{shown}: this storage cannot rename, so nothing can be taken out of a table in one step",
-                    path=shown,
-                )
             with self._lock(root) as lock:
                 listing, said = self._recovered(root, lock)
                 fresh = self._judge(listing, part.partition, part.path, again=part)
@@ -213,6 +214,10 @@ class Cleaning:
             return answer
         if self.trash:
             return _one_by_one(answer, fresh.victims, lambda name: self._discard(join(root, name)))
+        if not self.storage.facts.atomic_rename:
+            # Nothing can be taken out of sight first. What is covered is covered whole or in part, and goes in an order
+            # in which what an interrupted run leaves means the same as all of it.
+            return _one_by_one(answer, fresh.victims, lambda name: self._remove(join(root, name)))
         work = self._open_work(root, lock)
 
         def away(name: str) -> None:
@@ -234,6 +239,11 @@ class Cleaning:
         except StorageError as error:
             error.hint = error.hint or "With --skip-trash it is deleted for good."
             raise
+
+    def _remove(self, path: str) -> None:
+        found = self.storage.stat(path)
+        if found is not None:
+            (remove_directory if found.is_directory else remove_file)(self.storage, path)
 
     def _open_work(self, root: str, lock: Lock) -> str:
         """A work directory with its owner file, as those of compactions; nothing is left when the storage refuses."""

@@ -44,7 +44,8 @@ def look_around(storage: Storage, listing: Listing, meet: Meet, kind: TableGuess
         if not seen.wanted_times:
             return seen
         for name in seen.wanted_times:
-            found = storage.stat(join(listing.root, name))
+            # Prefixes of names have no time of their own.
+            found = storage.stat(join(listing.root, name)) if storage.facts.empty_directories else None
             times[name] = None if found is None else found.modified
 
 

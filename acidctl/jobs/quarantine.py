@@ -4,7 +4,8 @@
     <location>/_acidctl_quarantine/<id>/data/<name>     the directories and files themselves, moved
 
 A box may also lie in a directory of the user's choice on the same storage. One box holds what one run took out of one
-location. Whatever dies between, an entry is either in its place or in the box.
+location. Whatever dies between, an entry is either in its place or in the box; on object stores, where moving is
+copying and then removing, it may be in both, until `settle` has ended what was begun.
 """
 
 from __future__ import annotations
@@ -77,6 +78,39 @@ def take_back(storage: Storage, root: str, box: Box, name: str) -> None:
     move(storage, join(box.path, f"{DATA}/{name}"), join(root, name))
 
 
+def settle(storage: Storage, root: str, box: Box) -> list[str]:
+    """End moves that stopped in the middle; sentences of what was done. There are none where renames are atomic.
+
+    What is whole on one side is removed from the other; where neither side holds all of the other, both stay.
+    """
+    if storage.facts.atomic_rename:
+        return []
+    said = []
+    for entry in box.manifest.entries:
+        for name in entry.paths:
+            place, boxed = join(root, name), join(box.path, f"{DATA}/{name}")
+            here, there = _sizes(storage, place), _sizes(storage, boxed)
+            if not here or not there:
+                continue
+            if here.items() <= there.items():
+                gone, kept = place, "the quarantine"
+            elif there.items() <= here.items():
+                gone, kept = boxed, "its place"
+            else:
+                continue
+            (remove_file if "" in here else remove_directory)(storage, gone)
+            said.append(f"Ended an interrupted move of {name}: all of it is in {kept}.")
+    return said
+
+
+def _sizes(storage: Storage, path: str) -> dict[str, int]:
+    """Files below a path with their sizes; a file itself by an empty name."""
+    found = storage.stat(path)
+    if found is None:
+        return {}
+    return {info.path: info.size for info in storage.walk(path).files} if found.is_directory else {"": found.size}
+
+
 def find_boxes(storage: Storage, base: str, location: str) -> tuple[Box, ...]:
     """The boxes below `base` of that location, the oldest first; DamagedDataError for a manifest that cannot be read.
 
@@ -123,7 +157,7 @@ def close_box(storage: Storage, box: Box) -> None:
     remove_file(storage, join(box.path, MANIFEST_NAME))
     remove_directory(storage, box.path)
     base = box.path.rpartition("/")[0]
-    if base.rpartition("/")[2] == QUARANTINE_NAME:
+    if base.rpartition("/")[2] == QUARANTINE_NAME and storage.stat(base) is not None:
         rest = storage.walk(base, lambda path: "/" not in path)
         if not rest.files and not rest.directories:
             remove_directory(storage, base)

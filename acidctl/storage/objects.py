@@ -201,11 +201,11 @@ class ObjectStorage:
         self._objects.delete([item.path for item in found])
 
     def remove_tree(self, path: str) -> None:
-        """A thousand objects a request."""
+        """A thousand objects a request; data before what tells how to read it."""
         found = [item.path for item in self._objects.below(path)]
         if not found:
             raise self._missing(path, "is not a directory")
-        self._objects.delete(found)
+        self._objects.delete(sorted(found, key=_hidden_last))
         self._objects.forget(path)
 
     def remove_file(self, path: str) -> None:
@@ -346,6 +346,10 @@ def entry_of(path: str, item: Item) -> Found | None:
     if not name or name.endswith("/") or is_folder_mark(name, item.size):
         return None
     return Found(name, False, item.size, item.modified)
+
+
+def _hidden_last(path: str) -> tuple[bool, str]:
+    return path.rpartition("/")[2].startswith(("_", ".")), path
 
 
 def _path_of(info: FileInfo) -> str:
