@@ -1,8 +1,7 @@
 """What other machines need to open a storage as this one does: its options, and the packages of its adapter.
 
-Executors and worker processes have neither this machine's configuration files nor its environment, so what a client
-goes by travels with each task. Secrets of the Hadoop files stay behind; those that were given as options travel, as
-the options are what was meant for this storage, and are shown nowhere (`jobs.spec`).
+Executors have neither this machine's configuration files nor its environment, so what a client goes by travels with
+each task. Secrets of other systems stay behind; those for this storage travel, and are shown nowhere (`jobs.spec`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Any
 Package = tuple[str, tuple[int, ...]]
 
 _HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+_S3 = frozenset({"s3", "s3a", "s3n"})
+_S3_KEYS = {"key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY", "token": "AWS_SESSION_TOKEN"}
 # Hadoop's keys that clients of HDFS go by; the files hold much of other systems besides.
 _CLIENT_KEY = re.compile(
     r"dfs\.|ipc\.|fs\.(defaultFS|default\.name|viewfs\.|trash\.)|"
@@ -38,9 +39,12 @@ def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping
 
     For HDFS: the keys of HADOOP_CONF_DIR that a client goes by, below those of the option `config`; over HTTP the token
     of this machine's token file; and the user, for files written there must not belong to whoever runs the executors.
-    With Kerberos that is the ticket's, not ours to name. Raises UsageError for a configuration that cannot be used.
+    With Kerberos that is the ticket's, not ours to name. For S3: the keys, endpoint and region of the environment, as
+    Spark hands them to its own readers. Raises UsageError for a configuration that cannot be used.
     """
     scheme = _scheme(url)
+    if scheme in _S3:
+        return _of_s3(options, environment)
     if scheme not in _HADOOP:
         return dict(options)
     from acidctl.storage.hadoopconf import load_hadoop_conf
@@ -57,6 +61,22 @@ def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping
         return {**{key: value for key, value in known.items() if value is not None}, **found}
     if "user" not in options and str(config.get("hadoop.security.authentication", "simple")).lower() == "simple":
         found["user"] = environment.get("HADOOP_USER_NAME") or getpass.getuser()
+    return found
+
+
+def _of_s3(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of s3fs; those that were given win, and keys belong together."""
+    found = dict(options)
+    client = dict(options.get("client_kwargs") or {})
+    if not found.keys() & {"key", "profile", "anon", "session"} and environment.get("AWS_ACCESS_KEY_ID"):
+        keys = {name: environment.get(variable) for name, variable in _S3_KEYS.items()}
+        found.update({name: value for name, value in keys.items() if value})
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    if endpoint and "endpoint_url" not in found and "endpoint_url" not in client:
+        found["endpoint_url"] = endpoint
+    region = environment.get("AWS_DEFAULT_REGION")
+    if region and "region_name" not in client:
+        found["client_kwargs"] = {**client, "region_name": region}
     return found
 
 

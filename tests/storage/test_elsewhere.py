@@ -72,6 +72,28 @@ def test_a_token_goes_along_without_a_user(environment: dict[str, str]) -> None:
     assert "user" not in found
 
 
+def test_keys_endpoint_and_region_of_the_environment_go_along() -> None:
+    """In the words of s3fs; what was given as an option wins, and keys are never mixed."""
+    variables = {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_SESSION_TOKEN": "token",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_DEFAULT_REGION": "eu-north-1",
+    }
+    assert options_elsewhere("s3://b/t", {}, variables) == {
+        "key": "id",
+        "secret": "secret",
+        "token": "token",
+        "endpoint_url": "http://127.0.0.1:1",
+        "client_kwargs": {"region_name": "eu-north-1"},
+    }
+    given = {"key": "own", "secret": "own", "client_kwargs": {"endpoint_url": "http://h", "region_name": "r"}}
+    assert options_elsewhere("s3a://b/t", given, variables) == given
+    assert options_elsewhere("s3://b/t", {"profile": "p"}, {"AWS_ACCESS_KEY_ID": "id"}) == {"profile": "p"}
+    assert options_elsewhere("s3://b/t", {}, {}) == {}
+
+
 def test_other_storages_take_what_was_given(environment: dict[str, str]) -> None:
     """And a path of this machine nothing."""
     assert options_elsewhere("/warehouse/t", {}, environment) == {}
