@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from acidctl.cli import fields
+from acidctl.cli import fields, fields_maintenance
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.errors import AcidctlError, ExitCode
@@ -172,18 +173,21 @@ def test_fields_of_decode_bucket_are_described() -> None:
 
 
 def test_fields_of_compact_are_described(tmp_path: Path) -> None:
-    """Report, partition, proof and plan."""
+    """Report, partition, proof, plan, and the lines of the run log."""
     table = tmp_path / "table"
     shutil.copytree(DEMO, table)
     args = ("compact", "major", str(table), "--assume-committed", "-o", "json")
     plan = _dump(*args, "-n")
-    assert set(plan) == _keys(fields.COMPACT_PLAN)
-    assert set(plan["partitions"][0]) == _keys(fields.COMPACT_PLAN_PARTITION)
-    report = _dump(*args)
-    assert set(report) == _keys(fields.COMPACT)
-    assert set(report["summary"]) == _keys(fields.COMPACT_SUMMARY)
-    assert set(report["partitions"][0]) == _keys(fields.COMPACT_PARTITION)
-    assert set(report["partitions"][0]["verified"]) == _keys(fields.COMPACT_VERIFIED)
+    assert set(plan) == _keys(fields_maintenance.COMPACT_PLAN)
+    assert set(plan["partitions"][0]) == _keys(fields_maintenance.COMPACT_PLAN_PARTITION)
+    report = _dump(*args, "--run-log", str(tmp_path / "log"))
+    partition, run = (json.loads(line) for line in (tmp_path / "log").read_text().splitlines())
+    assert set(partition) == _keys(fields_maintenance.COMPACT_LOG)
+    assert set(run) == _keys(fields_maintenance.COMPACT_RUN_LOG)
+    assert set(report) == _keys(fields_maintenance.COMPACT)
+    assert set(report["summary"]) == _keys(fields_maintenance.COMPACT_SUMMARY)
+    assert set(report["partitions"][0]) == _keys(fields_maintenance.COMPACT_PARTITION)
+    assert set(report["partitions"][0]["verified"]) == _keys(fields_maintenance.COMPACT_VERIFIED)
 
 
 def test_fields_of_errors_are_described() -> None:

@@ -5,22 +5,21 @@ The tests hold real answers against it, so a field can be neither forgotten here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """One kind of object; a field is (name, type, meaning)."""
-
-    title: str
-    where: str
-    fields: tuple[tuple[str, str, str], ...]
-
-
-_TYPE = ("type", "string", "what the object is; with a new meaning it would get a new type")
-_VERSION = ("schema_version", "number", "1; fields are only ever added")
-_LOCATION = ("location", "string", "the table as it was named, without secrets")
-_ASSUMED = ("assumed", "list", "lists that were not given and count as everything committed: `write_ids`, `txns`")
+from acidctl.cli.described import ASSUMED, LOCATION, TYPE, VERSION, Described
+from acidctl.cli.fields_maintenance import (
+    CLEAN,
+    CLEAN_ENTRY,
+    CLEAN_GUARD,
+    CLEAN_PARTITION,
+    COMPACT,
+    COMPACT_LOG,
+    COMPACT_PARTITION,
+    COMPACT_PLAN,
+    COMPACT_PLAN_PARTITION,
+    COMPACT_RUN_LOG,
+    COMPACT_SUMMARY,
+    COMPACT_VERIFIED,
+)
 
 _IDS = (
     ("min_write_id", "number or null", "first write id in the name; null for a base, which begins at the beginning"),
@@ -98,12 +97,12 @@ LS = Described(
     "`ls -o json`",
     "type `ls`",
     (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
+        TYPE,
+        VERSION,
+        LOCATION,
         ("profile", "string", "whose rules decided: `strict` or `hive4`"),
         ("table_type", "string", "full, insert_only, originals, empty"),
-        _ASSUMED,
+        ASSUMED,
         ("summary", "summary", "figures over all entries, shown or not"),
         ("entries", "list of entries", "in the order they were written"),
         ("partitions", "list of partitions", "with `--by-partition`, the worst first"),
@@ -120,8 +119,8 @@ DUMP = Described(
     "fields below it has those of `orc-tools meta -j` under the same names, in the encoding of this page: null for "
     "what the writer did not note, dates and timestamps as elsewhere, NaN as a string",
     (
-        _TYPE,
-        _VERSION,
+        TYPE,
+        VERSION,
         ("fileName", "string", "the file as it was named"),
         ("status", "string", "OK, or FAILED for one of several files that cannot be read"),
         ("error", "object", "of a failed file: the fields of an error"),
@@ -175,8 +174,8 @@ DECODE_BUCKET = Described(
     "`decode-bucket`",
     "a line of `-o jsonl`; with `-o json` they are the list `values`",
     (
-        _TYPE,
-        _VERSION,
+        TYPE,
+        VERSION,
         ("value", "number", "of a number: signed, as it stands in the column"),
         ("hex", "string", "of a number: its 32 bits"),
         ("version", "number", "of a number: codec version, 0 or 1"),
@@ -195,10 +194,10 @@ SNAPSHOT_FILES = Described(
     "`snapshot --files -o json`",
     "type `snapshot`",
     (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
-        _ASSUMED,
+        TYPE,
+        VERSION,
+        LOCATION,
+        ASSUMED,
         ("partitions", "list", "one object a location, below"),
     ),
 )
@@ -218,10 +217,10 @@ SNAPSHOT_COUNT = Described(
     "`snapshot --count`, `--digest`",
     "type `snapshot`",
     (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
-        _ASSUMED,
+        TYPE,
+        VERSION,
+        LOCATION,
+        ASSUMED,
         ("rows", "number", "visible rows"),
         ("digest", "string", "`v1:` and 32 hexadecimal digits, with `--digest`"),
         ("partitions", "list", "`partition` and `rows`, with `--by-partition`"),
@@ -235,184 +234,6 @@ SNAPSHOT_ROW = Described(
         ("(columns)", "any", "the table's columns, then its partition columns; see Values"),
     ),
 )
-COMPACT = Described(
-    "`compact -o json`",
-    "type `compaction_report`",
-    (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
-        ("kind", "string", "minor or major"),
-        ("target", "string", "which Hive has to read the result: `hive3` or `hive4`"),
-        ("engine", "string", "`local` or `spark`; `none` when nothing was to be done"),
-        ("visibility_txn", "number or null", "the transaction with which the result becomes visible"),
-        _ASSUMED,
-        ("seconds", "number", "of the whole run, planning not counted"),
-        ("notes", "list", "what was said on stderr about the plan"),
-        ("summary", "summary of a compaction", "what all partitions add up to"),
-        ("partitions", "list of compacted partitions", "in the order of their paths"),
-    ),
-)
-COMPACT_SUMMARY = Described(
-    "Summary of a compaction",
-    "`summary` of `compact`; sums over the partitions that were compacted",
-    (
-        ("partitions", "number", "all partitions of the run"),
-        ("outcomes", "object", "how many partitions ended with which outcome"),
-        ("directories_in", "number", "directories that were replaced; all original files of a partition count as one"),
-        ("directories_out", "number", "directories that were published"),
-        ("files_in", "number", "their data files"),
-        ("files_out", "number", "data files that were written"),
-        ("bytes_in", "number", "size of the files that were read"),
-        ("bytes_out", "number", "size of the files that were written"),
-        ("rows_in", "number", "stored rows that were read, deleted ones and those of aborted writes included"),
-        ("rows_out", "number", "rows or events that were written"),
-        ("deletes_applied", "number", "rows that delete events removed"),
-        ("hidden", "number", "rows of aborted writes, left out"),
-    ),
-)
-COMPACT_PARTITION = Described(
-    "Compacted partition",
-    "`partitions` of `compact`; a line of `-o jsonl`; a row of `-o csv`; the figures are null where nothing was read",
-    (
-        ("partition", "string", "on-disk text; empty for a table without partitions"),
-        ("outcome", "string", "compacted, nothing_to_do, refused, failed"),
-        ("reason_code", "string", "why it was not compacted, stable; of a failure the code of its error"),
-        ("reason", "string", "the same in a sentence"),
-        ("hint", "string or null", "of a failure: what to do now"),
-        ("inputs", "list", "names of the directories that were, or would have been, replaced"),
-        ("outputs", "list", "names of the directories that were published"),
-        ("rows_in", "number or null", "stored rows that were read"),
-        ("rows_out", "number or null", "rows or events that were written"),
-        ("deletes_applied", "number or null", "rows that delete events removed"),
-        ("hidden", "number or null", "rows of aborted writes, left out"),
-        ("files_in", "number or null", "data files that were read"),
-        ("files_out", "number or null", "data files that were written"),
-        ("bytes_in", "number or null", "their size"),
-        ("bytes_out", "number or null", "their size"),
-        ("seconds", "number", "from lock to release; partitions are worked on at the same time"),
-        ("peak_memory", "number or null", "bytes of the largest process that worked on it"),
-        ("verified", "object or null", "what was proved before publishing, see below"),
-        ("notes", "list", "sentences for the operator"),
-    ),
-)
-COMPACT_VERIFIED = Described(
-    "Proof of a compaction",
-    "`verified` of a compacted partition",
-    (
-        ("files", "number", "files that were read back"),
-        ("rows", "number", "rows in them"),
-        ("groups", "number", "pairs of write id and bucket whose rows were counted"),
-        (
-            "digest",
-            "string",
-            "of all rows and row ids as they are stored: of the merged input and of what was written",
-        ),
-    ),
-)
-COMPACT_PLAN = Described(
-    "Plan of a compaction",
-    "`compact -n -o json`, type `compaction_plan`; what `--plan` takes. Other fields are for acidctl itself",
-    (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
-        ("kind", "string", "minor or major"),
-        ("target", "string", "`hive3` or `hive4`"),
-        ("visibility_txn", "number or null", "the transaction with which the result becomes visible"),
-        ("table", "object", "what every task has to know: kind of table, columns, codec"),
-        ("partitions", "list of planned partitions", "all of them, also those without work"),
-        ("write_ids", "string", "the reader's list; empty when everything counts as committed"),
-        ("txns", "string", "the same for transactions"),
-        _ASSUMED,
-        ("assume_exclusive", "boolean", "whether two renames are allowed, because nobody else uses the table"),
-        ("notes", "list", "sentences for the operator"),
-    ),
-)
-COMPACT_PLAN_PARTITION = Described(
-    "Planned partition",
-    "`partitions` of a plan; a line of `compact -n -o jsonl`",
-    (
-        ("partition", "string", "on-disk text"),
-        ("path", "string", "place below the table"),
-        ("action", "string", "compact, nothing_to_do, refused"),
-        ("reason_code", "string", "why, stable"),
-        ("reason", "string", "why, in a sentence"),
-        ("inputs", "list", "`name`, `kind`, `min_write_id`, `max_write_id` and `files` of what would be replaced"),
-        ("outputs", "list", "`name`, `kind` and `markers` of what would be published"),
-        ("tasks", "list", "one a file: role, files, delete files, rows, bytes"),
-        ("rows_in", "number", "stored rows by the footers"),
-        ("bytes_in", "number", "bytes that would be read"),
-        ("fingerprint", "string", "over names, sizes and times of the inputs"),
-        ("notes", "list", "sentences for the operator"),
-    ),
-)
-CLEAN = Described(
-    "`clean -o json`",
-    "type `clean_report`",
-    (
-        _TYPE,
-        _VERSION,
-        _LOCATION,
-        ("table_type", "string", "full, insert_only, originals, empty"),
-        ("action", "string", "`show` (a dry run), `delete`, `quarantine`, `undo`"),
-        ("dry_run", "boolean", "whether nothing was changed because nobody asked for it"),
-        ("write_ids", "string", "what every reader sees: the lists combined"),
-        ("txns", "string or null", "the same for transactions; null when no list was given"),
-        ("retention_seconds", "number or null", "what is younger stays; null when ages were not looked at"),
-        (
-            "guards",
-            "list of guards",
-            "each once where it holds everywhere, else once for each partition where it fails",
-        ),
-        ("partitions", "list of cleaned partitions", "what became of each location"),
-        ("victims", "list of cleaned entries", "what went, or came back; in a dry run what would go"),
-        ("kept", "list of cleaned entries", "everything else"),
-        ("bytes_freed", "number", "bytes of what was deleted; in a dry run of what would be"),
-        ("deleted", "number", "entries that were deleted"),
-        ("quarantined", "number", "entries that were moved away"),
-        ("restored", "number", "entries that were brought back"),
-        ("notes", "list", "what was said on stderr as notes"),
-        ("warnings", "list", "what was said on stderr as warnings"),
-    ),
-)
-CLEAN_GUARD = Described(
-    "Guard",
-    "`guards` of `clean`",
-    (
-        ("partition", "string or null", "where it fails; null when it holds everywhere"),
-        ("guard", "string", "G1 to G9, `simulation`"),
-        ("holds", "boolean", "where false, nothing there was touched"),
-        ("why", "string", "in a sentence"),
-    ),
-)
-CLEAN_PARTITION = Described(
-    "Cleaned partition",
-    "`partitions` of `clean`",
-    (
-        ("partition", "string", "on-disk text; empty for a table without partitions"),
-        ("outcome", "string", "planned, nothing_to_do, guarded, deleted, quarantined, restored, failed"),
-        ("quarantine", "string or null", "the folder that holds what was moved away, or could not be brought back"),
-        ("problem", "object or null", "of a failure: `code`, `message`, `hint`"),
-        ("notes", "list", "what was done beside, such as removing what an interrupted run had left"),
-    ),
-)
-CLEAN_ENTRY = Described(
-    "Cleaned entry",
-    "`victims` and `kept` of `clean`; a line of `-o jsonl` (`clean_entry`) and a row of `-o csv`, which add `outcome`: "
-    "would_go, deleted, quarantined, restored, kept",
-    (
-        ("partition", "string", "on-disk text"),
-        ("name", "string", "directory name; `(original files)` for all original files of a location"),
-        ("kind", "string", "base, delta, delete_delta, original, marker, unrecognised"),
-        ("reason", "string", "why it goes, or stays, in a sentence"),
-        ("reason_code", "string", "the same, stable"),
-        ("because_of", "list", "names of the entries that cover it"),
-        ("bytes", "number", "size of all its files"),
-        ("files", "number", "files below it, markers included"),
-        ("age_seconds", "number or null", "since anything in it last changed; null when nobody knows"),
-    ),
-)
 ERROR = Described(
     "An error",
     "`error` of the object on stderr, with any machine form",
@@ -423,6 +244,8 @@ ERROR = Described(
         ("hint", "string or null", "what to do now"),
     ),
 )
+
+__all__ = ["ALL"]
 
 ALL = (
     LS,
@@ -442,6 +265,8 @@ ALL = (
     COMPACT_SUMMARY,
     COMPACT_PARTITION,
     COMPACT_VERIFIED,
+    COMPACT_LOG,
+    COMPACT_RUN_LOG,
     COMPACT_PLAN,
     COMPACT_PLAN_PARTITION,
     CLEAN,

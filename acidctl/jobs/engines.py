@@ -38,6 +38,10 @@ class EngineChoice:
         spark_only = next((what for what, given in self._spark_only() if given), None)
         if self.name == "local" and spark_only is not None:
             raise UsageError(f"{spark_only} goes with the spark engine, and --engine local was asked for")
+        if self.master is not None:
+            from acidctl.jobs.spark_host import require_cores
+
+            require_cores(self.master)
 
     def _spark_only(self) -> tuple[tuple[str, object], ...]:
         return (("--master", self.master), ("--spark-conf", self.conf), ("a Spark session", self.session))
@@ -76,3 +80,43 @@ def make_engine(
     if master is None and choice.session is None and choice.parallelism is not None:
         master = f"local[{choice.parallelism}]"
     return SparkEngine(master, choice.conf, session=choice.session, notify=notify, verbose=verbose), why
+
+
+class EarlyEngine:
+    """The engine of a run that is still being planned: what takes time to start is started once work is foreseen.
+
+    Arguments are those of `make_engine`. `close` ends all of it, whether there was a run or not.
+    """
+
+    def __init__(
+        self, choice: EngineChoice, *, notify: Callable[[str], None] | None = None, verbose: bool = False
+    ) -> None:
+        self._choice = choice
+        self._notify = notify
+        self._verbose = verbose
+        self._made: tuple[Engine, str] | None = None
+
+    def foresee(self, bytes_in: int) -> None:
+        """About so many bytes will be compacted."""
+        from acidctl.jobs.local import LocalEngine
+
+        if self._made is None and self._choice.decide(bytes_in)[0] == LocalEngine.name:
+            self._made = self._make(bytes_in)
+            assert isinstance(self._made[0], LocalEngine)
+            self._made[0].ready(bytes_in)
+
+    def engine(self, bytes_in: int) -> tuple[Engine, str]:
+        """The engine for so many bytes, and why it is this one."""
+        if self._made is None or self._choice.decide(bytes_in)[0] != self._made[0].name:
+            self.close()
+            self._made = self._make(bytes_in)
+        return self._made
+
+    def close(self) -> None:
+        """End the engine."""
+        if self._made is not None:
+            self._made[0].close()
+            self._made = None
+
+    def _make(self, bytes_in: int) -> tuple[Engine, str]:
+        return make_engine(self._choice, bytes_in, notify=self._notify, verbose=self._verbose)

@@ -84,6 +84,16 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master.strip()) is not None
 
 
+def require_cores(master: str) -> None:
+    """UsageError for a local master without a core, of which Spark says only that a number is not positive."""
+    found = _LOCAL.fullmatch(master.strip())
+    if found is not None and found[1] is not None and found[1] != "*" and not int(found[1]):
+        raise UsageError(
+            f"--master {master} asks for a Spark without a single core",
+            hint="Write local[N] with the number of tasks that run at a time, or local[*] for all cores.",
+        )
+
+
 def with_retries(master: str, failures: int = 4) -> str:
     """A local master that tries a lost task again, as every cluster does; others unchanged."""
     found = _LOCAL.fullmatch(master.strip())

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.cli import fields
+from acidctl.cli import clean as clean_command
+from acidctl.cli import fields_maintenance
+from acidctl.cli.described import Described
 from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
 
@@ -173,16 +175,16 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
 def test_the_page_of_fields_is_complete(table: Path) -> None:
     """Nothing is answered that is not described, nor described and not answered."""
 
-    def keys(described: fields.Described) -> set[str]:
+    def keys(described: Described) -> set[str]:
         return {name for name, _, _ in described.fields}
 
     answer = clean(table, "-o", "json").json()
-    assert set(answer) == keys(fields.CLEAN)
-    assert set(answer["guards"][0]) == keys(fields.CLEAN_GUARD)
-    assert set(answer["partitions"][0]) == keys(fields.CLEAN_PARTITION)
-    assert set(answer["victims"][0]) == set(answer["kept"][0]) == keys(fields.CLEAN_ENTRY)
+    assert set(answer) == keys(fields_maintenance.CLEAN)
+    assert set(answer["guards"][0]) == keys(fields_maintenance.CLEAN_GUARD)
+    assert set(answer["partitions"][0]) == keys(fields_maintenance.CLEAN_PARTITION)
+    assert set(answer["victims"][0]) == set(answer["kept"][0]) == keys(fields_maintenance.CLEAN_ENTRY)
     line = clean(table, "-o", "jsonl").json_lines()[0]
-    assert set(line) == keys(fields.CLEAN_ENTRY) | {"type", "schema_version", "outcome"}
+    assert set(line) == keys(fields_maintenance.CLEAN_ENTRY) | {"type", "schema_version", "outcome"}
 
 
 def test_jsonl_and_csv_have_an_entry_a_line(table: Path) -> None:
@@ -220,8 +222,48 @@ def test_delete_asks_for_a_word(table: Path, typed: str, code: int, monkeypatch:
     monkeypatch.setattr(sys, "stdin", _Typed(typed))
     result = clean(table, "--delete")
     assert result.code == code
-    assert f"Delete 6 entries (8.2 KiB) of {table} for good? Type orders or delete: " in result.stderr
+    listed, _, question = result.stderr.partition("Delete 6 entries")
+    assert question.startswith(f" (8.2 KiB) of {table} for good? Type orders or delete: ")
+    assert {line.split()[0] for line in listed.splitlines() if line.startswith("  ")} == GONE
     assert bool(GONE & names(table)) == (code != 0)
+
+
+def test_the_question_lists_the_largest_of_many(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says how many more there are."""
+    monkeypatch.setattr(sys, "stdin", _Typed("no\n"))
+    monkeypatch.setattr(clean_command, "_SHOWN_VICTIMS", 2)
+    listed = [line for line in clean(table, "--delete").stderr.splitlines() if line.startswith("  ")]
+    assert len(listed) == 3
+    assert "... and 4 smaller ones" in listed[-1]
+
+
+@pytest.mark.slow
+def test_no_location_is_begun_after_the_time(table: Path, tmp_path: Path) -> None:
+    """One is looked into at least; the others are left, exit code 3, and a later run takes them."""
+    root = tmp_path / "partitioned"
+    for name in ("ds=1", "ds=2", "ds=3"):
+        shutil.copytree(table, root / name)
+    before = names(root)
+    result = clean(root, "--delete", "--yes", "--max-runtime", "0.000001s", "-o", "json")
+    assert result.code == ExitCode.FINDINGS
+    answer = result.json()
+    assert {part["outcome"] for part in answer["partitions"]} == {"left"}
+    assert (answer["deleted"], names(root)) == (0, before)
+    text = clean(root, "--max-runtime", "0.000001s")
+    assert "2 partitions left for a later run (--max-runtime)." in text.stdout
+    done = clean(root, "--delete", "--yes", "--max-runtime", "1h", "-o", "json")
+    assert (done.code, done.json()["deleted"]) == (0, 18)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [(("--undo", "--max-runtime", "1h"), "brings back"), (("--quarantine", "--skip-trash"), "goes with --delete")],
+)
+def test_what_goes_with_nothing_is_refused(table: Path, args: tuple[str, ...], said: str) -> None:
+    """Exit 2 and one sentence."""
+    result = clean(table, *args)
+    assert (result.code, result.stdout) == (ExitCode.USAGE, "")
+    assert said in result.stderr
 
 
 def test_delete_without_anybody_to_ask_needs_yes(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,6 +304,13 @@ def test_what_is_no_plan_for_this_is_refused(
         (("--assume-committed", "--spark-conf", "spark.executor.memory"), "is no Spark setting"),
         (("--assume-committed", "--engine", "local", "--master", "yarn"), "--engine local was asked for"),
         (("--assume-committed", "--memory", "plenty"), "is no size"),
+        (("--assume-committed", "--master", "local[0]"), "without a single core"),
+        (("--assume-committed", "--max-runtime", "soon"), "is no duration"),
+        (("--assume-committed", "--max-runtime", "0s"), "is no duration"),
+        (("--assume-committed", "--max-partitions", "0"), "not in the range"),
+        (("--assume-committed", "--delta-pct-threshold", "ten"), "is no fraction"),
+        (("--assume-committed", "--run-log", "/no/such/folder/log"), "cannot be written"),
+        (("--plan", "x", "--max-partitions", "3"), "is in it"),
         (("--assume-committed", "--max-bytes", "0"), "is no size"),
         (("--assume-committed", "--parallelism", "0"), "not in the range"),
         (("--assume-committed", "--visibility-txn", "9223372036854775807"), "is no transaction id"),
@@ -632,3 +639,38 @@ def test_a_full_table_called_insert_only_is_refused(tmp_path: Path) -> None:
     part = result.json()["partitions"][0]
     assert (result.code, part["outcome"], part["reason_code"]) == (3, "refused", "ambiguous_table_type")
     assert not [name for name in os.listdir(table) if name.startswith("_acidctl")]
+
+
+# --- many partitions
+
+
+@pytest.mark.slow
+def test_many_partitions_have_a_line_each(tmp_path: Path) -> None:
+    """Plan and report name as many as --limit says, count the rest by what became of them, and fit the terminal."""
+    _facts(DEMO)
+    table = tmp_path / "table"
+    for number in range(12):
+        shutil.copytree(DEMO / "table", table / f"ds={number:02}")
+    args = (*_lists(DEMO), "--max-partitions", "7", "--limit", "5")
+    plan = _compact("major", table, *args, "-n")
+    assert "ds=04" in plan.stdout
+    assert "ds=05" not in plan.stdout
+    assert "... and 7 more (--limit 0 names all)" in plan.stdout
+    assert "5 partitions: left for a later run (--max-partitions)." in plan.stdout
+    assert "ds=11" in _compact("major", table, *args[:-1], "0", "-n").stdout
+    done = _compact("major", table, *args)
+    assert done.code == 3
+    assert "7 compacted, 5 left for later" in done.stdout
+    assert "... and 2 more (--limit 0 names all)" in done.stdout
+    again = _compact("major", table, *_lists(DEMO), "--only-if-needed", "-o", "json")
+    assert again.code == 0
+    assert [part["reason_code"] for part in again.json()["partitions"]] == ["not_enough"] * 7 + ["not_needed"] * 5
+
+
+def test_nothing_to_do_names_no_hive(tmp_path: Path) -> None:
+    """Which Hive it would have been for, nobody has looked."""
+    step = TABLES / "hive3/open_aborted/01-open"
+    table = _copy(step, tmp_path)
+    args = (*_lists(step), "--only-if-needed")
+    assert "for Hive" not in _compact("major", table, *args).stdout
+    assert "for Hive" not in _compact("major", table, *args, "-n").stdout

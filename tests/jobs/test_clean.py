@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from acidctl.errors import ExitCode, UsageError
+from acidctl.errors import ExitCode, StorageError, UsageError
 from acidctl.jobs.clean_run import CleanRequest, prepare
 from acidctl.jobs.lock import acquire
 from acidctl.storage.gather import gather
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
+from acidctl.storage.port import Facts
 from tests.jobs.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole
 from tests.support.faulty import Fault, sweep
 
@@ -459,3 +461,49 @@ def test_a_run_may_die_now_and_then(fault: Fault, action: str, tmp_path: Path) -
 def test_a_run_may_die_at_every_call(name: str, fault: Fault, action: str, tmp_path: Path) -> None:
     """All of them, minor and major, with original files."""
     assert _sweep(step(name), tmp_path, fault, action, every=1, first=1) > 10
+
+
+class _WithTrash(LocalStorage):
+    """A file system with a trash beside it, as HDFS has one."""
+
+    def __init__(self, trash: Path) -> None:
+        super().__init__()
+        self._trash = trash
+        self.broken = False
+
+    @property
+    def facts(self) -> Facts:
+        """Those of a local one, and a trash."""
+        return replace(super().facts, trash=True)
+
+    def discard(self, path: str) -> None:
+        """One rename."""
+        if self.broken:
+            raise StorageError(f"{path} cannot go into the trash: its quota is used up", path=path)
+        self.move(path, str(self._trash / Path(path).name))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_what_is_deleted_goes_into_the_trash(skip: bool, tmp_path: Path) -> None:
+    """Whole, by its name, unless it is to be skipped; and the answer says so."""
+    root, trash = step(DEMO).copy(tmp_path / "orders"), tmp_path / "trash"
+    trash.mkdir()
+    report = step(DEMO).delete(root, _WithTrash(trash), skip_trash=skip)
+    went = {entry.name for _, entry in report.victims}
+    assert len(went) > 3
+    assert not went & set(tops(root))
+    assert {path.name for path in trash.iterdir()} == (set() if skip else went)
+    assert any("trash" in note for note in report.notes) == (not skip)
+    assert not [name for name in tops(root) if "_acidctl" in name]
+
+
+def test_a_trash_that_refuses_says_how_to_go_on(tmp_path: Path) -> None:
+    """Nothing is deleted another way than was said."""
+    root = step(DEMO).copy(tmp_path / "orders")
+    before = tops(root)
+    storage = _WithTrash(tmp_path)
+    storage.broken = True
+    (part,) = step(DEMO).delete(root, storage).locations
+    assert part.problem is not None
+    assert part.problem.hint == "With --skip-trash it is deleted for good."
+    assert tops(root) == before
