@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from acidctl.storage.pieces import TUNING, Tuning
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
+from acidctl.storage.port import Descend, PathStat, Storage, Walk
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
 
@@ -45,21 +45,23 @@ def ranged(data: bytes, requests: Requests, path: str = "f", tuning: Tuning = TU
 
 
 class DistantStorage:
-    """Another storage, reached by requests; the verbs that change it go through as they are."""
+    """Another storage, reached by requests; the verbs that change it go through as they are.
 
-    def __init__(self, inner: Storage) -> None:
+    `children` has the entries of every directory, for a tree that is too large to be looked up in the other storage.
+    """
+
+    def __init__(self, inner: Storage, children: Mapping[str, Sequence[Found]] | None = None) -> None:
         self._inner = inner
+        self._children = children
         self.requests = Requests()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    @property
-    def facts(self) -> Facts:
-        return self._inner.facts
-
     def stat(self, path: str) -> PathStat | None:
         self.requests.probed[path] += 1
+        if self._children is not None:
+            return PathStat(True, 0, 0.0) if path in self._children else None
         return self._inner.stat(path)
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
@@ -70,8 +72,30 @@ class DistantStorage:
         with self._inner.open(path) as stream:
             return cast(BinaryIO, ranged(stream.read(), self.requests, path))
 
-    def _list(self, path: str) -> Iterator[Found]:
+    def _list(self, path: str) -> Sequence[Found]:
         self.requests.listings[path] += 1
+        if self._children is not None:
+            return self._children[path]
         found = self._inner.walk(path, lambda name: "/" not in name)
-        yield from (Found(name, True) for name in found.directories)
-        yield from (Found(info.path, False, info.size, info.modified) for info in found.files if "/" not in info.path)
+        return [
+            *(Found(name, True) for name in found.directories),
+            *(Found(info.path, False, info.size, info.modified) for info in found.files if "/" not in info.path),
+        ]
+
+
+def children_of(root: str, files: Iterable[str]) -> dict[str, list[Found]]:
+    """The entries of all directories of a tree, given as paths of files below its root, each of a byte."""
+    children: dict[str, list[Found]] = {root: []}
+    for file in files:
+        _siblings(children, root, file).append(Found(file.rpartition("/")[2], False, 1, 0.0))
+    return children
+
+
+def _siblings(children: dict[str, list[Found]], root: str, path: str) -> list[Found]:
+    """The entries of the directory above a path, which is made known to its own parents when it is new."""
+    parent = path.rpartition("/")[0]
+    place = f"{root}/{parent}" if parent else root
+    if place not in children:
+        _siblings(children, root, parent).append(Found(parent.rpartition("/")[2], True))
+        children[place] = []
+    return children[place]
