@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,10 @@ def compact(table: Table | str, kind: str, **options: Any) -> CompactionReport:
 
 def _unwatched(done: int, total: int | None) -> None:
     """No progress is shown."""
+
+
+def _unforeseen(bytes_in: int) -> None:
+    """Nobody waits for it."""
 
 
 class Table:
@@ -175,7 +180,7 @@ class Table:
         at the end of the second what is not finished is given up, as soon as a task has ended. What became of each
         partition is in the report; raised is only what concerns all.
         """
-        from acidctl.jobs.engines import EngineChoice, make_engine
+        from acidctl.jobs.engines import EarlyEngine, EngineChoice
         from acidctl.jobs.timelimit import GRACE, TimeLimit
 
         own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
@@ -183,12 +188,10 @@ class Table:
         seconds, grace = options.pop("max_runtime", None), options.pop("grace", GRACE)
         if seconds is not None:
             options["limit"] = TimeLimit.of(seconds, grace)
-        prepared = self.prepare_compaction(kind, **options)
-        chosen, _ = make_engine(choice, prepared.bytes_in)
-        try:
+        with closing(EarlyEngine(choice)) as early:
+            prepared = self.prepare_compaction(kind, foreseen=early.foresee, **options)
+            chosen, _ = early.engine(prepared.bytes_in)
             return prepared.start(chosen, watch=watch).run()
-        finally:
-            chosen.close()
 
     def prepare_compaction(
         self,
@@ -196,22 +199,22 @@ class Table:
         *,
         partitions: Sequence[str] = (),
         progress: Callable[[int, int | None], None] = _unwatched,
+        foreseen: Callable[[int], None] = _unforeseen,
         unsafe_break_lock: bool = False,
         limit: TimeLimit | None = None,
         **options: Any,
     ) -> Prepared:
-        """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into.
+        """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into,
+        and `foreseen`, before that, how many bytes will be compacted.
 
         `options` are the arguments of `read`, and those of `plan_request.CompactionRequest` (`target` as hive3, hive4
         or auto). `unsafe_break_lock` takes over locks whose owner may still live. `limit` bounds the time of planning
         (to the half of it) and of the run. Raises UsageError where neither a write-id list is given nor
         `assume_committed`.
         """
-        from acidctl.jobs.compact import Prepared, leftovers
-
         request, view = _request(kind, options)
         locations = self.locations(partitions)
-        plan, known = self._planned(locations, request, view, progress, limit)
+        plan, known = self._planned(locations, request, view, progress=progress, foreseen=foreseen, limit=limit)
         # What the whole table has decided holds for a partition that is planned again.
         fixed = {**view, "table_type": _TYPE_NAMES.get(known.table_type, "auto")}
         settled = replace(request, target=plan.target, max_bytes=None, max_partitions=None, only_if_needed=False)
@@ -222,8 +225,10 @@ class Table:
 
         def replan(part: PartitionPlan) -> PartitionPlan:
             place = gather(self._storage, join(self._root, part.path))
-            again, _ = self._planned(place, settled, fixed, _unwatched)
+            again, _ = self._planned(place, settled, fixed)
             return replace(again.partitions[0], partition=part.partition, path=part.path)
+
+        from acidctl.jobs.compact import Prepared, leftovers
 
         return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock, limit)
 
@@ -284,15 +289,15 @@ class Table:
         locations: Sequence[Location],
         request: CompactionRequest,
         view: Mapping[str, Any],
-        progress: Callable[[int, int | None], None],
-        limit: TimeLimit | None = None,
+        **told: Any,
     ) -> tuple[CompactionPlan, Readings]:
+        """A plan by what the lists and names say; `told` are arguments of `make_plan`."""
         from acidctl.jobs.survey import make_plan
         from acidctl.plan_request import TableView
 
         readings = self._judged(locations, view)
         known = TableView(readings.lists, readings.kind, readings.schema)
-        plan = make_plan(self._storage, self._root, locations, known, request, progress=progress, limit=limit)
+        plan = make_plan(self._storage, self._root, locations, known, request, **told)
         return plan, readings
 
     def _place(self) -> TablePlace:

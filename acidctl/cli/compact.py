@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from acidctl.cli.progress import progress, work_progress
 from acidctl.compactreport import CompactionReport, Outcome, PartitionReport
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.jobs.engines import EngineChoice
+from acidctl.jobs.engines import EarlyEngine
 from acidctl.plan import CompactionPlan, parse, to_json
 from acidctl.table import Table, open_table
 
@@ -202,9 +202,10 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         return ExitCode.DONE
     log = None if asked.run_log is None else _run_log(out, table, asked)
     try:
-        prepared = _prepared(out, table, options, asked, limit)
-        _remark(out, prepared)
-        report = _run(out, prepared, choice, log)
+        with closing(EarlyEngine(choice, notify=out.warn, verbose=out.verbose)) as early:
+            prepared = _prepared(out, table, options, asked, limit, early.foresee)
+            _remark(out, prepared)
+            report = _run(out, prepared, early, log)
     except BaseException as error:
         if log is not None:
             log.failed(error)
@@ -256,12 +257,25 @@ def _check(asked: Asked) -> None:
         raise UsageError("--plan names a plan that is made: target, visibility, codec and bounds are in it")
 
 
-def _prepared(out: Output, table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimit | None) -> Prepared:
+def _prepared(
+    out: Output,
+    table: Table,
+    options: SnapshotOptions,
+    asked: Asked,
+    limit: TimeLimit | None,
+    foreseen: Callable[[int], None] = lambda bytes_in: None,
+) -> Prepared:
     if asked.plan is not None:
         return _saved(table, options, asked, limit)
     with progress(out, "looking into files", "files") as watch:
         return table.prepare_compaction(
-            asked.kind, partitions=options.partitions, progress=watch, limit=limit, **options.view(), **asked.settings()
+            asked.kind,
+            partitions=options.partitions,
+            progress=watch,
+            foreseen=foreseen,
+            limit=limit,
+            **options.view(),
+            **asked.settings(),
         )
 
 
@@ -288,17 +302,14 @@ def _save(out: Output, plan: CompactionPlan, path: str) -> None:
     out.note(f"wrote the plan to {shown(path)}; --plan carries it out")
 
 
-def _run(out: Output, prepared: Prepared, choice: EngineChoice, log: RunLog | None) -> CompactionReport:
+def _run(out: Output, prepared: Prepared, early: EarlyEngine, log: RunLog | None) -> CompactionReport:
     """Compact; Ctrl-C and SIGTERM end it alike."""
-    from acidctl.jobs.engines import make_engine
-
     told = None if log is None else log.partition
     if prepared.idle:
         return prepared.start(_Idle(), told=told).run()
-    engine, why = make_engine(choice, prepared.bytes_in, notify=out.warn, verbose=out.verbose)
+    engine, why = early.engine(prepared.bytes_in)
     out.note(why)
     with ExitStack() as stack:
-        stack.callback(engine.close)
         watch = stack.enter_context(work_progress(out, f"compacting ({engine.name})"))
         run = prepared.start(engine, watch=watch, told=told)
         stack.enter_context(interruptible(run))

@@ -20,7 +20,6 @@ from contextlib import suppress
 from acidctl.errors import AcidctlError
 from acidctl.jobs import worker
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.jobs.task import outcome_of
 
 #: What a task may need at most, whatever its size.
 WORKER_BYTES = 500 << 20
@@ -30,6 +29,8 @@ ATTEMPTS = 3
 _SMALL_BYTES = 16 << 20
 # What opening, judging and verifying costs a task, whatever its size, as bytes that could be compacted in that time.
 _TASK_BYTES = 1 << 20
+# Of so much there is a task for each worker, wherever buckets and stripes end.
+_LARGE_BYTES = 64 << 20
 # Threads of a task pay from here on.
 _THREADS_BYTES = 8 << 20
 _PATIENCE_SECONDS = 5.0
@@ -58,7 +59,7 @@ class LocalEngine:
         memory: int | None = None,
         *,
         small_bytes: int = _SMALL_BYTES,
-        work: Work = outcome_of,
+        work: Work | None = None,
     ) -> None:
         at_once = max(1, parallelism if parallelism is not None else usable_cores())
         self.parallelism = at_once if memory is None else max(1, min(at_once, memory // WORKER_BYTES))
@@ -66,14 +67,27 @@ class LocalEngine:
         self._work = work
         self._workers: list[_Worker] = []
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The worker processes that there are."""
+        return tuple(one.process.pid for one in self._workers)
+
     def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
         """One outcome per spec, as they finish. Abandoning the iterator ends the workers that are at work."""
         total = sum(spec.task.bytes_in + _TASK_BYTES for spec in specs)
         if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
+            work = self._work or _outcome_of()
             for index, spec in enumerate(specs):
-                yield self._work(index, spec, usable_cores() > 1 and spec.task.bytes_in >= _THREADS_BYTES)
+                yield work(index, spec, usable_cores() > 1 and spec.task.bytes_in >= _THREADS_BYTES)
             return
         yield from self._distribute(specs)
+
+    def ready(self, bytes_in: int) -> None:
+        """Start the workers for so many bytes, so that `run` need not wait for them; none when it may do without."""
+        count = min(self.parallelism, bytes_in // _LARGE_BYTES)
+        if count > 1:
+            while len(self._workers) < count:
+                self._start()
 
     def close(self) -> None:
         """End all workers; those in the middle of a task are not waited for."""
@@ -132,6 +146,13 @@ class LocalEngine:
         return dead.wait()
 
 
+def _outcome_of() -> Work:
+    """What is done with a task by default; imported when it is needed, because that takes half a second."""
+    from acidctl.jobs.task import outcome_of
+
+    return outcome_of
+
+
 class _Worker:
     """A worker process, from the parent's side."""
 
@@ -144,6 +165,8 @@ class _Worker:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # numpy's algebra, for which nothing here has a use, would start a thread for each core.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             # Ctrl-C on a terminal goes to all processes of a session; here the parent decides what becomes of tasks.
             start_new_session=True,
         )
@@ -153,7 +176,7 @@ class _Worker:
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
-    def give(self, work: Work, index: int, spec: TaskSpec, threads: bool) -> None:
+    def give(self, work: Work | None, index: int, spec: TaskSpec, threads: bool) -> None:
         """Hand over a task; that a worker is gone shows when its answer is taken."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from acidctl.errors import AcidctlError
-from acidctl.jobs.survey_files import Look, looks
 from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit
 from acidctl.pipeline import ordered_map
 from acidctl.plan import Action, CompactionPlan, PartitionPlan
@@ -18,12 +18,19 @@ from acidctl.state import data_files
 from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage
 
+if TYPE_CHECKING:
+    from acidctl.jobs.survey_files import Look
+
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8
 
 
 def _unwatched(done: int, total: int | None) -> None:
     """No progress is shown."""
+
+
+def _unforeseen(bytes_in: int) -> None:
+    """Nobody waits for it."""
 
 
 def make_plan(
@@ -34,16 +41,17 @@ def make_plan(
     request: CompactionRequest,
     *,
     progress: Callable[[int, int | None], None] = _unwatched,
+    foreseen: Callable[[int], None] = _unforeseen,
     limit: TimeLimit | None = None,
 ) -> CompactionPlan:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
     Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are
-    done of how many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a
-    later run; where not all may have their turn, those with the most directories to merge have it first. What is wrong
-    with one of several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
-    DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
-    the table.
+    done of how many, and `foreseen`, before the first is opened, how many bytes there are. Partitions whose turn does
+    not come within half of the time that `limit` leaves are left for a later run; where not all may have their turn,
+    those with the most directories to merge have it first. What is wrong with one of several partitions makes that one
+    REFUSED; with a single location it is raised: NotEnoughHistoryError, DamagedDataError, StorageError. UsageError: no
+    lists and nothing assumed, or options that contradict each other or the table.
     """
     places = [location for location in locations if not location.stray]
     listings = [location.listing for location in places]
@@ -55,6 +63,9 @@ def make_plan(
     if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
     chosen = _bounded([drafts[place] for place in order], request)
+    bytes_in = sum(item.plan.bytes_in for item in chosen if item.compacts)
+    if bytes_in:
+        foreseen(bytes_in)
     harvest = Harvest()
     stop = None if limit is None else limit.planning()
     made = dict(zip(order, _surveyed(storage, ground, chosen, harvest, alone, progress, stop), strict=True))
@@ -126,6 +137,9 @@ def _surveyed(
     stop: Callable[[], bool] | None,
 ) -> Iterator[PartitionPlan]:
     """The plans in the order of the drafts; what is known of files is let go with each partition."""
+    # Arrow comes along, so that what is foreseen can be told first.
+    from acidctl.jobs.survey_files import looks
+
     total = sum(_file_count(item) for item in drafts)
     done = 0
     progress(done, total)

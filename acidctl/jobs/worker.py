@@ -36,17 +36,20 @@ def receive(pipe: IO[bytes]) -> Any:
 
 
 def main() -> None:
-    """Work until the parent goes away."""
+    """Work until the parent goes away. Work that is None is that of the module `task`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(_OUT), "wb")
     os.dup2(_ERROR, _OUT)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    # Takes half a second, in which the parent may be making the plan.
+    from acidctl.jobs.task import outcome_of
+
     while True:
         work, index, spec, threads = tasks.get()
         try:
-            send(answers, work(index, spec, threads))
+            send(answers, (work or outcome_of)(index, spec, threads))
         except BrokenPipeError:
             os._exit(1)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from jobs.specs import WORK, small_table, specs_of
 from acidctl.bucketcodec import BucketCodecError, CodecFault
 from acidctl.errors import ExitCode
 from acidctl.jobs import task
+from acidctl.jobs.engines import EarlyEngine, EngineChoice
 from acidctl.jobs.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
 from acidctl.jobs.task import outcome_of
@@ -201,3 +203,40 @@ def test_any_failure_can_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert text in outcome.error.message
         assert "\n" not in outcome.error.message
         assert outcome.error.exit_code is ExitCode.FAILED
+
+
+@pytest.mark.slow
+def test_workers_are_ready_before_the_work_is(tmp_path: Path) -> None:
+    """Work that is foreseen starts them, and the run takes those; a little of it starts none."""
+    with closing(EarlyEngine(EngineChoice("local", parallelism=2))) as early:
+        early.foresee(1 << 20)
+        engine, _ = early.engine(1 << 20)
+        assert isinstance(engine, LocalEngine)
+        assert engine.pids == ()
+    with LocalEngine(2, small_bytes=0, work=act) as engine:
+        engine.ready(1 << 30)
+        started = engine.pids
+        assert len(started) == 2
+        run(engine, specs_for(tmp_path, "ok", "ok", "ok"))
+        assert pids(tmp_path) <= set(started)
+        assert engine.pids == started
+
+
+def test_an_engine_that_was_foreseen_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it taken, not taken, or exchanged for Spark because the work is another than was thought."""
+    closed: list[LocalEngine] = []
+    readied: list[int] = []
+    monkeypatch.setattr(LocalEngine, "ready", lambda self, size: readied.append(size))
+    monkeypatch.setattr(LocalEngine, "close", lambda self: closed.append(self))
+    with closing(EarlyEngine(EngineChoice("local"))) as early:
+        early.foresee(5)
+    assert readied == [5]
+    assert len(closed) == 1
+    with closing(EarlyEngine(EngineChoice("local"))) as early:
+        early.foresee(6)
+        taken, why = early.engine(6)
+    assert (taken.name, why) == ("local", "the local engine was asked for")
+    assert closed[1:] == [taken]
+    with closing(EarlyEngine(EngineChoice("spark", master="local[2]"))) as early:
+        early.foresee(1 << 40)
+    assert readied == [5, 6]
