@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -14,6 +15,7 @@ from acidctl.storage.port import Descend, Walk, join
 from acidctl.storage.retry import PATIENT, Patience
 
 WORKERS = 16
+_MOST_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Found:
 
 
 ListDirectory = Callable[[str], Iterable[Found]]
+_Answer = list[Found] | NoSuchTableError | DeniedError
+_Listed = tuple[str, _Answer]
 
 
 def walk_tree(
@@ -45,33 +49,31 @@ def walk_tree(
     """
     files: list[FileInfo] = []
     directories: set[str] = set()
-    finished: SimpleQueue[tuple[str, Future[list[Found]]]] = SimpleQueue()
-    left = 0
+    waiting: deque[str] = deque([""])
+    finished: SimpleQueue[Future[list[_Listed]]] = SimpleQueue()
+    under_way = 0
 
-    def listed(path: str) -> list[Found]:
-        return patience.ask(lambda: list(list_directory(path)))
+    def list_some(some: Sequence[str]) -> list[_Listed]:
+        return [_listed(relative, join(root, relative), list_directory, patience) for relative in some]
 
     pool = ThreadPoolExecutor(workers, "acidctl-walk")
-
-    def enter(relative: str) -> None:
-        nonlocal left
-        left += 1
-        future = pool.submit(listed, join(root, relative))
-        future.add_done_callback(lambda done: finished.put((relative, done)))
-
     try:
-        enter("")
-        while left:
-            relative, future = finished.get()
-            left -= 1
-            prefix = relative + "/" if relative else ""
-            for entry in _entries(relative, future, directories):
-                path = prefix + entry.name
-                if not entry.is_directory:
-                    files.append(FileInfo(path, entry.size, entry.modified))
-                elif descend is None or descend(path):
-                    directories.add(path)
-                    enter(path)
+        while waiting or under_way:
+            while waiting and under_way < 2 * workers:
+                # One by one while threads have nothing to do; many at a time where handing over costs more.
+                share = min(max(len(waiting) // (2 * workers), 1), _MOST_AT_A_TIME)
+                pool.submit(list_some, [waiting.popleft() for _ in range(share)]).add_done_callback(finished.put)
+                under_way += 1
+            for relative, listed in finished.get().result():
+                prefix = relative + "/" if relative else ""
+                for entry in _entries(relative, listed, directories):
+                    path = prefix + entry.name
+                    if not entry.is_directory:
+                        files.append(FileInfo(path, entry.size, entry.modified))
+                    elif descend is None or descend(path):
+                        directories.add(path)
+                        waiting.append(path)
+            under_way -= 1
     finally:
         # Nothing is under way, or nobody wants to know any more, and then a server that hangs is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
@@ -79,18 +81,26 @@ def walk_tree(
     return Walk(tuple(files), tuple(sorted(directories)))
 
 
-def _entries(relative: str, future: Future[list[Found]], directories: set[str]) -> list[Found]:
-    """What a directory holds; one that has vanished leaves `directories`."""
+def _listed(relative: str, path: str, list_directory: ListDirectory, patience: Patience) -> _Listed:
+    """The entries of one directory, or what became of it that is an error only sometimes."""
     try:
-        return future.result()
-    except NoSuchTableError:
+        return relative, patience.ask(lambda: list(list_directory(path)))
+    except (NoSuchTableError, DeniedError) as error:
+        return relative, error
+
+
+def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[Found]:
+    """What a directory holds; one that has vanished leaves `directories`."""
+    if isinstance(listed, NoSuchTableError):
         if not relative:
-            raise
+            raise listed
         directories.discard(relative)
-    except DeniedError:
+        return ()
+    if isinstance(listed, DeniedError):
         if not may_be_closed(relative):
-            raise
-    return []
+            raise listed
+        return ()
+    return listed
 
 
 def may_be_closed(relative: str) -> bool:
