@@ -15,6 +15,7 @@ import click
 import pytest
 
 from acidctl.cli import fields, fields_maintenance
+from acidctl.cli.described import Described
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.errors import AcidctlError, ExitCode
@@ -135,7 +136,7 @@ def test_modules_stand_in_the_readme() -> None:
         assert stem in named or path.name in named or f"{path.stem}  " in listing, path.name
 
 
-def _keys(described: fields.Described) -> set[str]:
+def _keys(described: Described) -> set[str]:
     return {name for name, _, _ in described.fields}
 
 

@@ -230,6 +230,8 @@ class Compaction:
         try:
             self._work_off(queue, workers, finishing)
         except TimeUpError:
+            with suppress(Exception):
+                self._engine.close()
             self._leave(queue)
             late = [session for session in list(self._open.values()) if session.left]
             finishing += [workers.submit(self._give_up, session) for session in late]

@@ -278,7 +278,7 @@ def test_delete_without_anybody_to_ask_needs_yes(table: Path, monkeypatch: pytes
 
 def test_nothing_that_agrees_comes_from_the_environment(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what changes a table nor what waives a guard."""
-    for name in ("DELETE", "YES", "QUARANTINE", "UNDO", "UNSAFE_NO_RETENTION", "ASSUME_EXCLUSIVE"):
+    for name in ("DELETE", "YES", "SKIP_TRASH", "QUARANTINE", "UNDO", "UNSAFE_NO_RETENTION", "ASSUME_EXCLUSIVE"):
         monkeypatch.setenv(f"ACIDCTL_{name}", "1")
         monkeypatch.setenv(f"ACIDCTL_CLEAN_{name}", "1")
     answer = clean(table, "-o", "json").json()
