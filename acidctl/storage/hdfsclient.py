@@ -32,6 +32,10 @@ _CONNECT_SECONDS = 5.0
 _OTHERS_SECONDS = 0.3
 # What the first answer of a NameNode may take; after it, `Place.timeout` counts.
 _FIRST_SECONDS = 15.0
+_BROKEN = (
+    "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
+    "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
+)
 _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
 
 
@@ -182,6 +186,10 @@ class HdfsClient:
     def _refused(self, client: hdfs_native.Client | None, error: Exception, shown: str, changes: bool) -> StorageError:
         found = _translated(error, shown, changes, self.place)
         if isinstance(found, UnreachableError):
+            if not self._answered and "broke" in found.message:
+                # hdfs-native keeps the reason to itself, and has asked as often as `hdfsplace` lets it.
+                found.attempts = 3
+                found.hint = _BROKEN
             self.forget(client)
         return found
 

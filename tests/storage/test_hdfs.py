@@ -16,6 +16,7 @@ from pathlib import Path
 import hdfs_native
 import pytest
 from services.hdfs import Hdfs, write_sites
+from services.hdfs_pair import HdfsPair
 
 from acidctl.errors import (
     DeniedError,
@@ -506,6 +507,25 @@ class TestReach:
                 storage.create_exclusive(f"{path}/new", b"1")
                 storage.remove_file(f"{path}/new")
                 assert storage.display(path) == f"hdfs://lake{root}"
+
+    def test_a_failover(self, hdfs_pair: HdfsPair) -> None:
+        """The other NameNode becomes active, and later the first dies: one storage goes on, open files too."""
+        storage, root = resolve(hdfs_pair.url + _folder(), {"config": hdfs_pair.config})
+        _fill(storage, root, {"d/f": b"hello"})
+        stream = storage.open(f"{root}/d/f")
+        hdfs_pair.failover()
+        storage.create_exclusive(f"{root}/after", b"1")
+        assert stream.read() == b"hello"
+        hdfs_pair.kill_namenode()
+        try:
+            with pytest.raises((SafeModeError, UnreachableError)) as caught:
+                storage.mkdir(f"{root}/new")
+            assert "Exception" not in caught.value.message
+            hdfs_pair.failover()
+            storage.mkdir(f"{root}/new")
+            assert storage.walk(root).directories == ("d", "new")
+        finally:
+            hdfs_pair.start_namenode()
 
     def test_by_the_configuration_of_the_machine(
         self, hdfs_cluster: Hdfs, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
