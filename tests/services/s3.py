@@ -168,7 +168,7 @@ def _versitygw() -> Path:
             go = shutil.which("go")
             if go is None:
                 raise ServiceError("no Go to build versitygw with: install Go 1.24 or newer")
-            environment = {**os.environ, "GOBIN": str(program.parent), "CGO_ENABLED": "0"}
+            environment = {**os.environ, "GOBIN": str(program.parent)}
             run = subprocess.run(
                 [go, "install", VERSITYGW], env=environment, capture_output=True, text=True, check=False
             )
