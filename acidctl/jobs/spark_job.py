@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import acidctl
 from acidctl.jobs import spark_host
-from acidctl.jobs.spark_worker import ATTEMPTS, Body, Parcels, Work, pack
+from acidctl.jobs.spark_worker import Body, Parcels, Work, pack
 from acidctl.jobs.spec import TaskSpec
 from acidctl.storage.elsewhere import packages_elsewhere
 
@@ -57,7 +57,7 @@ class Job:
         failures = spark_host.max_failures(str(context.master), conf.get("spark.task.maxFailures"))
         idle = spark_host.has_idle_cores(str(context.master), conf.get("spark.task.cpus"), len(payloads))
         packages = tuple(dict.fromkeys(package for spec in specs for package in packages_elsewhere(spec.url)))
-        self._body = Body(self._sink, acidctl.__version__, min(ATTEMPTS, failures), idle, work, packages)
+        self._body = Body(self._sink, acidctl.__version__, failures, idle, work, packages)
         self._stopped = False
         self._thread: threading.Thread | None = None
 

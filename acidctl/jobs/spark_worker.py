@@ -12,12 +12,13 @@ import os
 import pickle
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import acidctl
-from acidctl.errors import InternalError
+from acidctl.errors import AcidctlError, InternalError, StorageError
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
 from acidctl.storage.redact import without_credentials
 
@@ -29,6 +30,7 @@ REQUIRED: tuple[Package, ...] = (("numpy", (1, 26)), ("pyarrow", (17, 0)), ("pyo
 
 # What was not foreseen is tried once more: it may be this machine's own trouble.
 ATTEMPTS = 2
+_PAUSE = 2.0  # seconds after the first failure of a storage; three times as long after each further one
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,14 @@ class Body:
     """The function that Spark calls once per partition, with the packed specs in it (one).
 
     Each answer goes back twice: through `sink` as soon as the attempt counts, and as the partition's content, which
-    is there at the end of the job whatever became of the first. `version` is that of the driver's acidctl, `attempts`
-    how often a crash may be tried, `packages` what the table's storage needs beside what every task needs, `work`
+    is there at the end of the job whatever became of the first. `version` is that of the driver's acidctl, `failures`
+    how often Spark lets a task fail, `packages` what the table's storage needs beside what every task needs, `work`
     stands in for `jobs.task.outcome_of`; `threads` is handed to it.
     """
 
     sink: Sink
     version: str
-    attempts: int = 1
+    failures: int = 1
     threads: bool = False
     work: Work | None = None
     packages: tuple[Package, ...] = ()
@@ -83,21 +85,37 @@ class Body:
     def __call__(self, payloads: Iterable[bytes]) -> Iterator[bytes]:
         """Runs every payload of this partition; yields one parcel each."""
         for payload in payloads:
-            parcel = self.attempt(payload, last=_attempts_before() + 1 >= self.attempts)
+            parcel = self.attempt(payload, _attempts_before() + 1)
             self.sink.add((parcel,))
             yield parcel
 
-    def attempt(self, payload: bytes, *, last: bool) -> bytes:
-        """Runs one packed spec and packs what became of it; a crash is raised unless this is the `last` attempt."""
+    def attempt(self, payload: bytes, number: int) -> bytes:
+        """Runs one packed spec and packs what became of it; `number` counts how often it was begun, from 1.
+
+        Raises what another attempt may heal, as long as Spark begins one.
+        """
         unfit = shortcoming(self.version, self.packages)
         if unfit is not None:
             return pickle.dumps(unfit, pickle.HIGHEST_PROTOCOL)
         index, packed = pickle.loads(payload)
         outcome = (self.work or _work())(index, pickle.loads(packed), self.threads)
-        if isinstance(outcome.error, InternalError) and not last:
+        if number < self.failures and outcome.error is not None and _may_heal(outcome.error, number):
             # Not chained: values of the table have no place in a cluster's logs.
             raise TaskCrashedError(without_credentials(outcome.error.message))
         return pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+
+
+def _may_heal(error: AcidctlError, number: int) -> bool:
+    """Whether a task is worth another attempt after it failed for that many times; waits before it says so.
+
+    A server that is gone is known to be gone after a while, and then others are taken; readers have waited already.
+    """
+    if isinstance(error, InternalError):
+        return number < ATTEMPTS
+    if not isinstance(error, StorageError) or not error.transient or error.attempts > 1:
+        return False
+    time.sleep(_PAUSE * 3 ** (number - 1))
+    return True
 
 
 def pack(index: int, spec: TaskSpec) -> bytes:

@@ -35,8 +35,9 @@ BASE = re.compile(r"base_\d+")
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """Two DataNodes that hold every block both."""
-    with Hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2, replication=2) as running:
+    """Two DataNodes that hold every block both; one that is gone is known to be gone after 11 seconds."""
+    settings = {"dfs.namenode.heartbeat.recheck-interval": "500"}
+    with Hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2, replication=2, settings=settings) as running:
         running.mkdir("/warehouse")
         running.mkdir("/scratch", mode="777")
         yield running
@@ -214,7 +215,7 @@ def test_a_killed_worker_machine_is_replaced(make: Make, slow: Slow, spark_clust
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_killed_datanode_costs_nothing(make: Make, slow: Slow, hdfs: Hdfs, scheme: str) -> None:
-    """kill -9 of one of two, which the NameNode goes on to believe in: readers and writers take the other."""
+    """kill -9 of one of two, which the NameNode goes on to believe in for a while: the other does it all."""
     judged = make(scheme)
     run = slow(judged)
     run.at_work(2)

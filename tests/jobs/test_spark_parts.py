@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, InternalError, MissingDependencyError, UsageError
+from acidctl.errors import (
+    AcidctlError,
+    DamagedDataError,
+    InternalError,
+    MissingDependencyError,
+    QuotaError,
+    UnreachableError,
+    UsageError,
+)
 from acidctl.jobs import spark_failures, spark_host, spark_worker
 from acidctl.jobs.spark import SparkEngine
 from acidctl.jobs.spark_worker import Body, Parcels, TaskCrashedError, Unfit
@@ -287,21 +295,45 @@ def test_answers_go_back_twice() -> None:
 
 def test_bad_data_is_an_answer_and_a_crash_is_tried_again() -> None:
     """Bad data stays bad; what was not foreseen may be the machine's, until the last attempt."""
-    bad = spark_worker.unpack(_body().attempt(spark_worker.pack(0, specs(2)[1]), last=False))
+    bad = spark_worker.unpack(_body(failures=4).attempt(spark_worker.pack(0, specs(2)[1]), 1))
     assert isinstance(bad, TaskOutcome)
     assert isinstance(bad.error, DamagedDataError)
     assert (bad.error.path, bad.error.hint) == ("/t/f", "Look.")
     crash = spark_worker.pack(0, specs(3)[2])
     with pytest.raises(TaskCrashedError) as caught:
-        _body().attempt(crash, last=False)
+        _body(failures=4).attempt(crash, 1)
     assert str(caught.value) == "unexpected OSError: s3://host/x"
-    final = spark_worker.unpack(_body().attempt(crash, last=True))
-    assert isinstance(final, TaskOutcome)
-    assert isinstance(final.error, InternalError)
+    for failures, number in ((4, 2), (1, 1)):
+        final = spark_worker.unpack(_body(failures=failures).attempt(crash, number))
+        assert isinstance(final, TaskOutcome)
+        assert isinstance(final.error, InternalError)
+
+
+def test_a_server_that_is_gone_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as Spark begins a task; not what was asked often enough already, nor what will not change."""
+    slept: list[float] = []
+    monkeypatch.setattr("acidctl.jobs.spark_worker.time.sleep", slept.append)
+    gone, asked, full = UnreachableError("hdfs://h:1/t is gone"), UnreachableError("gone"), QuotaError("no room")
+    asked.attempts = 4
+
+    def attempt(error: AcidctlError, number: int) -> AcidctlError | None:
+        body = _body(failures=4, work=lambda index, spec, threads: TaskOutcome(index, error=error))
+        found = spark_worker.unpack(body.attempt(spark_worker.pack(0, specs(1)[0]), number))
+        assert isinstance(found, TaskOutcome)
+        return found.error
+
+    for number in (1, 2, 3):
+        with pytest.raises(TaskCrashedError, match="hdfs://h:1/t is gone"):
+            attempt(gone, number)
+    assert slept == [2.0, 6.0, 18.0]
+    assert isinstance(attempt(gone, 4), UnreachableError)
+    assert isinstance(attempt(asked, 1), UnreachableError)
+    assert isinstance(attempt(full, 1), QuotaError)
+    assert len(slept) == 3
 
 
 def _unfit(body: Body) -> Unfit:
-    found = spark_worker.unpack(body.attempt(b"not even looked at", last=False))
+    found = spark_worker.unpack(body.attempt(b"not even looked at", 1))
     assert isinstance(found, Unfit)
     return found
 
