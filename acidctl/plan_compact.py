@@ -24,6 +24,7 @@ from acidctl.names import (
     DeltaKind,
     format_base,
     format_delta,
+    is_journal,
 )
 from acidctl.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
 from acidctl.plan_need import Thresholds, not_needed, thresholds
@@ -47,8 +48,6 @@ from acidctl.writeids import MAX_ID, ValidTxns, ValidWriteIds
 
 METADATA_TEXT = '{"thisFileVersion":"0","dataFormat":"compacted"}'
 VERSION_TEXT = "2"
-_JOURNAL = "journal.json"
-_WORK_PREFIX = "_acidctl_work_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +462,7 @@ def _exists(listing: Listing, name: str) -> bool:
 
 def _has_journal(listing: Listing) -> bool:
     """Whether a publication of two directories was interrupted; whoever takes the lock finishes or undoes it first."""
-    return any(f.name == _JOURNAL and f.path.startswith(_WORK_PREFIX) for f in listing.files)
+    return any(is_journal(info.path) for info in listing.files)
 
 
 def _compacted_by_hive4(listing: Listing) -> list[str]:
