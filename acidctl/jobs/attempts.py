@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from acidctl.jobs.spec import TaskSpec
+from acidctl.jobs.spec import TaskResult, TaskSpec
+from acidctl.jobs.verify import Expected, verify_file
+from acidctl.orc.writer import WrittenFile
 from acidctl.storage.port import Storage, join
 
 ATTEMPTS_DIRECTORY = "attempts"
@@ -20,6 +22,7 @@ class Attempt:
     def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
         part = "" if spec.part is None else f"p{spec.part}-"
         name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
+        self._output = spec.task.output
         self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
         self._storage = storage
         self._place = join(root, f"{spec.work}/{self.path}")
@@ -43,3 +46,15 @@ class Attempt:
         """Its bytes on the storage."""
         found = self._storage.stat(self._place)
         return 0 if found is None else found.size
+
+    def verified(self, written: WrittenFile, expected: Expected, *, threads: bool) -> TaskResult:
+        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`."""
+        return TaskResult(
+            output=self._output,
+            path=self.path,
+            rows=written.rows,
+            bytes=written.bytes,
+            counts=expected.counts,
+            digest=verify_file(self.open, self.name, expected, threads=threads),
+            writer=written.backend.value,
+        )

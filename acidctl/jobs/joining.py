@@ -13,7 +13,7 @@ from acidctl.events import EventBatch, Operation, keys_of
 from acidctl.hivetypes import StructType
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.spec import TaskResult, TaskSpec
-from acidctl.jobs.verify import Expected, verify_file
+from acidctl.jobs.verify import Expected
 from acidctl.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.reader import OrcFile, open_orc
@@ -55,26 +55,17 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
             )
         else:
             written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
-    result = tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items()))
     expected = Expected(
         rows=sum(part.rows for part in parts),
         digest=combined(part.digest for part in parts),
         columns=str(columns),
-        counts=result,
+        counts=tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items())),
         operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
         collapsed=spec.task.output.startswith(BASE_PREFIX),
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
     )
-    return TaskResult(
-        output=spec.task.output,
-        path=attempt.path,
-        rows=written.rows,
-        bytes=written.bytes,
-        counts=result,
-        digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
-        writer=written.backend.value,
-    )
+    return attempt.verified(written, expected, threads=threads)
 
 
 def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from acidctl.events import EventBatch, Operation
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.inputs import TaskEvents
 from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
-from acidctl.jobs.verify import Expected, verify_file
+from acidctl.jobs.verify import Expected
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
 from acidctl.pipeline import read_ahead
@@ -127,37 +128,24 @@ def _write(
                     metadata=metadata,
                     backend=backend,
                 )
-    result = TaskResult(
-        output=spec.task.output,
-        path=None,
-        rows=0,
-        bytes=0,
-        rows_in=events.rows_in,
-        hidden=events.hidden,
-        deletes_applied=events.deletes_applied,
-    )
+    read: dict[str, Any] = {
+        "rows_in": events.rows_in,
+        "hidden": events.hidden,
+        "deletes_applied": events.deletes_applied,
+    }
     if written is None:
-        return result
-    counts = measured.sorted_counts()
+        return TaskResult(output=spec.task.output, path=None, rows=0, bytes=0, **read)
     expected = Expected(
         rows=measured.digest.rows,
         digest=measured.digest.hexdigest(),
         columns=str(events.columns),
-        counts=counts,
+        counts=measured.sorted_counts(),
         operation=Operation.DELETE if spec.task.role is Role.DELETES else Operation.INSERT,
         collapsed=spec.task.role is Role.SURVIVING,
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
     )
-    return replace(
-        result,
-        path=attempt.path,
-        rows=written.rows,
-        bytes=written.bytes,
-        counts=counts,
-        digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
-        writer=written.backend.value,
-    )
+    return replace(attempt.verified(written, expected, threads=threads), **read)
 
 
 def _portable(error: AcidctlError) -> AcidctlError:
