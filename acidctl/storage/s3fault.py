@@ -44,6 +44,9 @@ _DENIED: Mapping[str, tuple[str, str]] = {
     "403": ("access is denied, or the credentials are refused", f"{_MAY} See that they have not expired."),
     "401": ("access is denied, or the credentials are refused", f"{_MAY} See that they have not expired."),
     "InvalidAccessKeyId": ("the access key is not known there", _CREDENTIALS),
+    **dict.fromkeys(
+        ("XAdminUserNotFound", "XMinioAdminNoSuchUser"), ("the access key is not known there", _CREDENTIALS)
+    ),
     "SignatureDoesNotMatch": ("the secret does not belong to the access key", _CREDENTIALS),
     "AuthFailure": ("the credentials are refused", _CREDENTIALS),
     "ExpiredToken": ("the session token has expired", _RENEW),

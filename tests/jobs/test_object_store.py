@@ -276,7 +276,8 @@ def test_lost_answers_do_not_stop_a_run(kind: str, folder: Path, tmp_path: Path)
         lambda faults: case.run(object_store(faults), root),  # type: ignore[arg-type]
         Fault.LOST,
     ):
-        if hit.call.startswith(_CHANGES):
+        # What a task writes is written again by another attempt of it.
+        if hit.call.startswith(_CHANGES) and "/attempts/" not in hit.call:
             hits += 1
             assert hit.error is None, hit
             assert leftovers(root) == [], hit
