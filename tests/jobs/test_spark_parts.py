@@ -18,6 +18,7 @@ import acidctl
 from acidctl.errors import (
     AcidctlError,
     DamagedDataError,
+    ExitCode,
     InternalError,
     MissingDependencyError,
     QuotaError,
