@@ -85,7 +85,7 @@ class WebApi:
                 source.forget(offset)  # the NameNode knows who has the bytes now
 
         def redirected(response: requests.Response) -> bytes | str:
-            return _location(response) or take(response)
+            return _location(response, path) or take(response)
 
         def attempt(excluded: str) -> bytes:
             parameters = {"offset": offset, "length": length, **_without(excluded)}
@@ -109,7 +109,8 @@ class WebApi:
             response.content  # noqa: B018  the connection can be used again when all has been read
 
         def attempt(excluded: str) -> None:
-            address = self._ask("PUT", "CREATE", path, shown, {**parameters, **_without(excluded)}, _location)
+            asked = {**parameters, **_without(excluded)}
+            address = self._ask("PUT", "CREATE", path, shown, asked, lambda response: _location(response, path))
             if address is None:
                 raise webfault.not_webhdfs(shown, self._active)
             if "createparent=" not in address.lower():
@@ -268,7 +269,7 @@ def _client(access: Access, waits: tuple[float, float]) -> Any:
         except ImportError:
             raise MissingDependencyError(
                 "this cluster wants Kerberos, which needs a package that is not installed",
-                hint="pip install 'acidctl[kerberos]' (it is built with the Kerberos headers, libkrb5-dev), or give a "
+                hint="pip install 'hdfs[kerberos]' (it is built with the Kerberos headers, libkrb5-dev), or give a "
                 "delegation token by HADOOP_TOKEN_FILE_LOCATION.",
             ) from None
         client = KerberosClient(nodes, mutual_auth="OPTIONAL", session=session, timeout=waits)
@@ -288,12 +289,16 @@ def _session() -> requests.Session:
     return session
 
 
-def _location(response: requests.Response) -> str | None:
-    """Where a redirect leads."""
+def _location(response: requests.Response, path: str) -> str | None:
+    """Where a redirect leads; with our own path, because Java composes letters and accents that stood apart."""
     if response.status_code not in (301, 302, 303, 307, 308):
         return None
     response.content  # noqa: B018  the connection can be used again when all has been read
-    return response.headers.get("Location")
+    address = response.headers.get("Location")
+    parts = urlsplit(address or "")
+    if not parts.path.startswith(PREFIX + "/"):
+        return address
+    return urlunsplit(parts._replace(path=PREFIX + quote(path, safe="/")))
 
 
 def _body(response: requests.Response, length: int, shown: str) -> bytes:

@@ -124,6 +124,8 @@ def _remote_error(java: str, message: str, shown: str, changes: bool) -> Storage
     error = of_java(java, message, shown, changes=changes)
     if "impersonate" in reason:
         error.hint = _IMPERSONATE
+    if java == "StandbyException":
+        error.transient = True  # a fail-over takes seconds
     return error
 
 

@@ -244,8 +244,9 @@ class WebHdfsStorage:
 
     def _list(self, path: str) -> Iterable[Found]:
         """The entries of a directory, page by page (`dfs.ls.limit`)."""
-        after: dict[str, str] = {}
+        last = ""
         while True:
+            after = {"startAfter": last} if last else {}
             try:
                 listing = self._ask("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
                 page = listing["partialListing"]["FileStatuses"]["FileStatus"]
@@ -253,15 +254,18 @@ class WebHdfsStorage:
                 raise NoSuchTableError(f"{self.display(path)} does not exist", path=self.display(path)) from error
             except KeyError:
                 raise StorageError(f"{self.display(path)} cannot be read: the answer has no listing") from None
+            before = last
             for status in page:
                 name = str(status["pathSuffix"])
                 if not name:
                     raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+                if name == before:
+                    continue  # HttpFS strips `startAfter`, and a name that ends with a blank comes again
                 found = _path_stat(status)
                 yield Found(name, found.is_directory, found.size, found.modified)
-            if not page or not listing.get("remainingEntries"):
+                last = name
+            if last == before or not listing.get("remainingEntries"):
                 return
-            after = {"startAfter": str(page[-1]["pathSuffix"])}
 
     def _give(self, path: str, **to: str) -> None:
         """Owner and group together, else the group alone."""
@@ -285,7 +289,8 @@ class WebHdfsStorage:
         """HttpFS's rename goes into directories that exist, so it is given the target's parent to go into.
 
         There the name is free or the rename is refused, in one step. A source of another name gets the target's first,
-        inside a directory of its own beside it.
+        inside a directory of its own beside it. HttpFS strips what it takes for the destination; a slash at its end
+        keeps a blank.
         """
         shown = self.display(target)
         if source == target or self._status(target) is not None:
@@ -300,12 +305,12 @@ class WebHdfsStorage:
         self._true("PUT", "MKDIRS", aside)
         renamed = join(aside, name)
         try:
-            self._true("PUT", "RENAME", source, destination=renamed)
+            self._true("PUT", "RENAME", source, destination=renamed + "/")
             try:
                 self._into(renamed, target)
             except StorageError:
                 if self._status(renamed) is not None:
-                    self._true("PUT", "RENAME", renamed, destination=source)
+                    self._true("PUT", "RENAME", renamed, destination=source + "/")
                 raise
         finally:
             with suppress(StorageError):
@@ -313,7 +318,7 @@ class WebHdfsStorage:
 
     def _into(self, source: str, target: str) -> None:
         """Move to the target, which has the source's own name."""
-        answer = self._ask("PUT", "RENAME", source, destination=_parent(target))
+        answer = self._ask("PUT", "RENAME", source, destination=_parent(target) + "/")
         if answer.get("boolean") is not True:
             shown = self.display(target)
             if self._status(target) is not None:

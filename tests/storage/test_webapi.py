@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import traceback
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from acidctl.errors import (
     AcidctlError,
     DeniedError,
     ExistsError,
+    MissingDependencyError,
     QuotaError,
     SafeModeError,
     StorageError,
@@ -24,6 +26,7 @@ from acidctl.errors import (
 )
 from acidctl.storage.webaccess import Access
 from acidctl.storage.webapi import WebApi
+from acidctl.storage.webhdfs import connect
 from acidctl.storage.webstorage import WebHdfsStorage
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
@@ -112,7 +115,7 @@ def test_answers_become_our_errors(reply: Reply | Lost, kind: type[StorageError]
     assert said in caught.value.message
     assert caught.value.message.startswith("webhdfs://nn/t ")
     assert "\n" not in caught.value.message
-    assert caught.value.transient == kind.transient
+    assert caught.value.transient == (kind.transient or "no NameNode is active" in said)
     assert relay.requests[0].query["delegation"] == SECRET
     assert SECRET not in _all_text(caught.value)
 
@@ -174,6 +177,41 @@ def test_a_change_whose_answer_is_lost_is_not_sent_to_another_namenode() -> None
             _storage(first, second)._true("DELETE", "DELETE", "/t")
         assert (first.count("DELETE"), len(second.requests)) == (1, 0)
         assert _storage(first, second).stat("/t") is not None
+
+
+def test_an_entry_that_comes_twice_counts_once() -> None:
+    """HttpFS strips the name to go on after, so that a name with a blank at its end opens the next page too."""
+    pages = {None: (["a", "b "], 1), "b ": (["b ", "c"], 1), "c": (["c"], 1)}
+
+    def script(request: Request) -> Reply:
+        names, left = pages[request.query.get("startAfter")]
+        statuses = [{**STATUS, "pathSuffix": name} for name in names]
+        listing = {"partialListing": {"FileStatuses": {"FileStatus": statuses}}, "remainingEntries": left}
+        return Reply(200, json.dumps({"DirectoryListing": listing}).encode())
+
+    with Relay(script) as relay:
+        found = _storage(relay).walk("/t")
+        assert [(info.path, info.size, info.modified) for info in found.files] == [
+            ("a", 1000, 1.5),
+            ("b ", 1000, 1.5),
+            ("c", 1000, 1.5),
+        ]
+        assert len(relay.requests) == 3
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one for all of WebHDFS, and the one for Kerberos."""
+    for missing, config, install in (
+        ("hdfs", {}, "acidctl[hdfs]"),
+        ("hdfs.ext.kerberos", {"hadoop.security.authentication": "kerberos"}, "hdfs[kerberos]"),
+    ):
+        with monkeypatch.context() as context:
+            context.setitem(sys.modules, missing, None)
+            context.delitem(sys.modules, "acidctl.storage.webapi", raising=False)
+            context.delitem(sys.modules, "acidctl.storage.webstorage", raising=False)
+            with pytest.raises(MissingDependencyError) as caught:
+                connect("webhdfs://nn/t", "webhdfs", {"config": config})
+        assert install in str(caught.value.hint)
 
 
 def test_ranges_are_asked_of_the_datanode_that_gave_the_block() -> None:

@@ -158,6 +158,36 @@ class TestReading:
             assert storage.hosts(f"{path}/{url[-5:]}") == ("127.0.0.1",)
             assert storage.hosts(f"{path}/{url[-5:]}.empty") == ()
 
+    def test_names_go_to_and_fro_as_they_are(self, hdfs_cluster: Hdfs, httpfs: HttpFs, root: str) -> None:
+        """Also those that the servers compose, strip or decode on their way."""
+        names = [
+            "e\u0301",
+            "blank ",
+            "a+b",
+            "a;b",
+            "back\\slash",
+            "%2F",
+            "#LATEST",
+            "...",
+            "\U0001f600",
+            "tab\t",
+            "a&b=c",
+        ]
+        for url in (hdfs_cluster.webhdfs, httpfs.url):
+            storage, path = _open(f"{url}{root}/{url[-5:]}")
+            storage.mkdir(path)
+            for name in names:
+                storage.mkdir(f"{path}/{name}")
+                storage.create_exclusive(f"{path}/{name}/{name}", b"data")
+                storage.move(f"{path}/{name}/{name}", f"{path}/{name}/2{name}")
+                storage.rename_dir(f"{path}/{name}", f"{path}/{name}2")
+                storage.rename_dir(f"{path}/{name}2", f"{path}/{name}")
+                with storage.open(f"{path}/{name}/2{name}") as stream:
+                    assert stream.read() == b"data"
+            found = storage.walk(path)
+            assert found.directories == tuple(sorted(names))
+            assert [info.path for info in found.files] == sorted(f"{name}/2{name}" for name in names)
+
     def test_names_that_hdfs_does_not_have_are_refused(self, storage: WebHdfsStorage, root: str) -> None:
         """No colons, no other encodings, none of 300 letters."""
         for name, said in (
