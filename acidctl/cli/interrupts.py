@@ -30,56 +30,65 @@ def called_by_writer(frame: FrameType | None) -> bool:
     return False
 
 
-@contextmanager
-def interruptible(run: Compaction) -> Iterator[None]:
-    """Let SIGTERM end this run as Ctrl-C does; what comes after the first of them does not disturb the tidying up.
+class _Handlers:
+    """What happens to a run when a signal comes."""
 
-    Where the run's time is bounded, SIGALRM tells it that the grace is over. Signals belong to the main thread; in
-    another one nothing changes, and then the run looks at the clock itself whenever a task has ended.
-    """
-    from acidctl.jobs.timelimit import TimeUpError
+    def __init__(self, run: Compaction) -> None:
+        self._run = run
+        self._timer: threading.Timer | None = None
+        self.done = False
+        self.late = False
 
-    done = late = False
-    timers: list[threading.Timer] = []
-
-    def again(number: int) -> None:
-        timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-        timer.daemon = True
-        timers[:] = [one for one in timers if one.is_alive()]
-        timers.append(timer)
-        timer.start()
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal done
-        if done:
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """End the run; what comes after the first signal does not disturb the tidying up."""
+        if self.done:
             return
-        engaged = run.cancel()
+        engaged = self._run.cancel()
         if engaged and called_by_writer(frame):
-            again(number)
+            self._timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+            self._timer.daemon = True
+            self._timer.start()
             return
-        done = True
+        self.done = True
         if engaged:
             raise KeyboardInterrupt
 
-    def expire(number: int, frame: FrameType | None) -> None:
-        nonlocal late
-        if done or late:
+    def expire(self, number: int, frame: FrameType | None) -> None:
+        """Give up what is not finished."""
+        from acidctl.jobs.timelimit import TimeUpError
+
+        if self.done or self.late:
             return
-        engaged = run.expire()
+        engaged = self._run.expire()
         if engaged and called_by_writer(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
             return
-        late = True
+        self.late = True
         if engaged:
             raise TimeUpError
 
+    def close(self) -> None:
+        """Nothing more is to come of what is on its way."""
+        self.done = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+@contextmanager
+def interruptible(run: Compaction) -> Iterator[None]:
+    """Let SIGTERM end this run as Ctrl-C does, and the clock where its time is bounded (SIGALRM: the grace is over).
+
+    Signals belong to the main thread; in another one nothing changes, and then the run looks at the clock itself
+    whenever a task has ended.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     left = run.seconds_left
-    handlers = {signal.SIGINT: interrupt, signal.SIGTERM: interrupt}
+    own = _Handlers(run)
+    handlers = {signal.SIGINT: own.interrupt, signal.SIGTERM: own.interrupt}
     if left is not None:
-        handlers[signal.SIGALRM] = expire
+        handlers[signal.SIGALRM] = own.expire
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         if left is not None:
@@ -88,8 +97,6 @@ def interruptible(run: Compaction) -> Iterator[None]:
     finally:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        done = True
-        for timer in timers:
-            timer.cancel()
+        own.close()
         for number, handler in before.items():
             signal.signal(number, handler)
