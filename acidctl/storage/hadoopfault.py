@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from acidctl.errors import DeniedError, ExistsError, QuotaError, SafeModeError, StorageError, UnreachableError
+from acidctl.errors import (
+    DeniedError,
+    ExistsError,
+    QuotaError,
+    SafeModeError,
+    StorageError,
+    ThrottledError,
+    UnreachableError,
+)
 
 _REASON_LENGTH = 300
 MAY_READ = "Run as a user that may read the table, for example the owner of the warehouse."
@@ -15,6 +23,7 @@ _KERBEROS = (
     "Name the cluster's configuration by HADOOP_CONF_DIR (hadoop.security.authentication is kerberos there), and log "
     "in with `kinit`."
 )
+_AGAIN = "Run the command again, or with less --parallelism."
 _GONE = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
@@ -54,6 +63,8 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return QuotaError(
             f"{what}: no DataNode takes its data", path=shown, hint="See `hdfs dfsadmin -report`: they may be full."
         )
+    if kind == "NotReplicatedYetException":
+        return ThrottledError(f"{what}: its DataNodes are behind with what was written", path=shown, hint=_AGAIN)
     if kind == "BlockMissingException" or "Could not obtain block" in reason:
         return unreachable(shown, "no DataNode gives a block of it")
     return StorageError(said, path=shown)

@@ -18,6 +18,7 @@ from acidctl.errors import (
     QuotaError,
     SafeModeError,
     StorageError,
+    ThrottledError,
     UnreachableError,
     UsageError,
 )
@@ -186,6 +187,7 @@ class TestAddresses:
             StorageError,
             "x PathIOException",
         ),
+        ("NotReplicatedYetException", "Not replicated yet: /a", ThrottledError, "behind with"),
         ("IOException", "url?delegation=SECRET&x", StorageError, "delegation=..."),
     ],
 )

@@ -88,6 +88,8 @@ def root(hdfs_cluster: Hdfs) -> str:
 def own_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A NameNode for this module, to stop and to start as it likes; no DataNodes, so files are empty. With a trash."""
     with Hdfs(tmp_path_factory.mktemp("own-hdfs"), datanodes=0, trash_minutes=60) as hdfs:
+        # Its pages are there before it answers clients; this waits.
+        hdfs.run("dfs", "-test", "-e", "/")
         yield hdfs
 
 
@@ -236,7 +238,7 @@ class TestWriting:
         """As when its writer was forgotten after an error; more than one block of it is written already."""
         storage = _storage(hdfs_cluster, config={"dfs.blocksize": 1 << 20})
         stream = storage.create(f"{root}/new")
-        stream.write(b"1" * (3 << 20))
+        stream.write(b"1" * (3 << 19))
         assert storage.stat(f"{root}/new") is not None
         del stream
         assert storage.stat(f"{root}/new") is None
@@ -266,7 +268,7 @@ class TestWriting:
 
     def test_many_are_written_side_by_side(self, hdfs_cluster: Hdfs, root: str) -> None:
         """Also longer than a block."""
-        storage = _storage(hdfs_cluster, config={"dfs.blocksize": 1 << 20})
+        storage = _storage(hdfs_cluster, config={"dfs.blocksize": 2 << 20})
 
         def write(number: int) -> None:
             with storage.create(f"{root}/d/{number}") as stream:
