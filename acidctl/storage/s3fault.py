@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import botocore.exceptions
 
@@ -22,6 +23,7 @@ from acidctl.errors import (
     ThrottledError,
     UnreachableError,
 )
+from acidctl.storage.redact import without_credentials
 
 _MAY = "Let the policy of the user and the bucket allow it: listing, reading, and to compact or clean writing as well."
 _RENEW = "Get new credentials (for example `aws sso login`, or new environment variables), and run the command again."
@@ -152,13 +154,20 @@ def _unanswered(error: BaseException, shown: str, doing: str) -> AcidctlError:
     elif isinstance(error, botocore.exceptions.SSLError):
         why = "no secure connection can be made"
     elif isinstance(error, botocore.exceptions.EndpointConnectionError | ConnectionError):
-        why = "no connection can be made"
+        why = f"no connection can be made{_endpoint(error)}"
     elif isinstance(error, OSError | botocore.exceptions.HTTPClientError) or _broke_off(error):
         why = "the connection broke off"
     else:
         why = f"{type(error).__name__} happened"
         return StorageError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_ADDRESS)
     return UnreachableError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_ADDRESS)
+
+
+def _endpoint(error: BaseException) -> str:
+    """The machine and port that were asked for, as the end of a sentence; nothing where the error does not tell."""
+    url = str(getattr(error, "kwargs", {}).get("endpoint_url", ""))
+    host = urlsplit(without_credentials(url)).netloc
+    return f" to {host}" if host else ""
 
 
 def _broke_off(error: BaseException) -> bool:
