@@ -77,7 +77,7 @@ class SlowRun:
 
     def at_work(self, tasks: int = 1) -> list[int]:
         """Waits until so many attempts are at work; their process ids."""
-        wait_for(lambda: self.process.poll() is not None or len(traces(self.folder)) >= tasks, 90)
+        wait_for(lambda: self.process.poll() is not None or len(traces(self.folder)) >= tasks, 180)
         assert self.process.poll() is None, self.process.communicate()
         return [int(name.split(".")[2]) for name in traces(self.folder)]
 
@@ -87,7 +87,7 @@ class SlowRun:
 
     def end(self) -> tuple[int, str, str]:
         """Waits for the end: exit status and output."""
-        out, err = self.process.communicate(timeout=180)
+        out, err = self.process.communicate(timeout=240)
         return self.process.returncode, out, err
 
     def kill(self) -> None:

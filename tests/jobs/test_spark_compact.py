@@ -30,7 +30,7 @@ from .spark_tasks import traces, wait_for
 
 __all__ = ["spark_cluster"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 # The last step of each scenario holds what the ones before it have made.

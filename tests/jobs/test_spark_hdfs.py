@@ -27,7 +27,7 @@ from .spark_tasks import SECRET, wait_for
 
 __all__ = ["spark_cluster"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 STEP = FIXTURES / "hive4/demo_orders/03-demo"
 BASE = re.compile(r"base_\d+")
