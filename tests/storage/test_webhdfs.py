@@ -25,6 +25,7 @@ from acidctl.errors import (
 from acidctl.storage.port import Storage, join
 from acidctl.storage.webhdfs import connect
 from acidctl.storage.webstorage import WebHdfsStorage
+from tests.cli.runner import acidctl
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.hdfs
 
 _numbers = itertools.count()
 MIB = 1 << 20
+TABLE = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/bucketed/02-changed/table"
 
 
 def _open(url: str, **options: Any) -> tuple[WebHdfsStorage, str]:
@@ -503,3 +505,29 @@ class TestIdentity:
             found.rename_dir(path, path + "-moved")
             found.rename_dir(path + "-moved", path)
             assert len(first.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["webhdfs", "httpfs"])
+def test_a_table_is_compacted_and_cleaned(
+    kind: str, hdfs_cluster: Hdfs, httpfs: HttpFs, root: str, tmp_path: Path
+) -> None:
+    """Lock, work directory, publication and trash: the rows stay what they were, and nothing of ours is left."""
+    hdfs_cluster.put_tree(TABLE, f"{root}/t")
+    host = httpfs.url if kind == "httpfs" else hdfs_cluster.webhdfs
+    (tmp_path / "config.toml").write_text(f'[storage."{host}/"]\nconfig = {{ "fs.trash.interval" = 60 }}\n')
+    trash = f"/user/{hdfs_cluster.superuser}/.Trash/Current{root}/t"
+
+    def run(*command: str) -> Any:
+        done = acidctl(*command, f"{host}{root}/t", "-o", "json", "--config", str(tmp_path / "config.toml"))
+        assert done.code == 0, done.stderr
+        return done.json()
+
+    before = run("snapshot", "--digest")["digest"]
+    assert before == acidctl("snapshot", "--digest", str(TABLE), "-o", "json").json()["digest"]
+    run("compact", "major", "--engine", "local", "--assume-committed")
+    run("clean", "--as-of", "99", "--assume-exclusive", "--unsafe-no-retention", "--delete", "--yes")
+    assert run("snapshot", "--digest")["digest"] == before
+    (left,) = {path.removeprefix(f"{root}/t/").split("/")[0] for path in hdfs_cluster.list(f"{root}/t")}
+    assert left.startswith("base_")
+    assert any("delta_" in path for path in hdfs_cluster.list(trash))
+    hdfs_cluster.remove(trash)
