@@ -95,12 +95,9 @@ class S3Objects:
             raise NoSuchTableError(f"{self.url(path)} does not exist", path=self.url(path))
 
     def any_below(self, path: str) -> bool:
-        """One request."""
+        """One request; NoSuchTableError without the bucket, which is another mistake than a wrong path."""
         bucket, prefix = _folder(path)
-        try:
-            page = self._ask("list_objects_v2", path, Bucket=bucket, Prefix=prefix, MaxKeys=1)
-        except NoSuchTableError:
-            return False
+        page = self._ask("list_objects_v2", path, Bucket=bucket, Prefix=prefix, MaxKeys=1)
         return bool(page.get("Contents")) or not prefix
 
     def read(self, item: Item, offset: int, length: int) -> bytes:
