@@ -101,7 +101,7 @@ class WebApi:
     def create(self, path: str, shown: str, body: Body) -> None:
         """Write a new file; ExistsError when there is one, and on a NameNode MissingError when its parent is not there.
 
-        Bytes can be sent again to another DataNode when the first cannot be reached; a stream that has begun cannot.
+        Another DataNode is taken where one cannot be reached, but not where one fails that has begun to take bytes.
         """
         parameters = {"overwrite": "false", "createparent": "false"}
 
@@ -219,8 +219,8 @@ class WebApi:
         if fault is None:
             raise refusal.error
         outage = webfault.outage(fault, shown, _address(address), self._access)
-        # What a stream has given cannot be sent again; a host that is not to be found is another fault.
-        if outage.nothing_sent and isinstance(outage.error, UnreachableError) and not isinstance(body, Iterator):
+        # Nothing has been taken of a stream either: it is asked for its first part once there is a connection.
+        if outage.nothing_sent and isinstance(outage.error, UnreachableError):
             raise webfault.UnreachedDataNodeError(outage.error, target.hostname or "")
         raise outage.error
 

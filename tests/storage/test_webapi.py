@@ -251,10 +251,12 @@ def test_ranges_are_asked_of_the_datanode_that_gave_the_block() -> None:
 
 
 def test_another_datanode_is_asked_for_when_one_is_gone(closed_port: int) -> None:
-    """The NameNode goes on naming it for minutes; nothing was sent to it, so small files are written elsewhere."""
+    """The NameNode goes on naming it for minutes; nothing was sent to it, so files are written elsewhere."""
     ports = [closed_port, closed_port]
 
     def namenode(request: Request) -> Reply:
+        if request.operation == "GETFILESTATUS":
+            return _status(type="DIRECTORY") if request.path.endswith("/d") else java(404, "FileNotFoundException", "?")
         if request.operation != "CREATE":
             return java(400, "IllegalArgumentException", "what?")
         port = ports.pop() if ports else nodes.port
@@ -265,6 +267,10 @@ def test_another_datanode_is_asked_for_when_one_is_gone(closed_port: int) -> Non
         storage.create_exclusive("/t", b"data")
         assert [request.query.get("excludedatanodes") for request in names.requests[1:]] == [None] + ["127.0.0.1"] * 2
         assert [request.query["createparent"] for request in nodes.requests] == ["false"]
+        ports.extend([closed_port] * 2)
+        with storage.create("/d/large") as stream:
+            stream.write(b"x" * (9 << 20))
+        assert [request.size for request in nodes.requests] == [4, 9 << 20]
         ports.extend([closed_port] * 9)
         with pytest.raises(UnreachableError, match=f"http://127.0.0.1:{closed_port} accepts no connections") as caught:
             storage.create_exclusive("/t", b"data")

@@ -15,11 +15,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked: the decoded path, and the parameters by their names."""
+    """What was asked: the decoded path, the parameters by their names, and how many bytes came with it."""
 
     method: str
     path: str
     query: Mapping[str, str]
+    size: int
 
     @property
     def operation(self) -> str:
@@ -105,9 +106,9 @@ class Relay:
                 pass
 
             def do_GET(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = self._body()
                 parts = urlsplit(self.path)
-                request = Request(self.command, unquote(parts.path), dict(parse_qsl(parts.query)))
+                request = Request(self.command, unquote(parts.path), dict(parse_qsl(parts.query)), len(body))
                 relay.requests.append(request)
                 try:
                     self._reply(relay.script(request) or relay._pass_on(self, body))
@@ -115,6 +116,16 @@ class Relay:
                     if lost.carried_out:
                         relay._pass_on(self, body)
                     self.close_connection = True
+
+            def _body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding") != "chunked":
+                    return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                parts = []
+                while size := int(self.rfile.readline(), 16):
+                    parts.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(parts)
 
             do_PUT = do_DELETE = do_POST = do_GET
 
