@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 
 import pyarrow as pa
@@ -38,29 +38,27 @@ def _files() -> tuple[bytes, ...]:
     return tuple(made)
 
 
-@contextmanager
-def errors_of_ours() -> Iterator[None]:
-    """Let errors of ours pass that say what they have to say in one line."""
+def complaint(action: Callable[[], object]) -> str:
+    """What an error of ours says, nothing when there is none; others come through."""
     try:
-        yield
+        action()
     except AcidctlError as error:
-        if "\n" in error.message:
-            raise
+        return error.message
+    return ""
 
 
 def read_everything(data: bytes) -> None:
     """All that is said about a file, without its rows."""
-    with errors_of_ours():
-        file = io.BytesIO(data)
-        tail = read_tail(file, name="f")
-        str(tail.hive_type())
-        read_stripe_statistics(file, tail)
-        for index in range(len(tail.stripes)):
-            read_stripe_footer(file, tail, index)
-        gated_tail(tail, ())
-        orc = open_orc(file, name="f")
-        orc.key_range()
-        orc.operations()
+    file = io.BytesIO(data)
+    tail = read_tail(file, name="f")
+    str(tail.hive_type())
+    read_stripe_statistics(file, tail)
+    for index in range(len(tail.stripes)):
+        read_stripe_footer(file, tail, index)
+    gated_tail(tail, ())
+    orc = open_orc(file, name="f")
+    orc.key_range()
+    orc.operations()
 
 
 @st.composite
@@ -88,7 +86,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 @_SETTINGS
 def test_tampered_tails(data: bytes) -> None:
     """Flipped bits, lies about lengths, lost and added bytes."""
-    read_everything(data)
+    assert "\n" not in complaint(lambda: read_everything(data))
 
 
 def _varint(value: int) -> bytes:
@@ -137,24 +135,24 @@ def forged(draw: st.DrawFn) -> bytes:
 @_SETTINGS
 def test_forged_tails(data: bytes) -> None:
     """Absurd counts, sizes, offsets and trees are refused before anything is allocated for them."""
-    read_everything(data)
+    assert "\n" not in complaint(lambda: read_everything(data))
 
 
 @given(st.binary(max_size=300))
 @_SETTINGS
 def test_any_bytes(data: bytes) -> None:
     """Bytes of no kind at all, as a file, as a message, as a side file."""
-    read_everything(data)
+    assert "\n" not in complaint(lambda: read_everything(data))
+    assert "\n" not in complaint(lambda: parse_logical_length(data, name="f"))
     with suppress(WireError):
         Message(data)
-    with errors_of_ours():
-        parse_logical_length(data, name="f")
 
 
 @given(mutated())
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 def test_scans_of_tampered_files(data: bytes) -> None:
     """What passes the checks can be scanned, or fails as an error of ours."""
-    with errors_of_ours():
-        for batch in open_orc(io.BytesIO(data), name="f").scan():
-            assert len(batch) > 0
+    rows: list[int] = []
+    said = complaint(lambda: rows.extend(len(batch) for batch in open_orc(io.BytesIO(data), name="f").scan()))
+    assert "\n" not in said
+    assert 0 not in rows
