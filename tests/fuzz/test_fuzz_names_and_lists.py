@@ -67,14 +67,15 @@ common = settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts)
 def test_names_never_raise(text: str) -> None:
     """Any text is some kind of name, kept as it is; what was understood formats back to the same meaning."""
-    _try_name(text)
+    name = text.replace("/", "")
+    assert _names_of(text) == (name, name)
 
 
 @settings(common, max_examples=TEXT_EXAMPLES)
 @given(list_texts, st.sampled_from([None, "db.t"]), st.sampled_from([None, "hive2"]))
 def test_lists_never_raise(text: str, table: str | None, form: str | None) -> None:
     """Any text is one of our lists or one of our errors, told in one line."""
-    _try_list(text, table, form)
+    assert "\n" not in _complaint(text, table, form)
 
 
 @settings(common, max_examples=SEEDS)
@@ -84,14 +85,16 @@ def test_many_texts_never_raise(seed: int) -> None:
     random = Random(seed)
     for _ in range(TEXTS_PER_SEED):
         text = "".join(random.choices(_PIECES, k=random.randrange(9)))
-        _try_name(text)
-        _try_list(text, random.choice([None, "db.t"]), random.choice([None, "hive2", "hive3", "hive4"]))
+        name = text.replace("/", "")
+        assert _names_of(text) == (name, name)
+        form = random.choice([None, "hive2", "hive3", "hive4"])
+        assert "\n" not in _complaint(text, random.choice([None, "db.t"]), form)
 
 
-def _try_name(text: str) -> None:
+def _names_of(text: str) -> tuple[str, str]:
+    """The text as the name of a directory and of a file, and back; what else reads names takes it too."""
     name = text.replace("/", "")
     found = parse_directory(name)
-    assert found.name == name
     if isinstance(found, BaseDir):
         again = parse_directory(format_base(found.write_id, found.visibility_txn_id))
         assert isinstance(again, BaseDir)
@@ -107,7 +110,6 @@ def _try_name(text: str) -> None:
             delta.visibility_txn_id,
         )
     file = parse_file(name)
-    assert file.name == name
     if isinstance(file, BucketFile | OriginalFile):
         assert file.bucket_id >= 0
     if isinstance(file, SideFile):
@@ -116,9 +118,11 @@ def _try_name(text: str) -> None:
     unescape_partition_value(text)
     with contextlib.suppress(AcidctlError):
         parse_partition(text)
+    return found.name, file.name
 
 
-def _try_list(text: str, table: str | None, form: str | None) -> None:
+def _complaint(text: str, table: str | None, form: str | None) -> str:
+    """What is wrong with a list, nothing when it is one; what else reads lists takes it too."""
     message = ""
     try:
         lists = recognise([text], table=table, list_format=form)
@@ -126,7 +130,6 @@ def _try_list(text: str, table: str | None, form: str | None) -> None:
         assert ValidWriteIds.parse(ids.format()).exceptions == ids.exceptions
     except AcidctlError as error:
         message = error.message
-    assert "\n" not in message
     for parse in (ValidWriteIds.parse, ValidTxnWriteIds.parse, ValidTxns.parse):
         with contextlib.suppress(AcidctlError):
             found = parse(text)
@@ -136,16 +139,21 @@ def _try_list(text: str, table: str | None, form: str | None) -> None:
                 found.is_range_valid(5, 3)
                 found.is_range_aborted(-5, 1 << 70)
                 found.covers(0, 12)
+    return message
 
 
 @settings(common, max_examples=200)
 @given(st.integers(), st.integers(), st.none() | st.integers(), st.none() | st.integers())
 def test_codec_never_raises(value: int, bucket: int, statement: int | None, largest: int | None) -> None:
     """Any integer is a bucket property or refused by our error."""
+    found = None
     with contextlib.suppress(AcidctlError):
-        decode(value)
+        found = decode(value)
+    assert found is None or decode(encode(found.bucket_id, found.statement_id, version=found.version)) == found
+    packed = None
     with contextlib.suppress(AcidctlError):
-        encode(bucket, statement, max_statement_id=largest)
+        packed = encode(bucket, statement, max_statement_id=largest)
+    assert packed is None or bucket > 4095 or decode(packed).bucket_id == bucket
 
 
 paths = st.lists(
