@@ -8,6 +8,7 @@ plain pass as one process per core, by bucket. Peak memory is that of the larges
 from __future__ import annotations
 
 import argparse
+import compileall
 import dataclasses
 import json
 import os
@@ -22,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import acidctl as acidctl_package
 from bench.compact_tables import (
     COLUMNS,
     LAST_WRITE_ID,
@@ -102,13 +104,7 @@ class HiveCompactor:
     def compact(self, table: Path, name: str, tasks: int) -> tuple[Measured, Path]:
         """Wall time of one Worker that compacts a copy of the table with so many tasks at a time."""
         hive = self.hive
-        hive.run(
-            f"create table {name} ({COLUMNS}) clustered by (id) into 4 buckets stored as orc "
-            "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
-        )
-        hive.call(hive.java.acidctl.Services.seedWriteIds, "default", name, LAST_WRITE_ID - 1, what="seed")
-        hive.call(hive.java.acidctl.Services.writeIds, "default", name, "c", what="write ids")
-        copy = linked(table, hive.warehouse / name)
+        copy = self._adopted(table, name)
         hive.run(f"alter table {name} compact 'major'")
         settings = {"mapreduce.local.map.tasks.maximum": str(tasks)}
         started = time.perf_counter()
@@ -119,15 +115,19 @@ class HiveCompactor:
 
     def rows(self, table: Path, name: str) -> int:
         """What Hive counts in a copy of the table: it can read it."""
-        hive = self.hive
+        self._adopted(table, name)
+        return int(json.loads(self.hive.session().select(f"select count(id) from {name}").values[0][0]))
+
+    def _adopted(self, table: Path, name: str) -> Path:
+        """The files of a copy of the table, all of whose writes are committed for Hive."""
+        hive, java = self.hive, self.hive.java.acidctl
         hive.run(
             f"create table {name} ({COLUMNS}) clustered by (id) into 4 buckets stored as orc "
             "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
         )
-        hive.call(hive.java.acidctl.Services.seedWriteIds, "default", name, LAST_WRITE_ID - 1, what="seed")
-        hive.call(hive.java.acidctl.Services.writeIds, "default", name, "c", what="write ids")
-        linked(table, hive.warehouse / name)
-        return int(json.loads(hive.session().select(f"select count(id) from {name}").values[0][0]))
+        hive.call(java.Services.seedWriteIds, "default", name, LAST_WRITE_ID - 1, what="seed")
+        hive.call(java.Adoption.writeIds, "default", name, "c", what="write ids")
+        return linked(table, hive.warehouse / name)
 
 
 def best(action: Callable[[], Measured], rounds: int) -> Measured:
@@ -185,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     tables = Path(tempfile.gettempdir()) / "acidctl-bench"
     tables.mkdir(exist_ok=True)
+    # As after an installation: else each worker would compile all of it where nothing may write into the sources.
+    compileall.compile_dir(Path(acidctl_package.__file__).parent, quiet=1)
     table = make_compact_table(tables, options.rows)
     size = sum(path.stat().st_size for files in data_files(table).values() for path in files) / 2**20
     with tempfile.TemporaryDirectory(dir=tables) as folder:

@@ -51,7 +51,7 @@ class Adopted:
         self._bring_write_ids_up()
         for partition in self.partitions:
             values = [value or DEFAULT_PARTITION for _, value in parse_partition(partition)]
-            add = hive.java.acidctl.Services.addPartition
+            add = hive.java.acidctl.Adoption.addPartition
             where = f"{self.location}/{partition}"
             hive.call(add, "default", name, hive.strings(values), where, what=f"add {partition}")
 
@@ -92,10 +92,10 @@ class Adopted:
             ("a" if ids.is_aborted(number) else "o") if number in exceptions else "c"
             for number in range(seeded + 1, max(last, *exceptions, last) + 1)
         )
-        services = self.hive.java.acidctl.Services
+        java = self.hive.java.acidctl
         if seeded:
-            self.hive.call(services.seedWriteIds, "default", self.name, seeded, what=f"seed {self.name}")
-        given_ids = (services.writeIds, "default", self.name, fates + "c")
+            self.hive.call(java.Services.seedWriteIds, "default", self.name, seeded, what=f"seed {self.name}")
+        given_ids = (java.Adoption.writeIds, "default", self.name, fates + "c")
         self._open = list(self.hive.call(*given_ids, what=f"write ids of {self.name}"))
 
     def lists(self) -> list[str]:
@@ -156,7 +156,7 @@ class Adopted:
     def drop(self) -> None:
         """Removes the table, and ends its open transactions: the cleaner waits for them in every table."""
         while self._open:
-            self.hive.call(self.hive.java.acidctl.Services.abort, self._open.pop(), what=f"abort of {self.name}")
+            self.hive.call(self.hive.java.acidctl.Adoption.abort, self._open.pop(), what=f"abort of {self.name}")
         self.hive.run(f"drop table if exists {self.name}")
 
 

@@ -79,9 +79,9 @@ def made(hive: Hive, name: str, columns: dict[str, str]) -> Path:
     hive.run(f"drop table if exists {name}")
     ddl = ", ".join(f"{column} {kind}" for column, kind in columns.items())
     hive.run(f"create table {name} ({ddl}) stored as orc tblproperties ('transactional'='true')")
-    services = hive.java.acidctl.Services
-    hive.call(services.seedWriteIds, "default", name, 5, what="seed")
-    hive.call(services.writeIds, "default", name, "c", what="write ids")
+    java = hive.java.acidctl
+    hive.call(java.Services.seedWriteIds, "default", name, 5, what="seed")
+    hive.call(java.Adoption.writeIds, "default", name, "c", what="write ids")
     return hive.warehouse / name
 
 

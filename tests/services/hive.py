@@ -339,7 +339,7 @@ def _hive4_metastore(java: Jvm, folder: Path, files: tuple[Path, ...]) -> None:
 HIVE4 = HiveVersion(
     name="hive4",
     pom=jvm.HERE / "hive4" / "pom.xml",
-    java_folders=("shared", "hive4"),
+    java_folders=("shared", "hive34", "hive4"),
     # Quick to start rather than quick in the long run: nothing here runs long.
     java_options=(*jvm.ADD_OPENS, "-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     prepare=_hive4_metastore,

@@ -1,28 +1,16 @@
 package acidctl;
 
-import java.util.ArrayList;
-import java.util.Collections;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStoreClient;
-import org.apache.hadoop.hive.metastore.IMetaStoreClient;
-import org.apache.hadoop.hive.metastore.api.AbortTxnRequest;
-import org.apache.hadoop.hive.metastore.api.AllocateTableWriteIdsRequest;
-import org.apache.hadoop.hive.metastore.api.CommitTxnRequest;
 import org.apache.hadoop.hive.metastore.api.GetValidWriteIdsRequest;
 import org.apache.hadoop.hive.metastore.api.InitializeTableWriteIdsRequest;
-import org.apache.hadoop.hive.metastore.api.OpenTxnRequest;
-import org.apache.hadoop.hive.metastore.api.Partition;
-import org.apache.hadoop.hive.metastore.api.StorageDescriptor;
-import org.apache.hadoop.hive.metastore.api.Table;
 import org.apache.hadoop.hive.metastore.txn.TxnDbUtil;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
-import org.apache.hadoop.hive.ql.metadata.Hive;
 import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
@@ -102,49 +90,5 @@ public final class Services {
     public static void seedWriteIds(String database, String table, long last) throws Exception {
         TxnStore store = TxnUtils.getTxnStore(new HiveConf());
         store.seedWriteIdOnAcidConversion(new InitializeTableWriteIdsRequest(database, table, last));
-    }
-
-    /**
-     * Ends or leaves the write ids above the seeded ones, in order: one id per character of `fates`, `c` committed,
-     * `a` aborted, `o` left open. Returns the transactions that are open.
-     */
-    public static List<Long> writeIds(String database, String table, String fates) throws Exception {
-        List<Long> open = new ArrayList<>();
-        TxnStore store = TxnUtils.getTxnStore(new HiveConf());
-        for (char fate : fates.toCharArray()) {
-            long txn = store.openTxns(new OpenTxnRequest(1, "acidctl", "localhost")).getTxn_ids().get(0);
-            AllocateTableWriteIdsRequest request = new AllocateTableWriteIdsRequest(database, table);
-            request.setTxnIds(Collections.singletonList(txn));
-            store.allocateTableWriteIds(request);
-            if (fate == 'c') {
-                store.commitTxn(new CommitTxnRequest(txn));
-            } else if (fate == 'a') {
-                store.abortTxn(new AbortTxnRequest(txn));
-            } else {
-                open.add(txn);
-            }
-        }
-        return open;
-    }
-
-    /** Ends a transaction that was left open. */
-    public static void abort(long txn) throws Exception {
-        TxnUtils.getTxnStore(new HiveConf()).abortTxn(new AbortTxnRequest(txn));
-    }
-
-    /** Adds a partition whose files are at `location` already; its values may be what SQL refuses to name. */
-    public static void addPartition(String database, String table, List<String> values, String location)
-            throws Exception {
-        Table own = Hive.get(new HiveConf()).getTable(database, table).getTTable();
-        Partition partition = new Partition();
-        partition.setDbName(database);
-        partition.setTableName(table);
-        partition.setValues(new ArrayList<>(values));
-        partition.setParameters(new HashMap<>());
-        partition.setSd(new StorageDescriptor(own.getSd()));
-        partition.getSd().setLocation(location);
-        IMetaStoreClient client = new HiveMetaStoreClient(new HiveConf());
-        client.add_partition(partition);
-        client.close();
     }
 }
