@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cli.runner import acidctl
@@ -83,6 +83,25 @@ def compact_and_read(
         return ",".join(sorted(outcomes))
     finally:
         table.drop()
+
+
+def compact_and_read_all(hive: Hive, engine: str) -> dict[tuple[str, str], str]:
+    """The outcomes of `compact_and_read` by step and kind; by jobs too with every fourth."""
+    return {
+        (label(step), kind): compact_and_read(
+            hive, step, kind, f"read_{number}", target=engine, jobs=SWEEP or number % 4 == 0
+        )
+        for number, (step, kind) in enumerate(cases(engine))
+    }
+
+
+def compare_all_with_hives_own(hive: Hive, engine: str, kind: str, names: Sequence[str]) -> dict[str, bool]:
+    """What `compare_with_hives_own` says of these steps, or of all."""
+    chosen = [step for step, _ in cases(engine, kind)] if SWEEP else [FIXTURES / engine / name for name in names]
+    return {
+        label(step): compare_with_hives_own(hive, step, kind, f"beside_{number}_{kind}", target=engine)
+        for number, step in enumerate(chosen)
+    }
 
 
 def read_from_acid_v1(hive: Hive, step: Path, name: str, folder: Path) -> bool:
