@@ -31,7 +31,9 @@ _CONNECT_SECONDS = 5.0
 # What other NameNodes have left when one has accepted.
 _OTHERS_SECONDS = 0.3
 # What the first answer of a NameNode may take; after it, `Place.timeout` counts.
-_FIRST_SECONDS = 15.0
+_FIRST_SECONDS = 20.0
+# Counted as so many attempts, an error is not met by asking again.
+_ENOUGH = 3
 _BROKEN = (
     "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
     "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
@@ -49,6 +51,8 @@ class HdfsClient:
         self._writer: hdfs_native.AsyncClient | None = None
         self._process = 0
         self._answered = False
+        # Whether any client ever had an answer, so that this is an HDFS.
+        self._met = False
 
     def ask(self, action: Callable[[hdfs_native.Client], Answer], shown: str, *, changes: bool = False) -> Answer:
         """What the action answers; `shown` is what errors name, `changes` says that it is not to be given up lightly.
@@ -66,12 +70,16 @@ class HdfsClient:
                 # Not when the waiting ends: a call that goes on may connect even then.
                 _TURNS.leave()
 
+        self._begin_turn(shown)
         try:
-            _TURNS.enter(self.place.user, limit)
             answer = bounded(act, limit, changes=changes)
         except TimeoutError as error:
+            silent = _silent(shown, limit)
+            if not self._met:
+                # It is nothing that passes: this may be no NameNode at all.
+                silent.attempts = _ENOUGH
             self.forget(client)
-            raise _silent(shown, limit) from error
+            raise silent from error
         except AcidctlError:
             raise
         except Exception as error:
@@ -81,13 +89,13 @@ class HdfsClient:
                 raise
             self.forget(client)
             raise StorageError(f"{shown} cannot be used: hdfs-native failed ({error})", path=shown) from error
-        self._answered = True
+        self._answered = self._met = True
         return answer
 
     def begin(self, action: Callable[[hdfs_native.AsyncClient], Awaitable[Answer]], shown: str) -> Future[Answer]:
         """Start what the action gives for a client whose calls can be cancelled; `finish` waits for it."""
         client = self._connected_writer(shown)
-        _TURNS.enter(self.place.user, self._limit)
+        self._begin_turn(shown)
 
         async def run() -> Answer:
             return await action(client)
@@ -117,7 +125,7 @@ class HdfsClient:
                 raise
             self.forget(None)
             raise StorageError(f"{shown} cannot be written: hdfs-native failed ({error})", path=shown) from error
-        self._answered = True
+        self._answered = self._met = True
         return answer
 
     def forget(self, client: hdfs_native.Client | None) -> None:
@@ -126,6 +134,12 @@ class HdfsClient:
             if client is None or self._client is client:
                 self._client = self._writer = None
                 self._answered = False
+
+    def _begin_turn(self, shown: str) -> None:
+        try:
+            _TURNS.enter(self.place.user, self.place.timeout)
+        except TimeoutError as error:
+            raise hadoopfault.unreachable(shown, "requests of another user do not end") from error
 
     @property
     def _limit(self) -> float:
@@ -144,7 +158,7 @@ class HdfsClient:
         with self._lock:
             if self._client is None or self._process != os.getpid():
                 # What the user's home is, is settled now.
-                _TURNS.enter(self.place.user, self.place.timeout)
+                self._begin_turn(shown)
                 try:
                     self._client = hdfs_native.Client(self._url, config)
                 except Exception as error:
@@ -186,9 +200,9 @@ class HdfsClient:
     def _refused(self, client: hdfs_native.Client | None, error: Exception, shown: str, changes: bool) -> StorageError:
         found = _translated(error, shown, changes, self.place)
         if isinstance(found, UnreachableError):
-            if not self._answered and "broke" in found.message:
+            if not self._met and "broke" in found.message:
                 # hdfs-native keeps the reason to itself, and has asked as often as `hdfsplace` lets it.
-                found.attempts = 3
+                found.attempts = _ENOUGH
                 found.hint = _BROKEN
             self.forget(client)
         return found
@@ -216,7 +230,7 @@ def _closed(shown: str, addresses: tuple[str, ...], found: dict[int, OSError | N
         return hadoopfault.unreachable(shown, f"{where} accepts no connections")
     error = hadoopfault.unreachable(shown, f"there is no answer from {where} within {seconds:g} s")
     # The system asked several times in these seconds.
-    error.attempts = 3
+    error.attempts = _ENOUGH
     return error
 
 
