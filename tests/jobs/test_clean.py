@@ -18,7 +18,7 @@ from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Facts
 from tests.jobs.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole
-from tests.support.faulty import Fault, sweep
+from tests.support.faulty import Fault, FaultyStorage, sweep
 
 DEMO = "hive4/demo_orders/03-demo"
 MAJOR = "hive4/converted/05-major"
@@ -235,24 +235,27 @@ def test_data_beside_partition_folders_is_not_touched(tmp_path: Path) -> None:
     assert {entry.reason_code for entry in stray[0].kept} == {"beside_partitions"}
 
 
-def test_a_storage_that_cannot_rename_is_refused(tmp_path: Path) -> None:
-    """Half a deleted directory would be read."""
+def test_where_nothing_can_be_renamed_victims_are_removed_in_their_place(tmp_path: Path) -> None:
+    """No work directory is made and nothing moved, which there would be copying; the result is the same."""
+    case = step(DEMO)
+    expected = case.copy(tmp_path / "expected")
+    case.delete(expected)
 
-    class NoRename(LocalStorage):
+    class NoRename(FaultyStorage):
         """Says so."""
 
         @property
-        def facts(self):  # type: ignore[no-untyped-def]
+        def facts(self) -> Facts:
             """As an object store."""
-            from dataclasses import replace
-
             return replace(super().facts, atomic_rename=False)
 
-    case = step(DEMO)
     root = case.copy(tmp_path / "t")
-    report = case.delete(root, NoRename())
-    assert report.exit_code == ExitCode.STORAGE
-    assert report.victims == []
+    storage = NoRename(LocalStorage())
+    report = case.delete(root, storage)
+    assert report.exit_code == ExitCode.DONE
+    assert len(report.victims) >= 3
+    assert tree(root) == tree(expected)
+    assert not [name for name in storage.names if name.startswith(("mkdir", "move", "rename_dir", "create "))]
 
 
 def test_failed_work_goes_by_age_and_a_dead_runs_at_once(tmp_path: Path) -> None:
