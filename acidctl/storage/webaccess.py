@@ -71,7 +71,7 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
             f"a token also into the file that {_TOKEN_FILE} names.",
         )
     check_options(options, _OPTIONS, scheme)
-    if not os.path.isfile(options.get("ca_file", __file__)):
+    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
         raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
     config = {**load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
     authority, slash, path = url.partition("://")[2].partition("/")
