@@ -37,6 +37,7 @@ TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 STEPS = sorted({path.parent.parent: path.parent for path in sorted(TABLES.glob("*/*/*/step.json"))}.values())
 DEMO = TABLES / "hive4/demo_orders/03-demo"
 PARTITIONED = TABLES / "hive4/partitioned/02-changed"
+WAITING = "warning: Spark has no free executor for the tasks yet; waiting\n"
 
 
 def _facts(step: Path) -> dict[str, Any]:
@@ -145,7 +146,8 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
+        # On a busy machine executors take their time.
+        assert done.stderr.replace(WAITING, "") == ""
         assert json.loads(done.stdout)["engine"] == "spark"
         assert _meaning(table) == contents
 
