@@ -68,7 +68,7 @@ WAYS = {
 }
 
 
-class _AllAtOnce:
+class AllAtOnce:
     """Runs the tasks of a wave before it gives the first outcome, so that calls come in the same order each time."""
 
     name = "all at once"
@@ -126,7 +126,7 @@ class Bench:
         with monkeypatch.context() as patch:
             patch.setattr(task_module, "resolve", lambda url, options=None: (storage, resolve(url, options)[1]))
             place = TablePlace(storage, str(self.root), str(self.root))
-            report = Prepared(place, self.plan).start(_AllAtOnce()).run()
+            report = Prepared(place, self.plan).start(AllAtOnce()).run()
         for part in report.partitions:
             if part.outcome is Outcome.FAILED:
                 error = AcidctlError(part.reason)
