@@ -53,6 +53,8 @@ DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
 _FEW_ROWS = 8192
+# Inflating by another library costs some preparation, which files of so few bytes do not pay back.
+_WORTH_INFLATING = 64 << 10
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
@@ -196,7 +198,8 @@ class OrcFile:
         with self._lock:
             announce_scan(self._file, tail, footers, projection.columns(tail))
         given = 0
-        plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail))
+        large = tail.file_length >= _WORTH_INFLATING
+        plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail)) if large else None
         if plain is not None:
             source = _Source(plain, plain.lock, plain.tail, plain.footer)
             try:

@@ -29,6 +29,12 @@ ROWS = 1500
 Scan = Callable[..., list[pa.RecordBatch]]
 
 
+@pytest.fixture(autouse=True)
+def _however_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of these tests are smaller than what is worth it."""
+    monkeypatch.setattr("acidctl.orc.reader._WORTH_INFLATING", 0)
+
+
 class Distant(io.RawIOBase):
     """A file that is on no disk of this machine, and counts the bytes that are asked of it."""
 
