@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import hdfs_native
@@ -611,5 +611,11 @@ class TestOutages:
         with pytest.raises(UnreachableError, match=r"accepts no connections|broke"):
             storage.stat(root)
         own_hdfs.start_namenode()
-        storage.create_exclusive(f"{root}/after", b"")
-        assert [info.path for info in storage.walk(root).files] == ["after", "before"]
+        until = time.monotonic() + 30
+        while not storage.walk(root).directories and time.monotonic() < until:
+            # It answers before it is ready, and says so.
+            with suppress(UnreachableError):
+                storage.mkdir(f"{root}/after")
+            time.sleep(0.1)
+        found = storage.walk(root)
+        assert (found.directories, [info.path for info in found.files]) == (("after",), ["before"])
