@@ -189,14 +189,20 @@ class ObjectStorage:
 
         def copy(item: Item) -> None:
             path = target + item.path[len(source) :]
-            self._objects.copy(item, path)
+            # Before it is made: the answer may get lost, but not that the name is another's.
             copied.append(path)
+            try:
+                self._objects.copy(item, path)
+            except ExistsError:
+                copied.remove(path)
+                raise
 
         try:
             for_each(copy, found)
         except BaseException:
-            with suppress(StorageError):
-                self._objects.delete(copied)
+            if copied:
+                with suppress(StorageError):
+                    self._objects.delete(copied)
             raise
         self._objects.delete([item.path for item in found])
 
