@@ -64,7 +64,7 @@ def find_leftovers(
 
 
 def half_published(listing: Listing) -> frozenset[str]:
-    """Work directories whose journal names outputs of which a part is in place; one that was not read counts as such."""
+    """Work directories whose journal names outputs that are in place in part; an unread journal counts as such."""
     read = {journal.work for journal in journals_of(listing)}
     found = {journal.work for journal in journals_of(listing) if standing_of(journal, listing).half}
     journals = (info.path for info in listing.files if is_journal(info.path))
