@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import acidctl
 from acidctl.errors import UsageError
+from acidctl.jobs.spark_host import zip_package
 from acidctl.storage.elsewhere import options_elsewhere, packages_elsewhere
 from acidctl.storage.hdfsplace import locate as locate_hdfs
 from acidctl.storage.webaccess import locate as locate_web
@@ -121,3 +126,24 @@ def test_a_folder_that_is_not_there_is_said_before_any_work(environment: dict[st
 def test_packages_by_scheme(url: str, names: tuple[str, ...]) -> None:
     """What an executor has to have beside what every task needs."""
     assert tuple(name for name, _ in packages_elsewhere(url)) == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["hdfs://127.0.0.1:1/t", "webhdfs://127.0.0.1:1/t", "s3://bucket/t"])
+def test_storages_are_opened_out_of_an_archive(url: str, tmp_path: Path) -> None:
+    """As executors have acidctl: no module of it is a file there."""
+    archive = zip_package(Path(acidctl.__file__).parent, "1", tmp_path)
+    code = (
+        "import sys, acidctl; from acidctl.storage.resolve import resolve; assert '.zip' in acidctl.__file__; "
+        "print(resolve(sys.argv[1], eval(sys.argv[2]))[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, url, repr(options_elsewhere(url, {}, {}))],
+        env={**os.environ, "PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("/t", "bucket/t")
