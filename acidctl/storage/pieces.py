@@ -70,8 +70,8 @@ class Tuning:
     piece: int = 8 << 20
     least: int = 256 << 10
     first: int = 64 << 10
-    ahead: int = 2 << 20
-    depth: int = 4
+    ahead: int = 8 << 20
+    depth: int = 2
 
 
 TUNING = Tuning()
