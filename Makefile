@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo install test test-fast test-slow test-hive3 lint bench fixtures docs clean
 
+# Byte code is kept: pytest rewrites all tests anew in each process otherwise, half a minute every time.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +13,8 @@ DEMO := fixtures/tables/hive4/demo_orders
 DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
 SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
 SLOW := $(SERVICES) or slow
+# Nothing below these is fast; not even to be collected.
+FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
 # A process each: PySpark changes py4j for all of its process, and holds one session in it.
 SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/jobs/test_*.py)
 
@@ -30,7 +35,7 @@ demo: install ## Show a small table that real Hive has written, compact a copy o
 	@$(BIN)/python -m tests.demo $(DEMO_STEP)
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
-	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))"
+	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then those against real Hive 4, Spark and the ORC tools
 	$(BIN)/python -m pytest -q -n auto -m slow

@@ -143,6 +143,7 @@ def test_no_reader_loses_anything_in_random_histories() -> None:
     assert sum(map(live_through, range(FAST))) > FAST
 
 
+@pytest.mark.slow
 def test_no_reader_loses_anything_in_random_listings() -> None:
     """Not even where names were made by nobody in his senses."""
     assert sum(map(survive, range(200))) > 50

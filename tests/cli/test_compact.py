@@ -544,7 +544,8 @@ def _running(table: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_the_table_as_it_was(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM: exit 130, work directory and lock are gone, the next run completes."""
     table = _copy(DEMO, tmp_path)

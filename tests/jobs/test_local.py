@@ -85,6 +85,7 @@ def test_deaths_and_errors(tmp_path: Path) -> None:
     assert not any(is_alive(pid) for pid in pids(tmp_path))
 
 
+@pytest.mark.slow
 def test_order_and_reuse(tmp_path: Path) -> None:
     """Tasks are begun in the order given, and the workers of one run serve the next."""
     with LocalEngine(2, small_bytes=0, work=act) as engine:
@@ -96,6 +97,7 @@ def test_order_and_reuse(tmp_path: Path) -> None:
         assert {outcome.result.rows for outcome in first.values() if outcome.result} <= known
 
 
+@pytest.mark.slow
 def test_abandoned_run(tmp_path: Path) -> None:
     """Whoever stops reading ends the tasks that are under way, at once; the engine goes on to work."""
     with LocalEngine(2, small_bytes=0, work=act) as engine:

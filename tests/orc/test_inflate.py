@@ -175,6 +175,7 @@ def test_files_of_other_writers(codec: str, restarts: list[int]) -> None:
 # --- what is odd
 
 
+@pytest.mark.slow
 def test_a_scan_goes_on_in_arrows_way_wherever_inflating_fails(
     monkeypatch: pytest.MonkeyPatch, restarts: list[int]
 ) -> None:

@@ -248,6 +248,7 @@ def test_a_journal_that_cannot_be_read_is_an_error() -> None:
         gather(Closed({f"t/{_WORK}/journal.json": b"{}"}), "t")
 
 
+@pytest.mark.slow
 def test_many_directories_are_walked_quickly(tmp_path: Path) -> None:
     """Ten thousand directories take well below a second per thousand even on a busy machine."""
     for number in range(10_000):

@@ -56,6 +56,7 @@ _READS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(_READS, st.integers(1, 5000), st.sampled_from([0, 300, 1 << 20]), st.sampled_from([17, 1 << 20]))
 def test_reads_like_a_file_whatever_is_announced(
     steps: list[tuple[str, int, int]], size: int, budget: int, at_most: int
