@@ -7,6 +7,7 @@ user from the process's environment whenever it connects.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import socket
@@ -177,6 +178,8 @@ class HdfsClient:
             if self._writer is not None:
                 return self._writer
         writer = hdfs_native.AsyncClient(self._url, self._config(shown))
+        # Never freed: its end waits, with the interpreter held, for its own threads, and those for the interpreter.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer))
         with self._lock:
             self._writer = self._writer or writer
             return self._writer
