@@ -40,7 +40,7 @@ def test_a_tree_goes_in_and_out_with_its_names_as_they_are(hdfs_cluster: Hdfs, t
     with pytest.raises(ServiceError, match="exists"):
         hdfs_cluster.put_tree(tmp_path / "in", "/made/odd %41[x]")
     hdfs_cluster.remove("/made")
-    assert hdfs_cluster.list("/") == []
+    assert [name for name in hdfs_cluster.list("/") if name.startswith("/made")] == []
 
 
 def test_other_users_safe_mode_and_quotas_are_refused(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
