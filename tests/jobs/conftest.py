@@ -1,4 +1,4 @@
-"""What all tests of jobs share."""
+"""What tests of jobs share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-_SERVICES = ("hdfs", "s3", "spark", "hive", "hive3")
 
-
-@pytest.fixture(autouse=True)
-def _nobody_waits_for_what_is_gone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A storage that fails by design fails however long one waits between two tries; real services come back."""
-    if not any(request.node.get_closest_marker(name) for name in _SERVICES):
-        monkeypatch.setattr("acidctl.storage.retry.time", SimpleNamespace(sleep=lambda seconds: None))
+@pytest.fixture
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause between two tries: a storage that fails by design does so however long one waits."""
+    monkeypatch.setattr("acidctl.storage.retry.time", SimpleNamespace(sleep=lambda seconds: None))

@@ -20,6 +20,8 @@ from acidctl.storage.port import Facts
 from tests.jobs.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole
 from tests.support.faulty import Fault, FaultyStorage, sweep
 
+pytestmark = pytest.mark.usefixtures("nobody_waits")
+
 DEMO = "hive4/demo_orders/03-demo"
 MAJOR = "hive4/converted/05-major"
 PARTS = "hive4/partitioned/03-one-compacted"

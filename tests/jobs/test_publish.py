@@ -21,6 +21,8 @@ from acidctl.storage.port import Storage
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
 from tests.support.faulty import Fault, FaultyStorage, sweep
 
+pytestmark = pytest.mark.usefixtures("nobody_waits")
+
 KINDS = ("minor", "minor_txn", "major")
 
 

@@ -24,6 +24,8 @@ from acidctl.writeids import ValidTxns
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
 from tests.support.faulty import KILLED, Fault, FaultyStorage, in_child, sweep
 
+pytestmark = pytest.mark.usefixtures("nobody_waits")
+
 
 @pytest.fixture(autouse=True)
 def _unsynchronised(monkeypatch: pytest.MonkeyPatch) -> None:
