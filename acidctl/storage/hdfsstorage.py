@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 import time
@@ -18,6 +17,7 @@ from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageEr
 from acidctl.storage import hadoopfault
 from acidctl.storage.hadoopfault import MissingError
 from acidctl.storage.hdfsclient import HdfsClient
+from acidctl.storage.newfile import NewFile
 from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
@@ -295,16 +295,17 @@ class _Reader:
         return reader
 
 
-class _NewFile(io.RawIOBase):
-    """A file that is being written; one that is not closed in good order is removed."""
+class _NewFile(NewFile):
+    """A file whose blocks are written as they fill up.
+
+    hdfs-native would publish what there is when it closes; without closing, the file can still be removed.
+    """
 
     def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
-        super().__init__()
+        super().__init__(_BUFFER_BYTES)
         self._client = client
         self._path = path
         self._shown = shown
-        self._buffer = bytearray()
-        self._written = 0
         config = client.place.config
         options = hdfs_native.WriteOptions(
             replication=_number(config.get("dfs.replication")),
@@ -315,68 +316,29 @@ class _NewFile(io.RawIOBase):
         try:
             self._writer = client.finish(begun, shown)
         except BaseException:
-            super().close()
+            self._shut()
             # Interrupted when the file was made already. Any other that stands there is somebody else's.
             if begun.done() and not begun.cancelled() and begun.exception() is None:
-                self._remove()
+                self._abandon()
             raise
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """New files are written from the beginning to the end."""
-        return False
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._written
-
-    def write(self, data: Any) -> int:
-        """Takes all of it."""
-        if self.closed:
-            raise ValueError("write to a closed file")
-        view = memoryview(data).cast("B")
-        self._buffer += view
-        self._written += len(view)
-        if len(self._buffer) >= _BUFFER_BYTES:
-            self._send()
-        return len(view)
-
-    def close(self) -> None:
-        """The file is whole and durable when this returns; where it fails there is none."""
-        if self.closed:
-            return
-        super().close()
-        try:
-            self._send()
-            self._complete()
-        except BaseException:
-            self._remove()
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
 
     def __del__(self) -> None:
         # At the end of the interpreter there are no threads any more that could remove it.
         if not sys.is_finalizing():
-            self._abandon()
-
-    def _abandon(self) -> None:
-        """hdfs-native would publish what there is when it closes; without closing, the file can still be removed."""
-        if not self.closed:
-            super().close()
-            self._remove()
+            super().__del__()
 
     def _send(self) -> None:
+        data, self._buffer = bytes(self._buffer), bytearray()
+        self._wait(self._client.begin(lambda _: self._writer.write(data), self._shown))
+
+    def _finish(self) -> None:
         if self._buffer:
-            data, self._buffer = bytes(self._buffer), bytearray()
-            self._wait(self._client.begin(lambda _: self._writer.write(data), self._shown))
+            self._send()
+        self._complete()
+
+    def _abandon(self) -> None:
+        with suppress(StorageError):
+            self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
 
     def _wait(self, begun: Future[Any]) -> None:
         self._client.finish(begun, self._shown)
@@ -417,10 +379,6 @@ class _NewFile(io.RawIOBase):
             return len(self._client.ask(lambda client: client.read(self._path), self._shown)) == self._written
         except StorageError:
             return False
-
-    def _remove(self) -> None:
-        with suppress(StorageError):
-            self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
 
 
 def _number(value: str | None) -> int | None:

@@ -7,7 +7,6 @@ differs between stores is behind `Objects`.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
+from acidctl.storage.newfile import NewFile
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
@@ -263,66 +263,25 @@ class ObjectStorage:
         return StorageError(f"{shown} {what}", path=shown, hint=hint)
 
 
-class _NewObject(io.RawIOBase):
-    """An object that is being written."""
+class _NewObject(NewFile):
+    """An object that is sent in parts of one size, the last of which may be smaller."""
 
     def __init__(self, upload: Upload, part_bytes: int) -> None:
-        super().__init__()
+        super().__init__(part_bytes)
         self._upload = upload
-        self._part_bytes = part_bytes
-        self._buffer = bytearray()
-        self._written = 0
 
-    def writable(self) -> bool:
-        """Yes."""
-        return True
+    def _send(self) -> None:
+        # The last part is kept back: it goes with `finish`, so that one part alone takes one request.
+        while len(self._buffer) > self._piece_bytes:
+            self._upload.add(bytes(self._buffer[: self._piece_bytes]))
+            del self._buffer[: self._piece_bytes]
 
-    def seekable(self) -> bool:
-        """New objects are written from the beginning to the end."""
-        return False
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._written
-
-    def write(self, data: Any) -> int:
-        """Takes all of it; a refusal of the store may show some parts later, or on closing."""
-        if self.closed:
-            raise ValueError("write to a closed file")
-        view = memoryview(data).cast("B")
-        self._buffer += view
-        self._written += len(view)
-        while len(self._buffer) > self._part_bytes:
-            self._upload.add(bytes(self._buffer[: self._part_bytes]))
-            del self._buffer[: self._part_bytes]
-        return len(view)
-
-    def close(self) -> None:
-        """The object is there, whole and durable, when this returns; where it fails there is none."""
-        if self.closed:
-            return
-        super().close()
-        try:
-            self._upload.add(bytes(self._buffer))
-            self._upload.finish()
-        except BaseException:
-            self._upload.abort()
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
-
-    def __del__(self) -> None:
-        if not self.closed:
-            self._abandon()
+    def _finish(self) -> None:
+        self._upload.add(bytes(self._buffer))
+        self._upload.finish()
 
     def _abandon(self) -> None:
-        if not self.closed:
-            super().close()
-            self._upload.abort()
+        self._upload.abort()
 
 
 def for_each(action: Callable[[Any], object], items: Sequence[Any]) -> None:

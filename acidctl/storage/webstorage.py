@@ -7,7 +7,6 @@ and find nothing wrong with a directory that exists; `delete` takes what it is g
 
 from __future__ import annotations
 
-import io
 import secrets
 import shutil
 import threading
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoopfault import MissingError, missing
+from acidctl.storage.newfile import NewFile
 from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
@@ -337,91 +337,48 @@ class WebHdfsStorage:
         return minutes > 0
 
 
-class _NewFile(io.RawIOBase):
-    """A file that is being written: what fits into one part is sent when it is closed, more while it is written."""
+class _NewFile(NewFile):
+    """What fits into one part is sent when it is closed, more while it is written."""
 
     def __init__(self, storage: WebHdfsStorage, path: str) -> None:
-        super().__init__()
+        super().__init__(_PART_BYTES)
         self._storage = storage
         self._path = path
-        self._buffer = bytearray()
-        self._written = 0
         self._upload: _Upload | None = None
 
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """New files are written from the beginning to the end."""
-        return False
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._written
-
-    def write(self, data: Any) -> int:
-        """Takes all of it; a refusal of the server shows some parts later, or on closing."""
-        if self.closed:
-            raise ValueError("write to a closed file")
-        view = memoryview(data).cast("B")
-        self._buffer += view
-        self._written += len(view)
-        if len(self._buffer) >= _PART_BYTES:
-            self._pass_on()
-        return len(view)
-
-    def close(self) -> None:
-        """The file is whole and durable when this returns; where it fails there is none."""
-        if self.closed:
-            return
-        try:
-            if self._upload is None:
-                self._storage.send(self._path, bytes(self._buffer))
-            else:
-                self._pass_on()
-                self._upload.finish()
-        except ExistsError:
-            raise
-        except BaseException:
-            self._remove()
-            raise
-        finally:
-            super().close()
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
-
-    def __del__(self) -> None:
-        if not self.closed:
-            self._abandon()
-
-    def _abandon(self) -> None:
-        """Ends the request in good order before the file is removed: cut off, it could come to life afterwards."""
-        if self.closed:
-            return
-        super().close()
-        if self._upload is not None:
-            try:
-                self._upload.finish()
-            except ExistsError:
-                return
-            except StorageError:
-                pass
-            self._remove()
-
-    def _remove(self) -> None:
-        with suppress(StorageError):
-            self._storage.remove_file(self._path)
-
-    def _pass_on(self) -> None:
+    def _send(self) -> None:
         if self._upload is None:
             self._upload = _Upload(partial(self._storage.send, self._path))
         self._upload.put(bytes(self._buffer))
         self._buffer.clear()
+
+    def _finish(self) -> None:
+        if self._upload is None:
+            self._storage.send(self._path, bytes(self._buffer))
+        else:
+            self._send()
+            self._upload.finish()
+
+    def _undo(self, failure: BaseException) -> None:
+        """What exists already is somebody else's."""
+        if not isinstance(failure, ExistsError):
+            self._remove()
+
+    def _abandon(self) -> None:
+        """Ends the request in good order before the file is removed: cut off, it could come to life afterwards."""
+        if self._upload is None:
+            return
+        try:
+            self._upload.finish()
+        except ExistsError:
+            return
+        except StorageError:
+            pass
+        self._remove()
+
+    def _remove(self) -> None:
+        with suppress(StorageError):
+            self._storage.remove_file(self._path)
 
 
 class _Upload:
