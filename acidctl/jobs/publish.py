@@ -20,8 +20,7 @@ is done under a visibility transaction that is still open, or while nobody else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from acidctl.errors import (
@@ -53,6 +52,7 @@ from acidctl.plan import CompactionPlan, InputEntry, PartitionPlan
 from acidctl.state import ORIGINALS_NAME, EntryKind
 from acidctl.state_journal import Journal, OutputFile, standing_of
 from acidctl.state_stock import take_stock
+from acidctl.storage.each import for_each
 from acidctl.storage.port import Storage, join
 
 # A copy is made by the server: one costs next to nothing here.
@@ -367,8 +367,9 @@ def copy_files(storage: Storage, root: str, work: str, files: Sequence[OutputFil
         surely(change, done)
 
     data = [file for file in files if not is_hidden(file.path.rpartition("/")[2])]
-    _side_by_side(copy, data)
-    _side_by_side(copy, [file for file in files if file not in data])
+    markers = [file for file in files if file not in data]
+    for group in (data, markers):
+        for_each(copy, group, threads=_COPIES, name="acidctl-copy")
 
 
 def remove_copies(storage: Storage, root: str, files: Sequence[OutputFile]) -> None:
@@ -378,22 +379,6 @@ def remove_copies(storage: Storage, root: str, files: Sequence[OutputFile]) -> N
         found = storage.stat(path)
         if found is not None and not found.is_directory and found.size == file.size:
             remove_file(storage, path)
-
-
-def _side_by_side(action: Callable[[OutputFile], None], files: Sequence[OutputFile]) -> None:
-    """Several at once; an error shows when nothing is under way any more, so that all can be undone."""
-    if len(files) < 2:
-        for file in files:
-            action(file)
-        return
-    with ThreadPoolExecutor(min(_COPIES, len(files)), "acidctl-copy") as pool:
-        futures = [pool.submit(action, file) for file in files]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
 
 
 def _half(storage: Storage, place: str, work: WorkDir, what: str, error: BaseException) -> StorageError:

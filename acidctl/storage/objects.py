@@ -7,14 +7,14 @@ differs between stores is behind `Objects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.listing import FileInfo
+from acidctl.storage.each import for_each
 from acidctl.storage.newfile import NewFile
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 from acidctl.storage.ranged import RangedFile
@@ -198,7 +198,7 @@ class ObjectStorage:
                 raise
 
         try:
-            for_each(copy, found)
+            for_each(copy, found, threads=_COPIES, name="acidctl-objects")
         except BaseException:
             if copied:
                 with suppress(StorageError):
@@ -284,22 +284,6 @@ class _NewObject(NewFile):
         self._upload.abort()
 
 
-def for_each(action: Callable[[Any], object], items: Sequence[Any]) -> None:
-    """Do something with each, several at once; the first error is raised when none is under way any more."""
-    if len(items) < 2:
-        for item in items:
-            action(item)
-        return
-    with ThreadPoolExecutor(min(_COPIES, len(items)), "acidctl-objects") as pool:
-        futures = [pool.submit(action, item) for item in items]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
 def is_folder_mark(name: str, size: int) -> bool:
     """Whether an object only stands for the directory of its name."""
     return size == 0 and name.endswith(_FOLDER_ENDING)
@@ -321,4 +305,4 @@ def _path_of(info: FileInfo) -> str:
     return info.path
 
 
-__all__ = ["PART_BYTES", "Item", "ObjectStorage", "Objects", "Upload", "entry_of", "for_each", "is_folder_mark"]
+__all__ = ["PART_BYTES", "Item", "ObjectStorage", "Objects", "Upload", "entry_of", "is_folder_mark"]

@@ -16,20 +16,10 @@ from typing import Any
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.objects import Item, ObjectStorage
-from acidctl.storage.port import Facts, Storage
+from acidctl.storage.port import Storage
+from acidctl.storage.s3 import FACTS
 from acidctl.storage.treewalk import Found
 from tests.support.faulty import FaultyStorage
-
-FACTS = Facts(
-    atomic_rename=False,
-    exclusive_create=True,
-    mtimes=True,
-    owner_and_mode=False,
-    trash=False,
-    empty_directories=False,
-    server_side_copy=True,
-    conditional_replace=True,
-)
 
 
 class FolderObjects:
