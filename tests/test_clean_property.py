@@ -185,6 +185,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_without_a_condition_some_reader_loses(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The property would notice. Guards on ages and contents are not of this kind: names do not show them."""

@@ -37,6 +37,7 @@ def one(value: object, hive_type: str, arrow_type: pa.DataType) -> str:
     return digest_of([pa.array([value], arrow_type)], [hive_type])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-5, 5), st.none() | st.text(max_size=3)), max_size=8), st.data())
 def test_order_and_batches_do_not_matter(rows: list[tuple[int, str | None]], data: st.DataObject) -> None:
     """Any permutation in any batches has the same digest."""

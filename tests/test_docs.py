@@ -213,6 +213,7 @@ def test_the_package_has_no_unused_dependency() -> None:
         assert re.search(rf"^\s*(import|from) {name}\b", code, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story() -> None:
     """`make demo` shows every state that its table has, and the rows."""
     done = subprocess.run(

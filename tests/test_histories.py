@@ -350,6 +350,7 @@ def live(target: Target, seeds: Iterable[int]) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", Target)
 def test_readers_read_the_same_whatever_is_compacted_and_cleaned(target: Target) -> None:
     """A few lives."""

@@ -42,6 +42,7 @@ def test_known_values(value: float, text: str) -> None:
     assert doubles(pa.array([value])).to_pylist() == [text]
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.floats(), st.none()), max_size=20))
 def test_columnar_equals_exact(values: list[float | None]) -> None:
     """The columnar shortcut prints what repeating Java's digit generation prints; NULL stays NULL."""

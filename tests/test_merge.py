@@ -113,6 +113,7 @@ def test_merge_equals_the_dictionary_for_any_batch_size(
     assert read(reader, size) == model([e for s in streams for e in s], deletes, ids)
 
 
+@pytest.mark.slow
 @given(histories())
 def test_splitting_by_stream_changes_nothing(
     history: tuple[list[list[Event]], list[Event], ValidWriteIds, bool],
@@ -129,6 +130,7 @@ def test_splitting_by_stream_changes_nothing(
     assert sorted(alone, key=lambda r: r[0]) == model([e for s in streams for e in s], deletes, ids)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 3), st.integers(-(2**62), 2**62)), max_size=30),
     st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 3), st.integers(-(2**62), 2**62)), max_size=30),

@@ -80,6 +80,7 @@ def test_how_rows_are_cut_and_ordered_does_not_matter() -> None:
     assert combined(halves) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [7, 64])
 def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Neither for rows nor for long texts."""
@@ -216,6 +217,7 @@ def test_floats_are_compared_by_their_bits() -> None:
     assert digest(pa.array([0.0], pa.float32())) != digest(pa.array([-0.0], pa.float32()))
 
 
+@pytest.mark.slow
 def test_every_bit_counts() -> None:
     """Flip each bit of what is stored, one at a time."""
     rows = 2

@@ -71,6 +71,7 @@ def values(seen: Snapshot, **view: Any) -> list[int]:
     return [value for rows in seen.rows(**view) for value in rows.columns[0].to_pylist()]
 
 
+@pytest.mark.slow
 def test_small_files_that_overlap_are_not_open_all_at_once(tmp_path: Path, watch: Watch) -> None:
     """A bucket with more updates than a process may have files open is read all the same."""
     seen = updated(tmp_path, 60, 200)

@@ -98,6 +98,7 @@ _TYPES: st.SearchStrategy[HiveType] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_TYPES)
 @settings(max_examples=300, deadline=None)
 def test_text_of_a_type_parses_back(kind: HiveType) -> None:

@@ -9,7 +9,10 @@ to which it is compared. All are timed in turn, and the best of several rounds c
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -97,6 +100,7 @@ def _print_listing(cluster: Hdfs, partitions: int, rounds: int) -> None:
         {
             "hdfs-native, recursive": lambda: _count(native.list_status("/p", True), directories),
             "ls hdfs://": lambda: _listed(cluster.url + "/p", partitions),
+            "walk hdfs://": lambda: _walk(cluster.url + "/p", directories),
             "webhdfs, one by one": lambda: _count(_walked(web, "/p"), directories),
             "ls webhdfs://": lambda: _listed(cluster.webhdfs + "/p", partitions),
         },
@@ -159,9 +163,16 @@ def _rows(url: str) -> None:
 
 
 def _listed(url: str, partitions: int) -> None:
-    found = len(acidctl.open_table(url).locations(()))
+    command = [sys.executable, "-m", "acidctl", "ls", url, "-o", "json"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = len({entry["partition"] for entry in json.loads(run.stdout)["entries"]})
     if found != partitions:
         raise SystemExit(f"{found} partitions were listed instead of {partitions}")
+
+
+def _walk(url: str, least: int) -> None:
+    storage, path = resolve(url)
+    _count(iter(storage.walk(path).directories), least)
 
 
 def _count(found: Iterator[Any], least: int) -> None:

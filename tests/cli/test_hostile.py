@@ -545,6 +545,7 @@ def test_an_interrupted_read(large: Path) -> None:
     assert stdout.count(b"\n") < 100_000 - 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(large: Path) -> None:
     """`| head -1` of a large answer: only what was said before it."""
     process = _reading(large)
@@ -587,6 +588,7 @@ ODD = (
 PARTITIONED = TABLES / "partitioned/02-changed"
 
 
+@pytest.mark.slow
 def test_partitions_of_any_name_are_compacted_and_cleaned_by_the_printed_line(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 included: `$'...'` is how a shell takes them."""
     root = tmp_path / "t\n\udcff's"

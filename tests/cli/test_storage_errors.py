@@ -176,4 +176,5 @@ class TestS3:
         for name, value in versitygw.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret-and-wrong")
-        _failed(command, f"s3://{bucket}/w/t", 14, "denied")
+        error = _failed(command, f"s3://{bucket}/w/t", 14, "denied").error()
+        assert f"s3://{bucket}" in error["message"]

@@ -93,6 +93,7 @@ def test_a_merge_that_errs_is_found_out(
     assert not list((table / WORK / "attempts").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "message"), [(0, "of 120 rows 0 are deleted"), (1, "there are 120 events")])
 def test_a_minor_merge_that_errs_is_found_out(
     role: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

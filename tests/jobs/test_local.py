@@ -60,6 +60,7 @@ def wait_until_gone(alive: set[int], seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_deaths_and_errors(tmp_path: Path) -> None:
     """One worker is killed once, one always, one task fails, one prints: the others' results come, each one once."""
     words = ("ok", "die-once", "bad", "die", "noisy", "ok")

@@ -23,6 +23,7 @@ from acidctl.storage.memory import MemoryStorage
 from tests.support.faulty import Fault, FaultyStorage, in_child, sweep
 
 NOW = 1_800_000_000.0
+pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 
 import acidctl
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, MissingDependencyError, UsageError
-from acidctl.jobs.spark import SparkEngine
+from acidctl.jobs.spark import SparkEngine, Waits
 
 from .spark_tasks import specs, standing_in, traces, wait_for
 
@@ -203,13 +203,15 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
 ) -> None:
     """It says that it waits, and gives up after a while; running tasks may take as long as they like."""
     monkeypatch.setattr("acidctl.jobs.spark._POLL", 0.1)
-    engine = SparkEngine(session=context, patience=1.0, work=standing_in(waits_for={0: "go"}))
+    engine = SparkEngine(session=context, waits=Waits(idle=1.0), work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
     monkeypatch.setattr("acidctl.jobs.spark_job.Job.running_tasks", lambda job: 0)
     monkeypatch.setattr("acidctl.jobs.spark._TELL", 0.2)
     told: list[str] = []
-    engine = SparkEngine(session=context, patience=1.0, notify=told.append, work=standing_in(waits_for={1: "never"}))
+    engine = SparkEngine(
+        session=context, waits=Waits(idle=1.0), notify=told.append, work=standing_in(waits_for={1: "never"})
+    )
     with pytest.raises(MissingDependencyError, match="no Spark executor has taken a task"):
         list(engine.run(specs(2, tmp_path)))
     assert told == ["Spark has no free executor for the tasks yet; waiting"]

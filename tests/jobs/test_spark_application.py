@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from services.spark import children
 
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
-from acidctl.jobs.spark import SparkEngine, _end_gateway
+from acidctl.jobs.spark import SparkEngine, Waits, _end_gateway
 
 from .spark_tasks import specs, standing_in, wait_for
 
@@ -94,7 +94,7 @@ def test_a_master_that_never_answers_is_not_waited_for_for_ever() -> None:
         conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         started = time.monotonic()
         late = pytest.raises(MissingDependencyError, match="did not start within 15 seconds on spark://127")
-        with SparkEngine(master, conf, start_timeout=15) as engine, late:
+        with SparkEngine(master, conf, waits=Waits(start=15)) as engine, late:
             engine.start()
         assert time.monotonic() - started < 40
     wait_for(lambda: children(os.getpid()) == before, 20)

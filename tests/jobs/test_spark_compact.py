@@ -181,12 +181,11 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, dict[str, str]], _Run]]:
 Start = Callable[[str, dict[str, str]], _Run]
 
 
-def _require_done(run: _Run, tmp_path: Path) -> None:
-    code, out, err = run.end()
-    assert (code, out.strip()) == (0, "['compacted']"), err
+def _compacted_here(tmp_path: Path) -> dict[str, Any]:
+    """What the demo table says after a run of the local engine."""
     table = _copy(DEMO, tmp_path / "expected")
     acidctl.compact(str(table), "major", engine="local", validtxns=_arguments(DEMO)[1::2])
-    assert _meaning(run.table) == _meaning(table)
+    return _meaning(table)
 
 
 def test_killed_executors_are_replaced(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
@@ -199,7 +198,9 @@ def test_killed_executors_are_replaced(start: Start, spark_cluster: SparkCluster
     os.kill(executor, signal.SIGKILL)
     run.at_work(4)
     run.go()
-    _require_done(run, tmp_path)
+    code, out, err = run.end()
+    assert (code, out.strip()) == (0, "['compacted']"), err
+    assert _meaning(run.table) == _compacted_here(tmp_path)
 
 
 def test_a_killed_worker_machine_is_replaced(start: Start, spark_cluster: SparkCluster, tmp_path: Path) -> None:
@@ -210,7 +211,9 @@ def test_a_killed_worker_machine_is_replaced(start: Start, spark_cluster: SparkC
     try:
         spark_cluster.kill_worker(worker)
         run.go()
-        _require_done(run, tmp_path)
+        code, out, err = run.end()
+        assert (code, out.strip()) == (0, "['compacted']"), err
+        assert _meaning(run.table) == _compacted_here(tmp_path)
         assert len(traces(run.folder)) > 3  # two attempts, the flag, and another attempt
     finally:
         spark_cluster.restore()
@@ -229,7 +232,9 @@ def test_superfluous_attempts_change_nothing(start: Start, spark_cluster: SparkC
     run = start(spark_cluster.url, {**spark_cluster.conf, **speculation})
     run.at_work(2)
     run.go()
-    _require_done(run, tmp_path)
+    code, out, err = run.end()
+    assert (code, out.strip()) == (0, "['compacted']"), err
+    assert _meaning(run.table) == _compacted_here(tmp_path)
 
 
 def test_a_killed_driver_leaves_the_table_as_it_was(start: Start, tmp_path: Path) -> None:

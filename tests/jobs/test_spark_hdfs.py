@@ -163,12 +163,6 @@ def slow(spark_cluster: SparkCluster, tmp_path: Path) -> Iterator[Slow]:
         run.kill()
 
 
-def _require_done(run: SlowRun, judged: Judged) -> None:
-    code, out, err = run.end()
-    assert (code, out.strip()) == (0, "['compacted']"), (out, err)
-    judged.require_right(finished=True)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_cluster_compacts_hives_table(make: Make, spark_cluster: SparkCluster, tmp_path: Path, scheme: str) -> None:
     """With what the driver's configuration says, and nothing secret of it in plan, events or logs."""
@@ -208,7 +202,9 @@ def test_a_killed_worker_machine_is_replaced(make: Make, slow: Slow, spark_clust
     try:
         spark_cluster.kill_worker(worker)
         run.go()
-        _require_done(run, judged)
+        code, out, err = run.end()
+        assert (code, out.strip()) == (0, "['compacted']"), (out, err)
+        judged.require_right(finished=True)
     finally:
         spark_cluster.restore()
 
@@ -222,7 +218,9 @@ def test_a_killed_datanode_costs_nothing(make: Make, slow: Slow, hdfs: Hdfs, sch
     hdfs.kill_datanode(1)
     try:
         run.go()
-        _require_done(run, judged)
+        code, out, err = run.end()
+        assert (code, out.strip()) == (0, "['compacted']"), (out, err)
+        judged.require_right(finished=True)
     finally:
         hdfs.start_datanode(1)
 

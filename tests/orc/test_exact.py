@@ -78,6 +78,7 @@ def test_instants_are_in_utc() -> None:
     assert nanos(other.column(0)) == nanos(batch.column(0))
 
 
+@pytest.mark.slow
 def test_at_every_depth() -> None:
     """In structs, lists, maps and unions, with NULL at each level and several stripes."""
     random.seed(1)

@@ -181,6 +181,7 @@ def indexes(data: bytes) -> Iterator[list[Any]]:
             yield [column, found.filters]
 
 
+@pytest.mark.slow
 @every_form
 @every_chunk
 @every_stripe
@@ -226,6 +227,7 @@ def test_same_as_the_plain_file(nulls: bool, stripe: int, monkeypatch: pytest.Mo
     assert len(data) < len(bare)
 
 
+@pytest.mark.slow
 @every_form
 def test_same_positions_as_arrow(nulls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's own ZLIB files have them in other chunks, and in the same bytes, values and bits."""
@@ -283,6 +285,7 @@ def test_other_codecs_stay_with_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
         assert made(batch, monkeypatch, compression=codec) == made(batch, monkeypatch, compression=codec, igzip=False)
 
 
+@pytest.mark.slow
 def test_stripes_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """With each other, and with those of Arrow's own codec."""
     whole = values(True)

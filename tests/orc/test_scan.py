@@ -39,6 +39,7 @@ def events(count: int, *, deletes: bool = False) -> bytes:
     return by_pyorc(schema, rows, stripe_size=1 << 16, batch_size=100)
 
 
+@pytest.mark.slow
 def test_any_batch_size_gives_the_same_rows() -> None:
     """Batches are at most as large as asked for, and together always the same."""
     file = opened(events(1000))

@@ -159,6 +159,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @hypothesis_settings(max_examples=15, deadline=None)
 @given(data=st.data())
