@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,14 +56,21 @@ _TELL = 15.0  # seconds without a running task after which a sentence says so
 _ENDING = 10.0  # seconds that Spark's JVM gets to end
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long Spark may take, in seconds: to `start` an own application, and to give a job any task that runs."""
+
+    start: float = 180.0
+    idle: float = 600.0
+
+
 class SparkEngine:
     """Runs tasks on Spark: an own application, started by the first `run` (or by `start`), or the given session.
 
     `master` is a Spark master URL (default: all cores of this machine) and `conf` Spark's settings. `session` is a
-    SparkSession or SparkContext of the caller; it is used as it is and never stopped. `start_timeout` bounds the start
-    of an own application, `patience` how long a job may stand without a single running task (seconds both). `verbose`
-    lets Spark's errors through to stderr. `notify` gets `warnings` and sentences about waiting. `work` stands in for
-    `jobs.task.outcome_of` in tests.
+    SparkSession or SparkContext of the caller; it is used as it is and never stopped. `verbose` lets Spark's errors
+    through to stderr. `notify` gets `warnings` and sentences about waiting. `work` stands in for `jobs.task.outcome_of`
+    in tests.
     """
 
     name = "spark"
@@ -73,8 +81,7 @@ class SparkEngine:
         conf: Mapping[str, str] | None = None,
         *,
         session: Any = None,
-        start_timeout: float = 180.0,
-        patience: float = 600.0,
+        waits: Waits = Waits(),
         verbose: bool = False,
         notify: Callable[[str], None] | None = None,
         work: Work | None = None,
@@ -89,8 +96,7 @@ class SparkEngine:
         self._master = spark_host.with_retries(master or "local[*]")
         self._conf = dict(conf or {})
         self._session = session
-        self._start_timeout = start_timeout
-        self._patience = patience
+        self._waits = waits
         self._verbose = verbose
         self._notify = notify or (lambda sentence: None)
         self._work = work
@@ -123,7 +129,7 @@ class SparkEngine:
                 context = _context_of(self._session)
             else:
                 self._application = _Application(self._master, self._conf, self._verbose)
-                context = self._application.start(self._start_timeout)
+                context = self._application.start(self._waits.start)
                 self.warnings = tuple(_unknown_settings(context, self._conf))
                 for warning in self.warnings:
                     self._notify(warning)
@@ -213,9 +219,9 @@ class SparkEngine:
                 if waited > _TELL and not told:
                     told = True
                     self._notify("Spark has no free executor for the tasks yet; waiting")
-                if waited > self._patience:
+                if waited > self._waits.idle:
                     raise MissingDependencyError(
-                        f"no Spark executor has taken a task for {self._patience:.0f} seconds",
+                        f"no Spark executor has taken a task for {self._waits.idle:.0f} seconds",
                         hint="Check that the cluster has workers with free cores and memory for what "
                         "spark.executor.cores and spark.executor.memory ask for.",
                     ) from None
