@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -13,18 +12,17 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import hdfs_native
 
-from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError, UnreachableError
+from acidctl.errors import ExistsError, NoSuchTableError, StorageError, UnreachableError
 from acidctl.storage import hadoopfault
 from acidctl.storage.hadoopfault import MissingError
+from acidctl.storage.hadoopstorage import HadoopStorage, Status
 from acidctl.storage.hdfsclient import HdfsClient
 from acidctl.storage.newfile import NewFile
-from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
 from acidctl.storage.ranged import RangedFile
-from acidctl.storage.treewalk import Found, walk_tree
+from acidctl.storage.treewalk import Found
 
 Answer = TypeVar("Answer")
 
-_COPY_BYTES = 4 << 20
 _BUFFER_BYTES = 1 << 20
 # As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
 _PAGE = 1000
@@ -36,39 +34,12 @@ _FIRST_LOOK = 0.004
 _SLOWER = 1.5
 
 
-class HdfsStorage:
+class HdfsStorage(HadoopStorage):
     """One HDFS."""
 
     def __init__(self, client: HdfsClient) -> None:
+        super().__init__(client.place.scheme, client.place.authority)
         self._client = client
-        self._base = f"{client.place.scheme}://{client.place.authority}"
-        self._facts: Facts | None = None
-
-    @property
-    def facts(self) -> Facts:
-        """HDFS's promises; whether there is a trash is asked once."""
-        if self._facts is None:
-            self._facts = Facts(
-                atomic_rename=True,
-                exclusive_create=True,
-                mtimes=True,
-                owner_and_mode=True,
-                trash=self._has_trash(),
-            )
-        return self._facts
-
-    def display(self, path: str) -> str:
-        """The URL, its path as it is."""
-        return self._base + path
-
-    def stat(self, path: str) -> PathStat | None:
-        """One request."""
-        status = self._status(path)
-        return None if status is None else PathStat(status.isdir, status.length, status.modification_time / 1000)
-
-    def walk(self, root: str, descend: Descend | None = None) -> Walk:
-        """One listing per directory, in pages, many at once."""
-        return walk_tree(self._list, root, descend)
 
     def open(self, path: str) -> BinaryIO:
         """One request for the places of all blocks, then one to a DataNode for each range."""
@@ -91,41 +62,6 @@ class HdfsStorage:
             raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
         self._change(path, lambda client: client.mkdirs(path, 0o755, False))
 
-    def inherit(self, path: str, like: str) -> None:
-        """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
-
-        Access lists need nothing: what is made below a directory inherits its default list.
-        """
-        model, found = self._existing(like), self._existing(path)
-        if model.owner != found.owner:
-            self._give(path, model.owner, model.group)
-        elif model.group != found.group:
-            self._give(path, None, model.group)
-        mode = model.permission & 0o1777
-        if model.isdir and not found.isdir:
-            mode &= 0o666
-        if mode != found.permission & 0o1777:
-            with suppress(DeniedError):
-                self._change(path, lambda client: client.set_permission(path, mode))
-
-    def rename_dir(self, source: str, target: str) -> None:
-        """By rename2, which the NameNode does in one step."""
-        if not self._existing(source).isdir:
-            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
-        self.move(source, target)
-
-    def remove_tree(self, path: str) -> None:
-        """One request takes the whole tree."""
-        if not self._existing(path).isdir:
-            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
-        self._delete(path, recursive=True)
-
-    def remove_file(self, path: str) -> None:
-        """HDFS would take an empty directory too."""
-        if self._existing(path).isdir:
-            raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
-        self._delete(path, recursive=False)
-
     def move(self, source: str, target: str) -> None:
         """By rename2, which the NameNode does in one step."""
         try:
@@ -138,38 +74,6 @@ class HdfsStorage:
                 raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
             raise
 
-    def copy_file(self, source: str, target: str) -> None:
-        """Through this machine: HDFS copies nothing by itself."""
-        with self.open(source) as stream, self.create(target) as copy:
-            shutil.copyfileobj(stream, copy, _COPY_BYTES)
-
-    def discard(self, path: str) -> None:
-        """Below `Current` of the trash, at its own path; the time is added to a name that is taken, as Hadoop does."""
-        shown = self.display(path)
-        if not self.facts.trash:
-            raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
-        self._existing(path)
-        parent, _, name = path.rpartition("/")
-        moment = f"{time.time_ns() // 1_000_000}"
-        place = _TRASH + parent
-        try:
-            self._make_trash(path, place)
-        except (ExistsError, MissingError):
-            # Something was discarded under the name of one of this path's parents, and is a file.
-            taken = place
-            while taken != _TRASH and self._status(taken) is None:
-                taken = taken.rpartition("/")[0]
-            place = taken + moment + place.removeprefix(taken)
-            self._make_trash(path, place)
-        try:
-            self.move(path, join(place, name))
-        except ExistsError:
-            self.move(path, join(place, name + moment))
-
-    def _make_trash(self, path: str, place: str) -> None:
-        """A folder below the user's home, where paths lead that begin with no slash."""
-        self._change(path, lambda client: client.mkdirs(place, 0o700, True))
-
     def hosts(self, path: str) -> tuple[str, ...]:
         """hdfs-native does not tell."""
         return ()
@@ -180,18 +84,19 @@ class HdfsStorage:
     def _change(self, path: str, action: Any) -> Any:
         return self._client.ask(action, self.display(path), changes=True)
 
-    def _status(self, path: str) -> hdfs_native.FileStatus | None:
-        """None when nothing stands at the path, also below a file."""
+    def _status(self, path: str) -> Status | None:
         try:
-            return cast(hdfs_native.FileStatus, self._ask(path, lambda client: client.get_file_info(path)))
+            found = self._ask(path, lambda client: client.get_file_info(path))
         except MissingError:
             return None
-
-    def _existing(self, path: str) -> hdfs_native.FileStatus:
-        status = self._status(path)
-        if status is None:
-            raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
-        return status
+        return Status(
+            is_directory=found.isdir,
+            size=found.length,
+            modified=found.modification_time / 1000,
+            owner=found.owner,
+            group=found.group,
+            mode=found.permission,
+        )
 
     def _list(self, path: str) -> Iterable[Found]:
         """The entries of a directory, page by page."""
@@ -221,23 +126,25 @@ class HdfsStorage:
             if len(some) < _PAGE:
                 return found
 
-    def _give(self, path: str, owner: str | None, group: str) -> None:
-        """Owner and group together, else the group alone."""
-        try:
-            self._change(path, lambda client: client.set_owner(path, owner, group))
-        except DeniedError:
-            if owner is not None:
-                self._give(path, None, group)
+    def _set_owner(self, path: str, owner: str | None, group: str) -> None:
+        self._change(path, lambda client: client.set_owner(path, owner, group))
+
+    def _set_mode(self, path: str, mode: int) -> None:
+        self._change(path, lambda client: client.set_permission(path, mode))
 
     def _delete(self, path: str, *, recursive: bool) -> None:
         if not self._change(path, lambda client: client.delete(path, recursive)):
             raise hadoopfault.missing(self.display(path))
 
-    def _has_trash(self) -> bool:
-        """The server's interval, else this client's, as Hadoop decides.
+    def _trash(self, path: str) -> str:
+        """Below the user's home, where paths lead that begin with no slash."""
+        return _TRASH
 
-        hdfs-native looks at the server's first of all when it is to move something to the trash.
-        """
+    def _make_private(self, path: str) -> None:
+        self._change(path, lambda client: client.mkdirs(path, 0o700, True))
+
+    def _has_trash(self) -> bool:
+        """hdfs-native looks at the server's interval first of all when it is to move something to the trash."""
         try:
             self._ask(_NOWHERE, lambda client: client.trash(_NOWHERE))
         except MissingError:

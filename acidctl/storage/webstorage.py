@@ -8,25 +8,23 @@ and find nothing wrong with a directory that exists; `delete` takes what it is g
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from queue import Empty, Queue
 from typing import Any, BinaryIO, cast
 
-from acidctl.errors import DeniedError, ExistsError, NoSuchTableError, StorageError
+from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoopfault import MissingError, missing
+from acidctl.storage.hadoopstorage import HadoopStorage, Status
 from acidctl.storage.newfile import NewFile
-from acidctl.storage.port import Descend, Facts, PathStat, Walk, join
+from acidctl.storage.port import join
 from acidctl.storage.ranged import RangedFile
-from acidctl.storage.treewalk import Found, walk_tree
+from acidctl.storage.treewalk import Found
 from acidctl.storage.webapi import Body, Source, WebApi
 from acidctl.storage.webfault import UnknownRequestError
 
-_COPY_BYTES = 4 << 20
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
 _PART_BYTES = 4 << 20
 _WAITING_PARTS = 2
@@ -34,48 +32,21 @@ _WAITING_PARTS = 2
 _HOSTS = 3
 
 
-class WebHdfsStorage:
-    """One HDFS; `authority` is what stands after the scheme in its addresses.
+class WebHdfsStorage(HadoopStorage):
+    """One HDFS over HTTP.
 
     `trash_minutes`: `fs.trash.interval` of this client, which counts where the server names none.
     """
 
     def __init__(self, api: WebApi, scheme: str, authority: str, *, trash_minutes: float = 0) -> None:
+        super().__init__(scheme, authority)
         self._api = api
-        self._base = f"{scheme}://{authority}"
         self._trash_minutes = trash_minutes
-        self._facts: Facts | None = None
         self._gateway: bool | None = None
-
-    @property
-    def facts(self) -> Facts:
-        """HDFS's promises; whether there is a trash is asked once."""
-        if self._facts is None:
-            self._facts = Facts(
-                atomic_rename=True,
-                exclusive_create=True,
-                mtimes=True,
-                owner_and_mode=True,
-                trash=self._has_trash(),
-            )
-        return self._facts
-
-    def display(self, path: str) -> str:
-        """The URL, its path as it is."""
-        return self._base + path
-
-    def stat(self, path: str) -> PathStat | None:
-        """One request."""
-        status = self._status(path)
-        return None if status is None else _path_stat(status)
-
-    def walk(self, root: str, descend: Descend | None = None) -> Walk:
-        """One listing per directory, in pages, many at once."""
-        return walk_tree(self._list, root, descend)
 
     def open(self, path: str) -> BinaryIO:
         """One request for the size, then one to a DataNode for each range."""
-        status = self._status(path)
+        status = self._file_status(path)
         shown = self.display(path)
         if status is None:
             raise missing(shown)
@@ -111,72 +82,9 @@ class WebHdfsStorage:
         self._require_directory(_parent(path))
         self._true("PUT", "MKDIRS", path)
 
-    def inherit(self, path: str, like: str) -> None:
-        """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
-
-        Access lists need nothing: what is made below a directory inherits its default list.
-        """
-        model, found = self._existing(like), self._existing(path)
-        owner, group = str(model["owner"]), str(model["group"])
-        if owner != found["owner"]:
-            self._give(path, owner=owner, group=group)
-        elif group != found["group"]:
-            self._give(path, group=group)
-        mode = int(str(model["permission"]), 8)
-        if model["type"] == "DIRECTORY" and found["type"] != "DIRECTORY":
-            mode &= 0o666
-        if mode != int(str(found["permission"]), 8):
-            with suppress(DeniedError):
-                self._ask("PUT", "SETPERMISSION", path, permission=f"{mode:o}")
-
-    def rename_dir(self, source: str, target: str) -> None:
-        """By rename2; see `_rename`."""
-        if self._existing(source)["type"] != "DIRECTORY":
-            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
-        self._rename(source, target)
-
-    def remove_tree(self, path: str) -> None:
-        """One request takes the whole tree."""
-        if self._existing(path)["type"] != "DIRECTORY":
-            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
-        self._true("DELETE", "DELETE", path, recursive="true")
-
-    def remove_file(self, path: str) -> None:
-        """`recursive=false` would take an empty directory."""
-        if self._existing(path)["type"] == "DIRECTORY":
-            raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
-        self._true("DELETE", "DELETE", path, recursive="false")
-
     def move(self, source: str, target: str) -> None:
         """By rename2; see `_rename`."""
         self._rename(source, target)
-
-    def copy_file(self, source: str, target: str) -> None:
-        """Through this machine: HDFS copies nothing by itself."""
-        with self.open(source) as stream, self.create(target) as copy:
-            shutil.copyfileobj(stream, copy, _COPY_BYTES)
-
-    def discard(self, path: str) -> None:
-        """Below `Current` of the trash, at its own path; a number is added where something lies there already."""
-        shown = self.display(path)
-        if not self.facts.trash:
-            raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
-        self._existing(path)
-        current = join(str(self._ask("GET", "GETTRASHROOT", path)["Path"]), "Current")
-        parent, name = _parent(path), path.rpartition("/")[2]
-        moment = f"{time.time_ns() // 1_000_000}"
-        # A file that was discarded under the name of this path's parent is in the way of the first.
-        for place in (current + parent.rstrip("/"), f"{current}/{moment}{parent.rstrip('/')}"):
-            try:
-                self._true("PUT", "MKDIRS", place, permission="700")
-                try:
-                    self._rename(path, join(place, name))
-                except ExistsError:
-                    self._rename(path, join(place, name + moment))
-                return
-            except (ExistsError, MissingError):
-                if place.startswith(f"{current}/{moment}") or self._status(path) is None:
-                    raise
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """By the NameNode's list of blocks; empty where it is too old to tell."""
@@ -203,8 +111,12 @@ class WebHdfsStorage:
             shown = self.display(path)
             raise StorageError(f"{shown} cannot be changed: HDFS refuses {operation} and gives no reason", path=shown)
 
-    def _status(self, path: str) -> dict[str, Any] | None:
-        """The FileStatus; None when nothing stands at the path."""
+    def _status(self, path: str) -> Status | None:
+        status = self._file_status(path)
+        return None if status is None else _status_of(status)
+
+    def _file_status(self, path: str) -> dict[str, Any] | None:
+        """The server's FileStatus; None when nothing stands at the path."""
         try:
             status: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path)["FileStatus"]
         except MissingError:
@@ -212,16 +124,6 @@ class WebHdfsStorage:
         except KeyError:
             raise StorageError(f"{self.display(path)} cannot be read: the answer has no FileStatus") from None
         return status
-
-    def _existing(self, path: str) -> dict[str, Any]:
-        status = self._status(path)
-        if status is None:
-            raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
-        return status
-
-    def _require_directory(self, path: str) -> None:
-        if self._existing(path)["type"] != "DIRECTORY":
-            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
 
     @property
     def _is_gateway(self) -> bool:
@@ -261,19 +163,26 @@ class WebHdfsStorage:
                     raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
                 if name == before:
                     continue  # HttpFS strips `startAfter`, and a name that ends with a blank comes again
-                found = _path_stat(status)
-                yield Found(name, found.is_directory, found.size, found.modified)
+                yield Found(name, status["type"] == "DIRECTORY", _size(status), status["modificationTime"] / 1000)
                 last = name
             if last == before or not listing.get("remainingEntries"):
                 return
 
-    def _give(self, path: str, **to: str) -> None:
-        """Owner and group together, else the group alone."""
-        try:
-            self._ask("PUT", "SETOWNER", path, **to)
-        except DeniedError:
-            if "owner" in to:
-                self._give(path, group=to["group"])
+    def _set_owner(self, path: str, owner: str | None, group: str) -> None:
+        to = {"group": group} if owner is None else {"owner": owner, "group": group}
+        self._ask("PUT", "SETOWNER", path, **to)
+
+    def _set_mode(self, path: str, mode: int) -> None:
+        self._ask("PUT", "SETPERMISSION", path, permission=f"{mode:o}")
+
+    def _delete(self, path: str, *, recursive: bool) -> None:
+        self._true("DELETE", "DELETE", path, recursive=str(recursive).lower())
+
+    def _trash(self, path: str) -> str:
+        return join(str(self._ask("GET", "GETTRASHROOT", path)["Path"]), "Current")
+
+    def _make_private(self, path: str) -> None:
+        self._true("PUT", "MKDIRS", path, permission="700")
 
     def _rename(self, source: str, target: str) -> None:
         """Never into nor onto anything: one rename2, or on a gateway what amounts to it."""
@@ -327,7 +236,6 @@ class WebHdfsStorage:
             raise StorageError(f"{self.display(source)} cannot be moved to {shown}: HDFS refuses it", path=shown)
 
     def _has_trash(self) -> bool:
-        """The server's interval, else this client's, as Hadoop decides."""
         minutes = self._trash_minutes
         try:
             defaults = self._ask("GET", "GETSERVERDEFAULTS", "/").get("FsServerDefaults", {})
@@ -426,10 +334,20 @@ class _Upload:
             yield part
 
 
-def _path_stat(status: Mapping[str, Any]) -> PathStat:
-    """Times are in milliseconds there."""
-    is_directory = status["type"] == "DIRECTORY"
-    return PathStat(is_directory, 0 if is_directory else int(status["length"]), status["modificationTime"] / 1000)
+def _status_of(status: Mapping[str, Any]) -> Status:
+    """Times are in milliseconds there, and modes in octal."""
+    return Status(
+        is_directory=status["type"] == "DIRECTORY",
+        size=_size(status),
+        modified=status["modificationTime"] / 1000,
+        owner=str(status["owner"]),
+        group=str(status["group"]),
+        mode=int(str(status["permission"]), 8),
+    )
+
+
+def _size(status: Mapping[str, Any]) -> int:
+    return 0 if status["type"] == "DIRECTORY" else int(status["length"])
 
 
 def _parent(path: str) -> str:

@@ -22,6 +22,7 @@ from acidctl.errors import (
     StorageError,
     UnreachableError,
 )
+from acidctl.storage.hadoopstorage import Status
 from acidctl.storage.port import Storage, join
 from acidctl.storage.webhdfs import connect
 from acidctl.storage.webstorage import WebHdfsStorage
@@ -250,21 +251,21 @@ class TestWriting:
     def test_a_gateway_renames_to_other_names_without_remains(self, httpfs: HttpFs, root: str) -> None:
         """In two steps through a directory of its own, which is gone afterwards, also when the target is taken."""
         storage, path = _open(httpfs.url + root)
-        storage.mkdir(f"{path}/work")
-        _write(storage, f"{path}/work/f", b"1")
-        storage.rename_dir(f"{path}/work", f"{path}/done")
+        storage.mkdir(f"{path}/begun")
+        _write(storage, f"{path}/begun/f", b"1")
+        storage.rename_dir(f"{path}/begun", f"{path}/done")
         storage.move(f"{path}/done/f", f"{path}/g")
-        storage.mkdir(f"{path}/work")
+        storage.mkdir(f"{path}/begun")
         real, taken = storage._status, iter([True])
 
-        def too_early(asked: str) -> dict[str, Any] | None:
+        def too_early(asked: str) -> Status | None:
             return None if asked == f"{path}/done" and next(taken, False) else real(asked)
 
         storage._status = too_early  # type: ignore[method-assign,assignment]
         with pytest.raises(ExistsError, match="/done exists already"):
-            storage.rename_dir(f"{path}/work", f"{path}/done")
+            storage.rename_dir(f"{path}/begun", f"{path}/done")
         found = storage.walk(path)
-        assert (found.directories, [info.path for info in found.files]) == (("done", "work"), ["g"])
+        assert (found.directories, [info.path for info in found.files]) == (("begun", "done"), ["g"])
 
     def test_large_files_are_streamed_and_taken_back(self, hdfs_cluster: Hdfs, httpfs: HttpFs, root: str) -> None:
         """While they are written; one that fails half way leaves nothing, and nothing comes to life afterwards."""
@@ -437,11 +438,11 @@ class TestIdentity:
         shown = {}
         for name in ("t/base_1", "t/f", "bob/f"):
             status = storage._existing(f"{root}/{name}")
-            shown[name] = (status["owner"], status["group"], status["permission"])
+            shown[name] = (status.owner, status.group, oct(status.mode))
         assert shown == {
-            "t/base_1": ("alice", "analysts", "1770"),
-            "t/f": ("alice", "analysts", "660"),
-            "bob/f": ("bob", "analysts", "660"),
+            "t/base_1": ("alice", "analysts", "0o1770"),
+            "t/f": ("alice", "analysts", "0o660"),
+            "bob/f": ("bob", "analysts", "0o660"),
         }
 
     def test_the_trash_is_the_users_and_keeps_every_copy(self, hdfs_cluster: Hdfs, root: str) -> None:
@@ -475,7 +476,7 @@ class TestIdentity:
         for url in (hdfs_cluster.webhdfs, httpfs.url):
             acting = _open(url, proxy_user="alice")[0]
             _write(acting, f"{root}/alice/{url[-5:]}", b"1")
-            assert acting._existing(f"{root}/alice/{url[-5:]}")["owner"] == "alice"
+            assert acting._existing(f"{root}/alice/{url[-5:]}").owner == "alice"
             with pytest.raises(DeniedError, match="user=alice"):
                 acting.mkdir(f"{root}/new")
         with pytest.raises(DeniedError, match="bob is not allowed to impersonate alice") as caught:
