@@ -117,7 +117,8 @@ def _remote_error(java: str, message: str, shown: str, changes: bool) -> Storage
     reason = first_line(message)
     if java in ("IllegalArgumentException", "UnsupportedOperationException"):
         return UnknownRequestError(f"{shown} cannot be used: {reason}", path=shown)
-    if "already the current lease holder" in reason:  # HttpFS is one writer to HDFS, whoever writes through it
+    # HttpFS passes on by text alone that another is creating it: HDFS's own class of that stays behind.
+    if "already the current lease holder" in reason or reason.startswith("Failed to CREATE_FILE "):
         return ExistsError(f"{shown} exists already", path=shown)
     if reason == "No active nodes contain this block":
         return unreachable(shown, "no DataNode gives a block of it")

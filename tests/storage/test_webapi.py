@@ -67,6 +67,7 @@ def closed_port() -> int:
 
 
 NO_NODES = "f could only be written to 0 of the 1 minReplication nodes. There are {} datanode(s) running"
+TAKEN = "Failed to CREATE_FILE /t for a on 10.0.0.1 because this file lease is currently owned by b on 10.0.0.2"
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,7 @@ NO_NODES = "f could only be written to 0 of the 1 minReplication nodes. There ar
         (java(403, "IOException", NO_NODES.format(3)), QuotaError, "no DataNode takes its data"),
         (java(403, "BlockMissingException", "blk_1"), UnreachableError, "no DataNode gives a block of it"),
         (java(403, "FileAlreadyExistsException", "/t exists"), ExistsError, "/t exists already"),
+        (java(500, "RemoteException", TAKEN), ExistsError, "/t exists already"),
         (java(404, "FileNotFoundException", "File does not exist: /t"), StorageError, "/t is not there any more"),
         (java(500, "Odd", "org.apache.OddException: odd\n\tat org.Stack"), StorageError, ": OddException: odd"),
         (Reply(503, b"busy"), ThrottledError, "fewer requests (HTTP 503)"),
