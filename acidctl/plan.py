@@ -15,7 +15,7 @@ from enum import Enum
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acidctl.errors import UsageError
+from acidctl.errors import ExitCode, UsageError
 from acidctl.listing import FileInfo
 
 PLAN_TYPE = "compaction_plan"
@@ -123,7 +123,8 @@ class PartitionPlan:
     """What happens to one location; `path` is its place below the table ("" for the table itself).
 
     `reason` is a sentence and `reason_code` its stable name; for COMPACT they may be empty. `notes` are sentences for
-    the operator. `fingerprint` covers the inputs (see `fingerprint_of`).
+    the operator. `fingerprint` covers the inputs (see `fingerprint_of`). `failed`: REFUSED because looking into it went
+    wrong, by an error of that code.
     """
 
     partition: str
@@ -138,6 +139,7 @@ class PartitionPlan:
     bytes_in: int = 0
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
+    failed: bool = False
 
     @property
     def needs_two_renames(self) -> bool:
@@ -193,6 +195,11 @@ class CompactionPlan:
     assumed: tuple[str, ...] = ()
     assume_exclusive: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What making the plan ends with: 3 where something went wrong with a partition, as a run would end."""
+        return ExitCode.FINDINGS if any(part.failed for part in self.partitions) else ExitCode.DONE
 
 
 def fingerprint_of(entries: Iterable[InputEntry]) -> str:

@@ -199,7 +199,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         if asked.plan_out is not None:
             _save(out, prepared.plan, asked.plan_out)
         write_plan(out, prepared.plan, with_header=not asked.no_header, limit=asked.rows)
-        return ExitCode.DONE
+        return prepared.plan.exit_code
     log = None if asked.run_log is None else _run_log(out, table, asked)
     try:
         with closing(EarlyEngine(choice, notify=out.warn, verbose=out.verbose)) as early:

@@ -119,6 +119,7 @@ COMPACT_PLAN_PARTITION = Described(
         ("bytes_in", "number", "bytes that would be read"),
         ("fingerprint", "string", "over names, sizes and times of the inputs"),
         ("notes", "list", "sentences for the operator"),
+        ("failed", "boolean", "refused because looking into it went wrong; the command then ends with 3"),
     ),
 )
 COMPACT_LOG = Described(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from acidctl.errors import AcidctlError
@@ -87,8 +87,8 @@ def _drafted(ground: Ground, location: Location, root: str, alone: bool) -> Draf
     except AcidctlError as error:
         if alone:
             raise
-        blank = PartitionPlan(location.partition, path, Action.REFUSED, error.code, error.message)
-        return Draft(blank, listing.root)
+        blank = PartitionPlan(location.partition, path, Action.NOTHING_TO_DO)
+        return Draft(_failed(blank, error), listing.root)
 
 
 def _bounded(drafts: Sequence[Draft], request: CompactionRequest) -> list[Draft]:
@@ -192,12 +192,16 @@ def _finished(ground: Ground, part: _Part, harvest: Harvest, alone: bool) -> Par
     if part.error is not None:
         if alone:
             raise part.error
-        return refuse(plan, part.error.code, part.error.message)
+        return _failed(plan, part.error)
     made = finish_partition(ground, part.draft, part.files)
     if made.action is not Action.COMPACT:
         return made
     problem = harvest.add(plan.path, part.files)
     return made if problem is None else refuse(plan, *problem)
+
+
+def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:
+    return replace(refuse(plan, error.code, error.message), failed=True)
 
 
 def _file_count(item: Draft) -> int:

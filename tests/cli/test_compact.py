@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from restore import restore
 
+from acidctl.errors import UnreachableError
 from acidctl.plan import from_json
+from acidctl.storage.local import LocalStorage
 from tests.cli.runner import Result, acidctl, heed_interrupts
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -223,6 +225,30 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     done = _compact("major", table, "--plan", str(saved), "-o", "json")
     assert done.code == 0, done.stderr
     assert [part["outcome"] for part in done.json()["partitions"]] == list(OUTCOMES.values())
+
+
+@pytest.mark.slow
+def test_a_dry_run_ends_as_the_run_would_where_a_partition_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of several: exit 3, and the others are planned; it alone: exit 14."""
+    lost, opened = "ds=2026-01-02/hr=1", LocalStorage.open
+
+    def unreachable(storage: LocalStorage, path: str) -> BinaryIO:
+        if f"{lost}/delta_" in path:
+            raise UnreachableError(f"{path} cannot be reached", path=path)
+        return opened(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "open", unreachable)
+    table = _copy(PARTITIONED, tmp_path)
+    args = ("-o", "json", *_lists(PARTITIONED))
+    for more in (("-n",), ("--plan-out", str(tmp_path / "plan")), ()):
+        result = _compact("major", table, *args, *more)
+        assert result.code == 3, (more, result)
+        bad = next(part for part in result.json()["partitions"] if part["partition"] == lost)
+        assert bad["reason_code"] == "unreachable"
+        alone = _compact("major", table, *args, *more, "--partition", lost)
+        assert (alone.code, alone.error()["code"]) == (14, "unreachable")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

@@ -123,9 +123,10 @@ def _check_refusals(result: Result, right: Result) -> None:
     planned = {part["partition"]: part for part in right.json()["partitions"]}
     found = result.json()["partitions"]
     assert [part["partition"] for part in found] == list(planned)
+    assert result.code == (ExitCode.FINDINGS if any(part["failed"] for part in found) else right.code)
     for part in found:
         if part["action"] == "refused":
-            assert part["reason_code"] == "unreachable"
+            assert (part["reason_code"], part["failed"]) == ("unreachable", True)
             assert "cannot be used: the fault of call" in part["reason"]
         else:
             assert part == planned[part["partition"]]

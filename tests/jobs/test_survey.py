@@ -20,7 +20,7 @@ from restore import restore
 
 from acidctl import open_table, plan
 from acidctl.bucketcodec import encode
-from acidctl.errors import DamagedDataError, NotEnoughHistoryError, StorageError, UsageError
+from acidctl.errors import DamagedDataError, ExitCode, NotEnoughHistoryError, StorageError, UsageError
 from acidctl.jobs.survey import make_plan
 from acidctl.names import MIN_LONG, BaseDir, DeltaDir, format_base, parse_directory
 from acidctl.orc.reader import OrcFile
@@ -234,7 +234,7 @@ def test_a_minor_of_two_results_needs_leave() -> None:
     """Either a transaction under which both appear, or nobody else at the table."""
     step, files = step_of(TABLES / "hive4/bucketed/02-changed"), files_of("hive4/bucketed/02-changed")
     part = one(plan_of(files, MINOR, step, assume_exclusive=False))
-    assert (part.action, part.reason_code) == (Action.REFUSED, "needs_two_renames")
+    assert (part.action, part.reason_code, part.failed) == (Action.REFUSED, "needs_two_renames", False)
     assert "--assume-exclusive" in part.reason
     assert one(plan_of(files, MINOR, step)).needs_two_renames
     assert one(plan_of(files, MINOR, step, assume_exclusive=False, visibility_txn=10**9)).action is Action.COMPACT
@@ -319,7 +319,7 @@ def test_a_damaged_input_is_an_error_or_one_refusal_among_others() -> None:
     victim = next(path for path in files if "hr=1/delta_" in path and "bucket_" in path)
     made = plan_of({**files, victim: b"ORC"}, MAJOR, step_of(TABLES / name))
     (bad,) = [part for part in made.partitions if part.action is Action.REFUSED]
-    assert bad.reason_code == "damaged"
+    assert (bad.reason_code, bad.failed, made.exit_code) == ("damaged", True, ExitCode.FINDINGS)
     assert f"{ROOT}/{bad.path}/" in victim
     assert any(part.action is Action.COMPACT for part in made.partitions)
 
@@ -337,7 +337,10 @@ def test_a_storage_that_refuses_is_a_reason() -> None:
     """One partition without permission does not hide the others."""
     name = "hive4/partitioned/02-changed"
     made = plan_of(Refusing(files_of(name)), MAJOR, step_of(TABLES / name))
-    assert {part.reason_code for part in made.partitions if part.action is Action.REFUSED} == {"storage"}
+    assert {(part.reason_code, part.failed) for part in made.partitions if part.action is Action.REFUSED} == {
+        ("storage", True)
+    }
+    assert made.exit_code == ExitCode.FINDINGS
 
 
 def test_the_bound_on_bytes_leaves_partitions_for_later() -> None:
