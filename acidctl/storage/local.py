@@ -7,26 +7,52 @@ import io
 import os
 import shutil
 import stat as stat_bits
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StorageError
+from acidctl.errors import (
+    AcidctlError,
+    DeniedError,
+    ExistsError,
+    NoSuchTableError,
+    QuotaError,
+    SafeModeError,
+    StorageError,
+)
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
-_MAY_READ = "Run as a user that may read the table, for example the owner of the warehouse."
-_MAY_WRITE = "Run as a user that may write to the table, for example the owner of the warehouse."
-_READING_HINTS = {errno.EACCES: _MAY_READ, errno.EPERM: _MAY_READ}
-_WRITING_HINTS = {
-    errno.EACCES: _MAY_WRITE,
-    errno.EPERM: _MAY_WRITE,
-    errno.EROFS: "The file system is mounted read-only; mount it for writing, or work on a copy of the table.",
-    errno.ENOSPC: "Free space on this file system and run the command again; the table is as it was.",
-    errno.EDQUOT: "Raise the quota or free space, and run the command again; the table is as it was.",
-    errno.EXDEV: "Source and target have to lie on one file system, because a copy could be seen half done.",
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What the system refuses by an error number: the kind of error, and what to do for who reads and who writes."""
+
+    kind: type[StorageError] = StorageError
+    reading: str | None = None
+    writing: str | None = None
+
+
+_DENIED = _Meaning(
+    DeniedError,
+    "Run as a user that may read the table, for example the owner of the warehouse.",
+    "Run as a user that may write to the table, for example the owner of the warehouse.",
+)
+_FULL = "Free space on this file system and run the command again; the table is as it was."
+_OVER_QUOTA = "Raise the quota or free space, and run the command again; the table is as it was."
+_READ_ONLY = "The file system is mounted read-only; mount it for writing, or work on a copy of the table."
+_ELSEWHERE = "Source and target have to lie on one file system, because a copy could be seen half done."
+_MEANINGS = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: _Meaning(SafeModeError, writing=_READ_ONLY),
+    errno.ENOSPC: _Meaning(QuotaError, writing=_FULL),
+    errno.EDQUOT: _Meaning(QuotaError, writing=_OVER_QUOTA),
+    errno.EXDEV: _Meaning(writing=_ELSEWHERE),
 }
 
 
@@ -258,7 +284,7 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise _refused(path, error, _WRITING_HINTS) from error
+        raise _refused(path, error, writing=True) from error
 
 
 def _sync_parents(*paths: str) -> None:
@@ -283,8 +309,8 @@ def _give(path: str, owner: int, group: int) -> None:
             os.chown(path, -1, group)
 
 
-def _refused(path: str, error: OSError | ValueError, hints: Mapping[int, str] | None = None) -> AcidctlError:
-    """The system's answer as one of our errors; `hints` advise by error number."""
+def _refused(path: str, error: OSError | ValueError, *, writing: bool = False) -> AcidctlError:
+    """The system's answer as one of our errors."""
     if isinstance(error, FileNotFoundError):
         path = _named(error) or path
         return StorageError(
@@ -292,12 +318,13 @@ def _refused(path: str, error: OSError | ValueError, hints: Mapping[int, str] | 
             path=path,
             hint="If a compaction or a cleaner runs on this table now, run the command again.",
         )
-    if isinstance(error, FileExistsError) and hints is not None:
+    if isinstance(error, FileExistsError) and writing:
         return ExistsError(f"{path} exists already", path=path)
     number = error.errno if isinstance(error, OSError) and error.errno else 0
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return StorageError(
-        f"{path} cannot be {'used' if hints is None else 'written'}: {reason}",
+    meaning = _MEANINGS.get(number, _Meaning())
+    return meaning.kind(
+        f"{path} cannot be {'written' if writing else 'used'}: {reason}",
         path=path,
-        hint=(_READING_HINTS if hints is None else hints).get(number),
+        hint=meaning.writing if writing else meaning.reading,
     )

@@ -142,7 +142,7 @@ def test_what_may_not_be_read(closed: str, command: list[str], unprivileged: Pat
     try:
         if was == 0:
             os.seteuid(65534)
-        _expect_failure([*command, path], 14, "storage", "Permission denied")
+        _expect_failure([*command, path], 14, "denied", "Permission denied")
     finally:
         os.seteuid(was)
 

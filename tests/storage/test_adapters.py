@@ -11,7 +11,15 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from acidctl.errors import NoSuchTableError, StorageError, UsageError
+from acidctl.errors import (
+    DeniedError,
+    ExitCode,
+    NoSuchTableError,
+    QuotaError,
+    SafeModeError,
+    StorageError,
+    UsageError,
+)
 from acidctl.storage.fsspec import FsspecStorage
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
@@ -84,8 +92,9 @@ class TestLocal(WritingStorage):
         closed = ".staging"
         assert [info.path for info in LocalStorage().walk(str(tmp_path)).files] == ["delta_1_1/f"]
         closed = "delta_1_1"
-        with pytest.raises(StorageError, match="delta_1_1 cannot be used: Permission denied"):
+        with pytest.raises(DeniedError, match="delta_1_1 cannot be used: Permission denied") as caught:
             LocalStorage().walk(str(tmp_path))
+        assert "may read" in (caught.value.hint or "")
 
     def test_a_directory_that_vanishes_during_the_walk_counts_as_never_seen(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,13 +152,20 @@ class TestLocal(WritingStorage):
         assert model.st_uid != 12
 
     @pytest.mark.parametrize(
-        ("number", "advice"),
-        [(errno.ENOSPC, "Free space"), (errno.EROFS, "mounted read-only"), (errno.EACCES, "may write")],
+        ("number", "kind", "advice"),
+        [
+            (errno.ENOSPC, QuotaError, "Free space"),
+            (errno.EDQUOT, QuotaError, "Raise the quota"),
+            (errno.EROFS, SafeModeError, "mounted read-only"),
+            (errno.EACCES, DeniedError, "may write"),
+            (errno.EPERM, DeniedError, "may write"),
+            (errno.EXDEV, StorageError, "on one file system"),
+        ],
     )
     def test_what_the_system_refuses_to_write_says_what_to_do(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError], advice: str
     ) -> None:
-        """One sentence and one piece of advice, for files and for directories; no half file stays."""
+        """One sentence and one piece of advice, of the kind that all storages have for it; no half file stays."""
 
         def refuse(*args: object) -> None:
             raise OSError(number, os.strerror(number))
@@ -163,9 +179,10 @@ class TestLocal(WritingStorage):
             lambda: storage.move(f"{tmp_path}/g", f"{tmp_path}/h"),
         )
         for change in changes:
-            with pytest.raises(StorageError, match=os.strerror(number)) as caught:
+            with pytest.raises(StorageError, match=f" cannot be written: {os.strerror(number)}$") as caught:
                 change()
             assert advice in (caught.value.hint or "")
+            assert (type(caught.value), caught.value.exit_code) == (kind, ExitCode.STORAGE)
         assert storage.walk(str(tmp_path)).files == ()
 
     @pytest.mark.parametrize("size", [2_000, 3_000_000], ids=["at the end", "at once"])
