@@ -24,6 +24,10 @@ _KERBEROS = (
     "in with `kinit`."
 )
 _AGAIN = "Run the command again, or with less --parallelism."
+_LOOK_AT_DATANODES = (
+    "See which DataNodes are alive (`hdfs dfsadmin -report`, `hdfs fsck PATH -files -blocks -locations`): this machine "
+    "has to reach them. Then run the command again."
+)
 _GONE = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
@@ -59,14 +63,14 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return QuotaError(said, path=shown, hint="Free space, or have the quota of this directory raised.")
     if "could only be written to 0 of" in reason:
         if "There are 0 datanode(s) running" in reason:
-            return unreachable(shown, "no DataNode is there")
+            return no_datanode(shown, "is there")
         return QuotaError(
             f"{what}: no DataNode takes its data", path=shown, hint="See `hdfs dfsadmin -report`: they may be full."
         )
     if kind == "NotReplicatedYetException":
         return ThrottledError(f"{what}: its DataNodes are behind with what was written", path=shown, hint=_AGAIN)
     if kind == "BlockMissingException" or "Could not obtain block" in reason:
-        return unreachable(shown, "no DataNode gives a block of it")
+        return no_datanode(shown, "gives a block of it")
     return StorageError(said, path=shown)
 
 
@@ -92,6 +96,11 @@ def unreachable(shown: str, why: str) -> UnreachableError:
         path=shown,
         hint="Check the address and that HDFS is running, and run the command again.",
     )
+
+
+def no_datanode(shown: str, why: str) -> UnreachableError:
+    """The NameNode is well, but no DataNode gives or takes data."""
+    return UnreachableError(f"{shown} cannot be reached: no DataNode {why}", path=shown, hint=_LOOK_AT_DATANODES)
 
 
 def unknown_name(shown: str, address: str, key: str) -> UnreachableError:

@@ -177,11 +177,9 @@ class _Reader:
             # Asked for more than there is, hdfs-native panics.
             length = min(length, self.size - offset)
             return self._client.ask(lambda _: reader.read_range(offset, length), self._shown)
-        except UnreachableError:
+        except UnreachableError as error:
             self._reader = None
-            # Without the file, its DataNodes have nothing to give.
-            self._client.ask(lambda client: client.get_file_info(self._path), self._shown)
-            raise
+            raise _of_datanodes(self._client, self._path, self._shown, error, "gives") from error
 
     def _opened(self) -> hdfs_native.FileReader:
         reader = self._reader
@@ -248,7 +246,10 @@ class _NewFile(NewFile):
             self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
 
     def _wait(self, begun: Future[Any]) -> None:
-        self._client.finish(begun, self._shown)
+        try:
+            self._client.finish(begun, self._shown)
+        except UnreachableError as error:
+            raise _of_datanodes(self._client, self._path, self._shown, error, "takes") from error
 
     def _complete(self) -> None:
         """Close the file, without the half second that hdfs-native sleeps.
@@ -286,6 +287,17 @@ class _NewFile(NewFile):
             return len(self._client.ask(lambda client: client.read(self._path), self._shown)) == self._written
         except StorageError:
             return False
+
+
+def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableError, verb: str) -> StorageError:
+    """What it means that data could not be read or written; raised is what there is to say of the NameNode or the data.
+
+    hdfs-native does not tell whose connection failed. Without the file, its DataNodes have nothing to give.
+    """
+    client.ask(lambda asked: asked.get_file_info(path), shown)
+    if "ChecksumError" in str(error.__cause__):
+        raise error
+    return hadoopfault.no_datanode(shown, f"{verb} a block of it")
 
 
 def _number(value: str | None) -> int | None:

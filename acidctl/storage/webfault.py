@@ -16,7 +16,16 @@ import requests
 import urllib3
 
 from acidctl.errors import DeniedError, ExistsError, StorageError, ThrottledError, UnreachableError
-from acidctl.storage.hadoopfault import MAY_READ, MAY_WRITE, first_line, no_ticket, of_java, unknown_name, unreachable
+from acidctl.storage.hadoopfault import (
+    MAY_READ,
+    MAY_WRITE,
+    first_line,
+    no_datanode,
+    no_ticket,
+    of_java,
+    unknown_name,
+    unreachable,
+)
 from acidctl.storage.webaccess import Access
 
 _ERROR_BYTES = 64 << 10
@@ -121,7 +130,9 @@ def _remote_error(java: str, message: str, shown: str, changes: bool) -> Storage
     if "already the current lease holder" in reason or reason.startswith("Failed to CREATE_FILE "):
         return ExistsError(f"{shown} exists already", path=shown)
     if reason == "No active nodes contain this block":
-        return unreachable(shown, "no DataNode gives a block of it")
+        return no_datanode(shown, "gives a block of it")
+    if reason.startswith("Failed to find datanode"):
+        return no_datanode(shown, "is there")
     error = of_java(java, message, shown, changes=changes)
     if "impersonate" in reason:
         error.hint = _IMPERSONATE

@@ -325,19 +325,20 @@ class TestReading:
             shorter.read()
 
     def test_without_datanodes(self, hdfs_cluster: Hdfs, root: str) -> None:
-        """Reading and writing say so; what was open goes on when they are back, and no half file is left."""
-        storage = _storage(hdfs_cluster)
-        stream = storage.open(f"{root}/d/f")
+        """Reading and writing say so, also behind a name service; what was open goes on when they are back."""
+        storage = connect(f"hdfs://lake{root}", "hdfs", {"config": _name_service(hdfs_cluster.rpc)})[0]
+        stream, new = storage.open(f"{root}/d/f"), f"{root}/new"
         hdfs_cluster.kill_datanode()
         try:
-            with pytest.raises(UnreachableError, match="no DataNode gives a block of it"):
-                stream.read()
-            with pytest.raises(StorageError, match=r"/new cannot be .*DataNode"):
-                storage.create_exclusive(f"{root}/new", b"1")
+            for verb, attempt in (("gives", stream.read), ("takes", lambda: storage.create_exclusive(new, b"1"))):
+                said = f"^hdfs://lake{root}/[a-z/]+ cannot be reached: no DataNode {verb} a block of it$"
+                with pytest.raises(UnreachableError, match=said) as caught:
+                    attempt()
+                assert "dfsadmin -report" in (caught.value.hint or "")
         finally:
             hdfs_cluster.start_datanode()
         assert stream.read() == b"hello"
-        assert storage.stat(f"{root}/new") is None
+        assert storage.stat(new) is None
 
 
 class TestUsers:

@@ -86,6 +86,7 @@ TAKEN = "Failed to CREATE_FILE /t for a on 10.0.0.1 because this file lease is c
         (java(403, "NSQuotaExceededException", "quota of /q is exceeded"), QuotaError, "quota of /q"),
         (java(403, "IOException", NO_NODES.format(0)), UnreachableError, "no DataNode is there"),
         (java(403, "IOException", NO_NODES.format(3)), QuotaError, "no DataNode takes its data"),
+        (java(403, "IOException", "Failed to find datanode, suggest ..."), UnreachableError, "no DataNode is there"),
         (java(403, "BlockMissingException", "blk_1"), UnreachableError, "no DataNode gives a block of it"),
         (java(403, "FileAlreadyExistsException", "/t exists"), ExistsError, "/t exists already"),
         (java(500, "RemoteException", TAKEN), ExistsError, "/t exists already"),
