@@ -7,6 +7,7 @@ server's own words, the first line of a Java exception's message is.
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _NEW_TOKEN = (
     "Get a new token (`hdfs fetchdt --webservice URL FILE`, then HADOOP_TOKEN_FILE_LOCATION=FILE, or `token` in "
     "[storage] of the configuration file), or log in with `kinit` and use none."
 )
+_NOT_VALID = "is not valid, or not any more"
 _IMPERSONATE = (
     "Take `proxy_user` out of [storage] of the configuration file, or have hadoop.proxyuser.USER.hosts and .groups set "
     "for the user who asks."
@@ -112,13 +114,30 @@ def refusal(response: requests.Response, shown: str, *, changes: bool, access: A
     status = response.status_code
     java, message = _remote(response.raw.read(_ERROR_BYTES, decode_content=True))
     what = f"{shown} cannot be {'changed' if changes else 'read'}"
-    if "InvalidToken" in f"{java} {message}" or (access.token is not None and status == 401):
-        return Refusal(
-            DeniedError(f"{what}: the delegation token is not valid, or not any more", path=shown, hint=_NEW_TOKEN)
-        )
+    wrong = _wrong_token(status, java, message, access)
+    if wrong is not None:
+        return Refusal(DeniedError(f"{what}: the delegation token {wrong}", path=shown, hint=_NEW_TOKEN))
     if java and status not in (429, 503):
         return Refusal(_remote_error(java, message, shown, changes), java in _ELSEWHERE)
     return Refusal(_bare(response, shown, what, changes, access))
+
+
+def _wrong_token(status: int, java: str, message: str, access: Access) -> str | None:
+    """What is wrong with the delegation token; None where that is not what the answer is about.
+
+    By the words of Hadoop's AbstractDelegationTokenSecretManager. They name users, and are not passed on.
+    """
+    if "InvalidToken" in f"{java} {message}":
+        if "expired" in message:
+            return "has expired"
+        if "can't be found in cache" in message:
+            return "is not known to the server any more, or is another cluster's"
+        return _NOT_VALID
+    if access.token is None:
+        return None
+    if re.match("Failed to obtain user group information: java[.]io[.]", message):
+        return "is damaged"  # the server cannot decode it
+    return _NOT_VALID if status == 401 else None
 
 
 def _remote_error(java: str, message: str, shown: str, changes: bool) -> StorageError:

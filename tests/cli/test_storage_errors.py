@@ -6,12 +6,14 @@ import json
 import re
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.runner import Result, acidctl
+from tests.support.relay import Relay, java
 
 if TYPE_CHECKING:
     from services.hdfs import Hdfs
@@ -24,6 +26,7 @@ COMMANDS = {
     "clean": ["clean", "--as-of", "9", "--assume-exclusive"],
     "dump": ["dump"],
 }
+_INVALID = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs", "s3")
 _STACK = re.compile(r"Traceback|\.java:|org\.apache|Exception\b|botocore|urllib3|0x[0-9a-f]{6}")
 
@@ -39,9 +42,9 @@ def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def _failed(command: str, url: str, code: int, name: str) -> Result:
+def _failed(command: str, url: str, code: int, name: str, *options: str) -> Result:
     """The result of a run that has to fail so; JSON and text say the same."""
-    result = acidctl(*COMMANDS[command], url, "-o", "json")
+    result = acidctl(*COMMANDS[command], url, "-o", "json", *options)
     assert (result.code, result.stdout) == (code, ""), result
     lines = [json.loads(line)["error"] for line in result.stderr.splitlines()]
     assert [line["code"] for line in lines] == [name], result.stderr
@@ -125,6 +128,31 @@ def test_a_host_that_nobody_knows(scheme: str, monkeypatch: pytest.MonkeyPatch) 
         url = f"{scheme}://{'bucket' if scheme == 's3' else 'no-such-host.invalid'}/w/t"
         result = _failed(command, url, 14, "unreachable")
         assert "no-such-host.invalid" in result.error()["message"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (f"{_INVALID}: Token  has expired, current time: 2026-11-22 05:26:07,561+0000", "has expired"),
+        (f"{_INVALID}: token (HDFS_DELEGATION_TOKEN token 7 for alice) is expired", "has expired"),
+        (f"{_INVALID}: Token for real user: , can't be found in cache", "is not known to the server any more"),
+        (f"{_INVALID}: token (token for alice: HDFS_DELEGATION_TOKEN) can't be found in cache", "another cluster's"),
+        ("java.io.EOFException", "is damaged"),
+    ],
+)
+def test_a_token_that_does_not_serve(answer: str, said: str, tmp_path: Path) -> None:
+    """As Hadoop 2 to 3.4 answer then: what is wrong with it, and where to get another."""
+    reply = java(403, "SecurityException", f"Failed to obtain user group information: {answer}")
+    with Relay(lambda request: reply) as relay:
+        url = f"webhdfs://127.0.0.1:{relay.port}/w/t"
+        config = tmp_path / "acidctl.toml"
+        config.write_text(f'[storage."{url}"]\ntoken = "very-secret"\n')
+        error = _failed("ls", url, 14, "denied", "--config", str(config)).error()
+    assert error["message"].startswith(f"{url} cannot be read: the delegation token ")
+    assert said in error["message"]
+    assert "alice" not in error["message"]
+    assert "hdfs fetchdt" in error["hint"]
+    assert {request.query["delegation"] for request in relay.requests} == {"very-secret"}
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])

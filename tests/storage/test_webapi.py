@@ -75,8 +75,9 @@ TAKEN = "Failed to CREATE_FILE /t for a on 10.0.0.1 because this file lease is c
     [
         (java(403, "AccessControlException", "Permission denied: user=bob"), DeniedError, "denied: user=bob"),
         (java(403, "AccessControlException", f"x delegation={SECRET}&op=y"), DeniedError, "delegation=...&op=y"),
-        (java(401, "SecurityException", f"...$InvalidToken: {SECRET} expired"), DeniedError, "token is not valid"),
-        (java(403, "InvalidToken", f"token {SECRET} can't be found"), DeniedError, "token is not valid"),
+        (java(401, "SecurityException", f"...$InvalidToken: {SECRET} expired"), DeniedError, "token has expired"),
+        (java(403, "InvalidToken", f"token {SECRET} can't be found in cache"), DeniedError, "token is not known"),
+        (java(403, "InvalidToken", f"token {SECRET} has no master key"), DeniedError, "token is not valid"),
         (Reply(401, SECRET.encode()), DeniedError, "token is not valid"),
         (Reply(403, b"<html>forbidden</html>"), DeniedError, "the server forbids it"),
         (java(403, "SafeModeException", "Name node is in safe mode.\nIt says"), SafeModeError, "is in safe mode"),
