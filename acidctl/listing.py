@@ -31,7 +31,7 @@ class FileInfo:
         return self.path.rpartition("/")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Listing:
     """Every file and directory below `root`, hidden ones too, and the contents of marker files.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from acidctl.listing import FileInfo
@@ -20,6 +21,7 @@ SCHEMA_VERSION = 1
 
 # What a cleaner could remove for a reader with these lists.
 RECLAIMABLE = (EntryState.OBSOLETE, EntryState.ABORTED)
+_RECLAIMABLE_VALUES = frozenset(state.value for state in RECLAIMABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bo
     states = tuple(states)
     bases = [state.base.name for state in states if state.base is not None]
     live = [entry for entry in entries if entry.state == EntryState.LIVE.value]
-    freed = [entry for entry in entries if entry.state in {state.value for state in RECLAIMABLE}]
+    freed = [entry for entry in entries if entry.state in _RECLAIMABLE_VALUES]
     return LsSummary(
         partitions=len(states),
         base=bases[0] if len(bases) == 1 and len(states) == 1 else None,
@@ -196,16 +198,27 @@ def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bo
 
 def to_json(value: Any) -> Any:
     """A report or a part of it as JSON values; `file_list` is left out where nobody asked for it."""
+    kind: Any = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
     if isinstance(value, tuple | list):
         return [to_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return dict(value)
-    if not hasattr(value, "__dataclass_fields__"):
-        return value
-    found = {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
+    names = _field_names(kind)
+    if not names:
+        return dict(value) if isinstance(value, Mapping) else value
+    found = {name: to_json(getattr(value, name)) for name in names}
     if found.get("file_list", ()) is None:
         del found["file_list"]
     return found
+
+
+# Nearly all values of a report; looked at first, since a large table has millions.
+_AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
 
 
 def iso_time(seconds: float | None) -> str | None:

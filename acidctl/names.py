@@ -168,6 +168,8 @@ def parse_long(text: str) -> int | None:
     return value if MIN_LONG <= value <= MAX_LONG else None
 
 
+# The same names stand in every partition.
+@lru_cache(maxsize=1 << 14)
 def parse_directory(name: str) -> ParsedDirectory:
     """Say what a directory name means (ParsedBaseLight.parseBase, ParsedDeltaLight.parse in Hive)."""
     if name.startswith(BASE_PREFIX):
@@ -243,6 +245,7 @@ def format_bucket_file(bucket_id: int, attempt_id: int | None = None) -> str:
     return f"{BUCKET_PREFIX}{bucket_id:05d}" + ("" if attempt_id is None else f"_{attempt_id}")
 
 
+@lru_cache(maxsize=1 << 14)
 def path_order_key(path: str) -> bytes:
     """Sort key that orders paths as Hive orders original files (Path.compareTo, thus URI.compareTo).
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from weakref import ref
 
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import (
@@ -44,17 +45,19 @@ _DATA_FORMATS = {
 }
 
 
-# A location is judged several times in a row, by several readers' rules: its listing need not be sorted each time.
-_last: list[tuple[Listing, Stock]] = []
+# A location is judged several times, by several readers' rules, and all locations once before: each is sorted once, and
+# forgotten with its listing.
+_taken: dict[int, tuple[ref[Listing], Stock]] = {}
 
 
 def take_stock(listing: Listing) -> Stock:
     """Sort a listing; base and delta directories count at the top level only."""
-    for known, stock in _last:
-        if known is listing:
-            return stock
+    key = id(listing)
+    known = _taken.get(key)
+    if known is not None and known[0]() is listing:
+        return known[1]
     stock = _sort(listing)
-    _last[:] = [(listing, stock)]
+    _taken[key] = (ref(listing, lambda _: _taken.pop(key, None)), stock)
     return stock
 
 

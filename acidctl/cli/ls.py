@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -215,11 +215,13 @@ _SUMMARY_FIELDS = tuple(item.name for item in fields(LsSummary) if item.name != 
 
 
 def _write_json(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> None:
-    document = {"type": "ls", "schema_version": SCHEMA_VERSION, **to_json(answer)}
-    document["entries"] = to_json(entries[: view.limit])
-    if view.by_partition:
-        document["partitions"] = to_json(_worst_first(answer)[: view.limit])
-    else:
+    shown = replace(
+        answer,
+        entries=tuple(entries[: view.limit]),
+        partitions=tuple(_worst_first(answer)[: view.limit]) if view.by_partition else (),
+    )
+    document = {"type": "ls", "schema_version": SCHEMA_VERSION, **to_json(shown)}
+    if not view.by_partition:
         del document["partitions"]
     out.json(document)
 
