@@ -1,6 +1,7 @@
 """Calls of each kind going wrong on real HDFS, by both of its protocols, and on S3: as before, or done, and a sentence.
 
-What is common to all storages is gone through call by call in `test_network_faults`; here stand the adapters.
+What is common to all storages is gone through call by call in `test_network_faults`; here stand the adapters, call by
+call when all is swept.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from acidctl.storage.retry import Retrying
 from tests.cli.runner import acidctl as command
 from tests.jobs.breaking import AllAtOnce, in_turn
 from tests.jobs.cleaning_cases import FIXTURES, step
+from tests.support.extent import SWEEP
 from tests.support.faulty import Fault, FaultyStorage
 
 STEP = "hive4/bucketed/02-changed"
@@ -116,6 +118,7 @@ def far(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Far:
     return Far(put_tree)
 
 
+_NETWORK = (Fault.SILENT, Fault.UNHEARD, Fault.BUSY, Fault.GONE)
 _COMPACTING = (
     *((Fault.SILENT, verb) for verb in ("read", "close")),
     *((Fault.UNHEARD, verb) for verb in ("create_exclusive", "rename_dir", "remove_tree", "copy_file")),
@@ -128,7 +131,9 @@ _CLEANING = (
 
 
 def _chosen(names: list[str], faults: tuple[tuple[Fault, str], ...]) -> list[tuple[Fault, int]]:
-    """The last call of each verb, as far as the run has any."""
+    """The last call of each verb, as far as the run has any; or every call and whatever can happen on a network."""
+    if SWEEP:
+        return [(fault, at) for at in range(1, len(names) + 1) for fault in _NETWORK]
     last = {name.partition(" ")[0]: number for number, name in enumerate(names, 1)}
     return [(fault, last[verb]) for fault, verb in faults if verb in last]
 
@@ -216,7 +221,7 @@ def test_reading(far: Far, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatc
     counter = FaultyStorage(inner, reads=True)
     right = run(Retrying(counter))
     assert right.code == ExitCode.DONE, right
-    for at in range(1, counter.calls + 1, 17):
+    for at in range(1, counter.calls + 1, 1 if SWEEP else 17):
         assert run(Retrying(FaultyStorage(inner, at, Fault.SILENT, reads=True))) == right, counter.names[at - 1]
     gone = run(Retrying(FaultyStorage(inner, counter.calls // 2, Fault.GONE, reads=True)))
     assert (gone.code, gone.stdout, gone.error()["code"]) == (ExitCode.STORAGE, "", "unreachable")
