@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from acidctl.cli import fields_maintenance
 from acidctl.cli.described import Described
 from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
+
+if TYPE_CHECKING:
+    from services.hdfs import Hdfs
 
 STEP = Path(__file__).resolve().parent.parent.parent / "fixtures/tables/hive4/demo_orders/03-demo"
 PARTS = STEP.parent.parent / "insert_only_partitioned/02-minor"
@@ -413,3 +417,38 @@ def test_a_read_only_table_is_a_sentence(table: Path, monkeypatch: pytest.Monkey
     assert result.code == ExitCode.STORAGE
     assert "Permission denied" in result.stderr
     assert names(table) >= GONE
+
+
+@pytest.mark.hdfs
+@pytest.mark.parametrize("skip", [False, True], ids=["trash", "skip-trash"])
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])
+def test_the_trash_of_a_real_hdfs(
+    scheme: str, skip: bool, hdfs_cluster: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is deleted lies there whole, at its own path; with --skip-trash it is gone."""
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    host = hdfs_cluster.url if scheme == "hdfs" else hdfs_cluster.webhdfs
+    config = tmp_path / "config.toml"
+    config.write_text(f'[storage."{host}/"]\nconfig = {{ "fs.trash.interval" = 60 }}\n')
+    home = f"/user/{hdfs_cluster.superuser}"
+    root = f"/clean-{scheme}-{skip}"
+    hdfs_cluster.put_tree(STEP / "table", root)
+    hdfs_cluster.mkdir(home)
+    before = hdfs_cluster.list(root)
+    agreed = ("--unsafe-no-retention", "--delete", "--yes", "--config", str(config))
+    try:
+        result = acidctl("clean", host + root, *LISTS, *agreed, *(("--skip-trash",) if skip else ()), "-o", "json")
+        assert result.code == 0, result.stderr
+        assert {victim["name"] for victim in result.json()["victims"]} == GONE
+        after = hdfs_cluster.list(root)
+        gone = [path for path in before if path.removeprefix(root).split("/")[1] in GONE]
+        assert len(gone) > len(GONE)
+        assert sorted({*gone, *after}) == before
+        assert not set(gone) & set(after)
+        trash = f"{home}/.Trash/Current"
+        kept = [path.removeprefix(trash) for path in hdfs_cluster.list(home)]
+        assert [path for path in kept if path.startswith(f"{root}/")] == ([] if skip else gone)
+    finally:
+        hdfs_cluster.remove(root)
+        hdfs_cluster.remove(home)
