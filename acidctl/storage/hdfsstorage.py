@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from itertools import islice
@@ -18,14 +18,17 @@ from acidctl.storage.hadoopfault import MissingError
 from acidctl.storage.hadoopstorage import HadoopStorage, Status
 from acidctl.storage.hdfsclient import HdfsClient
 from acidctl.storage.newfile import NewFile
+from acidctl.storage.port import Descend, Walk
 from acidctl.storage.ranged import RangedFile
-from acidctl.storage.treewalk import Found
+from acidctl.storage.treewalk import Found, walk_tree
 
 Answer = TypeVar("Answer")
 
 _BUFFER_BYTES = 1 << 20
 # As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
 _PAGE = 1000
+# What several listings in one call may take together, so that they are far from the time of one request.
+_SOME_SECONDS = 1.0
 _TRASH = ".Trash/Current"
 # A name that nobody has.
 _NOWHERE = "/.acidctl-is-there-a-trash"
@@ -46,6 +49,10 @@ class HdfsStorage(HadoopStorage):
         shown = self.display(path)
         reader = _Reader(self._client, path, shown)
         return cast(BinaryIO, RangedFile(reader.read_at, reader.size, name=shown))
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """One listing per directory, in pages, many at once; several in one call where many wait."""
+        return walk_tree(self._list, root, descend, list_some=self._list_some)
 
     def create(self, path: str) -> BinaryIO:
         """The NameNode decides who wins."""
@@ -107,12 +114,7 @@ class HdfsStorage(HadoopStorage):
             nonlocal entries
             if entries is None:
                 entries = client.list_status(path)
-            return [
-                Found(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
-                if entry.path != path
-                else _ITSELF
-                for entry in islice(entries, _PAGE)
-            ]
+            return _page(entries, path)
 
         found: list[Found] = []
         while True:
@@ -125,6 +127,26 @@ class HdfsStorage(HadoopStorage):
             found += some
             if len(some) < _PAGE:
                 return found
+
+    def _list_some(self, paths: Sequence[str]) -> list[list[Found] | None]:
+        """The entries of small directories, many in one call; None where it takes more to tell."""
+
+        def pages(client: hdfs_native.Client) -> list[list[Found] | None]:
+            until = time.monotonic() + _SOME_SECONDS
+            found: list[list[Found] | None] = []
+            for path in paths:
+                page = None
+                if time.monotonic() < until:
+                    with suppress(Exception):
+                        page = _page(client.list_status(path), path)
+                whole = page is not None and len(page) < _PAGE and page != [_ITSELF]
+                found.append(page if whole else None)
+            return found
+
+        try:
+            return self._client.ask(pages, self.display(paths[0]))
+        except StorageError:
+            return [None] * len(paths)
 
     def _set_owner(self, path: str, owner: str | None, group: str) -> None:
         self._change(path, lambda client: client.set_owner(path, owner, group))
@@ -298,6 +320,16 @@ def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableE
     if "ChecksumError" in str(error.__cause__):
         raise error
     return hadoopfault.no_datanode(shown, f"{verb} a block of it")
+
+
+def _page(entries: Any, path: str) -> list[Found]:
+    """As many entries of a listing as a NameNode sends at once."""
+    return [
+        Found(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
+        if entry.path != path
+        else _ITSELF
+        for entry in islice(entries, _PAGE)
+    ]
 
 
 def _number(value: str | None) -> int | None:

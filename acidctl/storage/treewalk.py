@@ -29,7 +29,8 @@ class Found:
 
 
 ListDirectory = Callable[[str], Iterable[Found]]
-_Answer = list[Found] | NoSuchTableError | DeniedError
+ListSome = Callable[[Sequence[str]], Sequence[Sequence[Found] | None]]
+_Answer = Sequence[Found] | NoSuchTableError | DeniedError
 _Listed = tuple[str, _Answer]
 
 
@@ -38,6 +39,7 @@ def walk_tree(
     root: str,
     descend: Descend | None = None,
     *,
+    list_some: ListSome | None = None,
     workers: int = WORKERS,
     patience: Patience = PATIENT,
 ) -> Walk:
@@ -45,7 +47,9 @@ def walk_tree(
 
     `list_directory` is given the path of a directory and gives its entries, all pages of them; it is called in up to
     `workers` threads, and raises NoSuchTableError for what does not exist and DeniedError for what is closed. A
-    transient error is answered by listing that one directory again. `descend` is asked in the caller's thread.
+    transient error is answered by listing that one directory again. `list_some` is for clients whose calls cost more
+    than their answers: it is given several directories and gives their entries in the same order, or None for each
+    that `list_directory` is to be asked. `descend` is asked in the caller's thread.
     """
     files: list[FileInfo] = []
     directories: set[str] = set()
@@ -53,8 +57,13 @@ def walk_tree(
     finished: SimpleQueue[Future[list[_Listed]]] = SimpleQueue()
     under_way = 0
 
-    def list_some(some: Sequence[str]) -> list[_Listed]:
-        return [_listed(relative, join(root, relative), list_directory, patience) for relative in some]
+    def list_share(share: Sequence[str]) -> list[_Listed]:
+        paths = [join(root, relative) for relative in share]
+        known = list_some(paths) if list_some is not None and len(share) > 1 else (None,) * len(share)
+        return [
+            _listed(relative, path, list_directory, patience) if entries is None else (relative, entries)
+            for relative, path, entries in zip(share, paths, known, strict=True)
+        ]
 
     pool = ThreadPoolExecutor(workers, "acidctl-walk")
     try:
@@ -62,7 +71,7 @@ def walk_tree(
             while waiting and under_way < 2 * workers:
                 # One by one while threads have nothing to do; many at a time where handing over costs more.
                 share = min(max(len(waiting) // (2 * workers), 1), _MOST_AT_A_TIME)
-                pool.submit(list_some, [waiting.popleft() for _ in range(share)]).add_done_callback(finished.put)
+                pool.submit(list_share, [waiting.popleft() for _ in range(share)]).add_done_callback(finished.put)
                 under_way += 1
             for relative, listed in finished.get().result():
                 prefix = relative + "/" if relative else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -81,6 +81,23 @@ def test_directories_are_listed_side_by_side() -> None:
 
     server.trouble = trouble
     assert len(walk_tree(server.list_directory, "/t", workers=8).files) == 8
+
+
+def test_many_directories_in_one_call() -> None:
+    """Where many wait; each is listed once, and what is left open there is asked for by itself, with its errors."""
+    server = Server(*(f"d{number:03}/f" for number in range(300)), "d300/.closed/f")
+    server.trouble = _raise(DeniedError("closed"), "/t/d300/.closed")
+    together: list[int] = []
+
+    def list_some(paths: Sequence[str]) -> list[list[Found] | None]:
+        together.append(len(paths))
+        return [None if path.endswith(("7", "0")) else list(server.list_directory(path)) for path in paths]
+
+    found = walk_tree(server.list_directory, "/t", list_some=list_some, workers=2)
+    assert [info.path for info in found.files] == [f"d{number:03}/f" for number in range(300)]
+    assert max(together) > 10
+    assert set(server.listed.values()) == {1}
+    assert len(server.listed) == 303
 
 
 def test_descend_is_asked_in_the_thread_of_the_caller() -> None:
