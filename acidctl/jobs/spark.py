@@ -244,6 +244,7 @@ class _Application:
         self._gateway: Any = None
         self._context: SparkContext | None = None
         self._path = list(sys.path)
+        self._over = False
 
     def start(self, timeout: float) -> SparkContext:
         """Starts the JVM and the application; whatever goes wrong is one sentence."""
@@ -273,6 +274,9 @@ class _Application:
                 self._launch()
             except Exception as error:
                 problem.append(error)
+            if self._over:
+                # Nobody else ends what has come since.
+                self.close()
 
         thread = threading.Thread(target=start, name="acidctl-spark-start", daemon=True)
         thread.start()
@@ -300,6 +304,8 @@ class _Application:
             outputs = {"stdout": 2, "stderr": 2} if self._verbose else {"stdout": self._log, "stderr": self._log}
             with _environment({"SPARK_LAUNCHER_OPTS": spark_host.lean_java()}):
                 self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
+            if self._over:
+                return
         conf = SparkConf(_jvm=self._gateway.jvm if self._gateway is not None else SparkContext._jvm)
         conf.setAll(list(self._conf.items()))
         conf.setMaster(self._master)
@@ -320,7 +326,8 @@ class _Application:
         return self._log.read().decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Stops the application and its JVM; also what has only half started."""
+        """Stops the application and its JVM; also what has only half started, as soon as it has."""
+        self._over = True
         with contextlib.suppress(Exception):
             if self._context is not None:
                 self._context.stop()

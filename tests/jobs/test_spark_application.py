@@ -6,11 +6,13 @@ import gc
 import os
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 from services.spark import children
 
@@ -97,6 +99,24 @@ def test_a_master_that_never_answers_is_not_waited_for_for_ever() -> None:
         with SparkEngine(master, conf, waits=Waits(start=15)) as engine, late:
             engine.start()
         assert time.monotonic() - started < 40
+    wait_for(lambda: children(os.getpid()) == before, 20)
+
+
+def test_a_start_that_was_given_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JVM answers when nobody waits for it any more."""
+    before = children(os.getpid())
+    launch, given_up = java_gateway.launch_gateway, threading.Event()
+
+    def late(*args: Any) -> Any:
+        gateway = launch(*args)
+        given_up.wait(60)
+        return gateway
+
+    monkeypatch.setattr(java_gateway, "launch_gateway", late)
+    refused = pytest.raises(MissingDependencyError, match="did not start within 2 seconds")
+    with SparkEngine("local[1]", waits=Waits(start=2)) as engine, refused:
+        engine.start()
+    given_up.set()
     wait_for(lambda: children(os.getpid()) == before, 20)
 
 
