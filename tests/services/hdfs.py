@@ -30,7 +30,7 @@ from urllib.parse import quote, unquote_plus
 from xml.sax.saxutils import escape
 
 from . import certificate, jvm
-from .processes import ServiceError, answers, free_port, stop, wait_until
+from .processes import ServiceError, answers, free_port, pause, stop, wait_until
 
 POM = jvm.HERE / "hdfs" / "pom.xml"
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -212,7 +212,7 @@ class Hdfs:
     def pause(self, *, namenode: bool = True, datanodes: bool = False) -> None:
         """Stops processes in their tracks: connections stay open and nobody answers."""
         for process in self._chosen(namenode, datanodes):
-            process.send_signal(signal.SIGSTOP)
+            pause(process)
 
     def resume(self, *, namenode: bool = True, datanodes: bool = True) -> None:
         """Lets paused processes go on."""

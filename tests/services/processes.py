@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -55,6 +57,21 @@ def wait_until(
             said = f": {log.read_text(errors='replace')[-3000:]}" if log is not None and log.exists() else ""
             raise ServiceError(f"{what} {'has ended' if ended else f'did not come within {seconds:.0f} s'}{said}")
         time.sleep(0.05)
+
+
+def pause(process: subprocess.Popen[bytes]) -> None:
+    """Stops a process in its tracks, until SIGCONT; afterwards it stands still: the signal alone takes a moment."""
+    process.send_signal(signal.SIGSTOP)
+    wait_until("the halt of a process", lambda: _stands_still(process.pid), process=process)
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether no thread of a process runs or will by itself (state T in /proc)."""
+    states = set()
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # a thread that has ended meanwhile
+            states.add(status.read_text().rpartition(")")[2].split()[0])
+    return states <= {"T"}
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import boto3
 
 from .jvm import cache_folder, cache_lock
-from .processes import ServiceError, answers, free_port, stop, wait_until
+from .processes import ServiceError, answers, free_port, pause, stop, wait_until
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 REGION = "us-east-1"
@@ -117,7 +117,7 @@ class S3Server:
     def pause(self) -> None:
         """Stops it in its tracks: connections are taken and nobody answers."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)
+            pause(self._process)
 
     def resume(self) -> None:
         """Lets it go on."""
