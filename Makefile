@@ -1,7 +1,7 @@
 # One front door. Everything happens in .venv, which the first target that needs it makes.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-fast test-slow test-hive3 lint bench fixtures docs clean
+.PHONY: help demo install test test-fast test-slow test-hive3 sweep lint bench fixtures docs clean
 
 # Byte code is kept: pytest rewrites all tests anew in each process otherwise, half a minute every time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -46,6 +46,9 @@ test: test-fast test-slow ## Run all tests but those of Hive 3 and 2
 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 	$(BIN)/python -m pytest -q -m hive3
+
+sweep: install ## Judge compaction at every fixture step instead of chosen ones, by real Hive 4 and 3.1.3 (hours)
+	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO tests/live/test_compact_hive[34].py
 
 lint: install ## Check format, style, types and generated documents
 	$(BIN)/ruff format --check .

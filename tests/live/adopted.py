@@ -153,11 +153,20 @@ class Adopted:
         found = [path for path in self.listed() if path[: path.rfind("/") + 1] in places]
         return sorted(re.sub(r"_v\d+$", "", path) for path in found if not is_hidden(path.rpartition("/")[2]))
 
-    def drop(self) -> None:
-        """Removes the table, and ends its open transactions: the cleaner waits for them in every table."""
+    def end_open(self) -> None:
+        """Aborts the transactions that are open as in the fixture: the cleaner waits for them in every table."""
         while self._open:
             self.hive.call(self.hive.java.acidctl.Adoption.abort, self._open.pop(), what=f"abort of {self.name}")
+
+    def drop(self) -> None:
+        """Removes the table and its open transactions."""
+        self.end_open()
         self.hive.run(f"drop table if exists {self.name}")
+
+
+def hive_rows(step: Path) -> list[str]:
+    """The rows that Hive returned when the fixture was made, as `Adopted.rows` has them."""
+    return sorted(canonical(line) for line in (step / "rows.jsonl").read_text().split("\n") if line)
 
 
 def canonical(line: str) -> str:

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from cli.runner import acidctl
-from services.hive import Hive
+from services.hive import Hive, HiveError
 
 from acidctl.writeids import TxnListFormat, ValidTxns
-from live.adopted import FIXTURES, Adopted, canonical, steps
+from live.adopted import FIXTURES, Adopted, hive_rows, steps
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
 Adopt = Callable[[Hive, Path, str], Adopted]
 OPTIONS = {"minor": ("--assume-exclusive",), "major": ()}
 
-# What follows a compaction: each line changes rows of a table that has `id int` and `v string`.
-STATEMENTS = (
-    "update {t} set v = concat('after-', id) where id % 2 = 0",
-    "delete from {t} where id % 3 = 0",
-    "insert into {t} {columns} select id + 1000, 'again' {partition} from {t}",
-    "merge into {t} using (select id + if(id % 4 = 1, 5000, 0) as sid, concat('m', id) as sv {partition} from {t} "
-    "where id % 2 = 1) s on {t}.id = s.sid when matched and s.sid % 5 = 0 then delete "
-    "when matched then update set v = s.sv when not matched then insert values ({values})",
-)
+
+# The states that SHOW COMPACTIONS gives for what was successful.
+DONE = {"ready for cleaning", "succeeded"}
+SAME = "the same"
+FAILED = "failed"
+LOG = logging.getLogger(__name__)
+# With this variable set every case is read by jobs as well, and every kind of test takes every step: hours.
+SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
 
 
 def is_judged(step: Path) -> bool:
     """Whether this Hive can read the step's rows at all."""
     return not any(part in str(step) for part in UNREADABLE)
-
-
-# With this variable set every case is read by jobs as well, and every kind of test takes every step: an hour.
-SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
 
 
 def cases(engine: str, *kinds: str) -> Iterator[tuple[Path, str]]:
@@ -53,9 +51,27 @@ def cases(engine: str, *kinds: str) -> Iterator[tuple[Path, str]]:
                     yield step, kind
 
 
+def these_or_all(engine: str, these: Sequence[str]) -> Sequence[str]:
+    """These cases, as `hive4/bucketed/02-changed major`; in a sweep, all."""
+    return [f"{label(step)} {kind}" for step, kind in cases(engine)] if SWEEP else these
+
+
 def label(step: Path) -> str:
     """Scenario and step."""
     return str(step.relative_to(FIXTURES))
+
+
+def compact_alike(table: Adopted, step: Path, kind: str, target: str) -> set[str]:
+    """Compacts it with acidctl, which changes nothing of what Hive's row reader answers; the partitions' outcomes."""
+    before = table.rows()
+    report = table.compact(kind, "--target", target, *OPTIONS[kind])
+    outcomes = {part["outcome"] for part in report["partitions"]}
+    assert "failed" not in outcomes, report
+    if table.facts["hive_fault"] and table.rows() != before:
+        # What Hive misreads in its own or in foreign files, it reads right in ours.
+        before = hive_rows(step)
+    assert table.rows() == before, ("the row reader", report)
+    return outcomes
 
 
 def compact_and_read(
@@ -64,21 +80,15 @@ def compact_and_read(
     """Compacts a fixture's table with acidctl and reads it with Hive's readers; the outcomes, joined."""
     table = adopt(hive, step, name)
     try:
-        before = table.rows()
-        report = table.compact(kind, "--target", target, *OPTIONS[kind])
-        outcomes = {part["outcome"] for part in report["partitions"]}
-        assert "failed" not in outcomes, report
-        if table.facts["hive_fault"] and table.rows() != before:
-            # What Hive misreads in its own or in foreign files, it reads right in ours.
-            before = sorted(canonical(line) for line in (step / "rows.jsonl").read_text().split("\n") if line)
-        assert table.rows() == before, ("the row reader", report)
+        outcomes = compact_alike(table, step, kind, target)
         if "compacted" in outcomes and jobs:
+            expected = table.rows()
             for vectorised in (True, False):
                 answer = table.rows(job=True, vectorised=vectorised)
-                if answer != before:
+                if answer != expected:
                     # Where Hive's readers do not agree among themselves, each has to answer as before.
                     twin = adopt(hive, step, f"{name}_twin")
-                    assert answer == twin.rows(job=True, vectorised=vectorised), (vectorised, report)
+                    assert answer == twin.rows(job=True, vectorised=vectorised), vectorised
                     twin.drop()
         return ",".join(sorted(outcomes))
     finally:
@@ -88,20 +98,35 @@ def compact_and_read(
 def compact_and_read_all(hive: Hive, engine: str) -> dict[tuple[str, str], str]:
     """The outcomes of `compact_and_read` by step and kind; by jobs too with every fourth."""
     return {
-        (label(step), kind): compact_and_read(
-            hive, step, kind, f"read_{number}", target=engine, jobs=SWEEP or number % 4 == 0
+        (label(step), kind): attempt(
+            f"{label(step)} {kind}",
+            partial(compact_and_read, hive, step, kind, f"read_{number}", target=engine, jobs=SWEEP or number % 4 == 0),
         )
         for number, (step, kind) in enumerate(cases(engine))
     }
 
 
-def compare_all_with_hives_own(hive: Hive, engine: str, kind: str, names: Sequence[str]) -> dict[str, bool]:
+def compare_all_with_hives_own(hive: Hive, engine: str, kind: str, names: Sequence[str]) -> dict[str, str]:
     """What `compare_with_hives_own` says of these steps, or of all."""
     chosen = [step for step, _ in cases(engine, kind)] if SWEEP else [FIXTURES / engine / name for name in names]
     return {
-        label(step): compare_with_hives_own(hive, step, kind, f"beside_{number}_{kind}", target=engine)
+        label(step): attempt(
+            f"{label(step)} {kind}",
+            partial(compare_with_hives_own, hive, step, kind, f"beside_{number}_{kind}", target=engine),
+        )
         for number, step in enumerate(chosen)
     }
+
+
+def attempt(case: str, judge: Callable[[], str]) -> str:
+    """What `judge` says, or how it failed: one case must not end a sweep of an hour. Logs the case and its time."""
+    started = time.monotonic()
+    try:
+        outcome = judge()
+    except (AssertionError, HiveError) as error:
+        outcome = f"{FAILED}: {error}"
+    LOG.info("%s: %s (%.0f s)", case, outcome, time.monotonic() - started)
+    return outcome
 
 
 def read_from_acid_v1(hive: Hive, step: Path, name: str, folder: Path) -> bool:
@@ -119,28 +144,29 @@ def read_from_acid_v1(hive: Hive, step: Path, name: str, folder: Path) -> bool:
         return False
     adopted = Adopted(hive, step, name, table=table)
     try:
-        expected = sorted(canonical(line) for line in (step / "rows.jsonl").read_text().split("\n") if line)
-        assert adopted.rows() == expected, label(step)
+        assert adopted.rows() == hive_rows(step), label(step)
     finally:
         adopted.drop()
     return True
 
 
-def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> bool:
-    """Whether Hive compacts as well; then its rows, row ids and kinds of directories are those of our compaction."""
+def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, target: str) -> str:
+    """`SAME`: rows, row ids and kinds of directories are those of Hive's own compaction; or why that is not judged."""
     ours = Adopted(hive, step, f"{name}_ours")
     theirs = Adopted(hive, step, f"{name}_theirs")
     try:
         before = theirs.rows()
-        states = theirs.hive_compacts(kind)
-        report = ours.compact(kind, "--target", target, *OPTIONS[kind])
-        compacted = any(part["outcome"] == "compacted" for part in report["partitions"])
-        assert ours.rows() == before
-        done = [state in ("ready for cleaning", "succeeded") for state in states]
-        if compacted and all(done) and theirs.rows() == before:
-            made, expected = set(ours.directories()), set(theirs.directories())
-            assert _kinds(made) == _kinds(expected), (sorted(made), sorted(expected))
-        return compacted
+        states = set(theirs.hive_compacts(kind))
+        outcomes = compact_alike(ours, step, kind, target)
+        if "compacted" not in outcomes:
+            return "nothing to do"
+        if not states <= DONE:
+            return f"Hive's own ended as {', '.join(sorted(states))}"
+        if theirs.rows() != before:
+            return "Hive's own changed the rows"
+        made, expected = set(ours.directories()), set(theirs.directories())
+        assert _kinds(made) == _kinds(expected), (sorted(made), sorted(expected))
+        return SAME
     finally:
         ours.drop()
         theirs.drop()
@@ -149,48 +175,3 @@ def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, targ
 def _kinds(names: set[str]) -> set[tuple[str, str]]:
     """Partition and kind of each directory; how far the names reach differs between Hive's compactors."""
     return {(name.rpartition("/")[0], name.rpartition("/")[2].rpartition("delta_")[0] or name[:4]) for name in names}
-
-
-def live_on(hive: Hive, step: Path, kind: str, name: str, *, target: str, adopt: Adopt = Adopted) -> None:
-    """Hive goes on with our compaction as with the table it was: the same statements, the same rows, to the end.
-
-    Into which bucket of an unbucketed table Hive puts a new row depends on the files there; so values are compared.
-    """
-    # Hive 3.1.3 writes the deletes of one bucket of an unbucketed table into files of several; its own minor compaction
-    # then keeps them in several, and its readers refuse that ("Two readers for"), whoever compacted before.
-    breaks_itself = target == "hive3" and "unbucketed" in str(step)
-    afterwards = ("major",) if breaks_itself else ("minor", "major")
-    ours = adopt(hive, step, f"{name}_ours")
-    twin = adopt(hive, step, f"{name}_twin")
-    try:
-        report = ours.compact(kind, "--target", target, *OPTIONS[kind])
-        assert any(part["outcome"] == "compacted" for part in report["partitions"]), report
-        assert ours.rows() == twin.rows()
-        for statement in STATEMENTS:
-            for table in (ours, twin):
-                hive.run(filled(statement, table))
-            assert ours.values() == twin.values(), statement
-        for again in afterwards:
-            ids = ours.rows()
-            ours.hive_compacts(again)
-            assert ours.rows() == ids, f"after Hive's {again}"
-            hive.clean()
-            assert ours.rows() == ids, f"after cleaning Hive's {again}"
-        assert ours.values(job=True, vectorised=True) == twin.values(job=True, vectorised=False)
-    finally:
-        ours.drop()
-        twin.drop()
-
-
-def filled(statement: str, table: Adopted) -> str:
-    columns = [column.split() for column in table.facts["columns"].split(",")]
-    partition = [column.split()[0] for column in table.facts["partition_columns"].split(",") if column.strip()]
-    known = {"id": "s.sid", "v": "s.sv"}
-    # Hive 3 takes no list of columns here, so that every column is given a value.
-    values = [known.get(name, f"cast(null as {kind})") for name, kind in columns] + [f"s.{name}" for name in partition]
-    return statement.format(
-        t=table.name,
-        columns=f"({', '.join(('id', 'v', *partition))})",
-        partition="".join(f", {name}" for name in partition),
-        values=", ".join(values),
-    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from cli.runner import acidctl
 from services.hive import Hive, HiveError, Session
@@ -35,6 +37,18 @@ class History:
         hive.run(f"create table {name} ({COLUMNS}) {layout} stored as orc tblproperties ('transactional'='true')")
         self.log: list[str] = []
 
+    def live(self, steps: int) -> list[int]:
+        """An insert and so many steps, compared after each: the numbers of rows that were equal."""
+        compared = []
+        try:
+            self._take(self._insert)
+            for _ in range(steps):
+                self.step()
+                compared.append(self.compare())
+        finally:
+            self.close()
+        return compared
+
     def step(self) -> None:
         """One random statement, transaction or compaction."""
         actions = [self._insert] * 4 + [self._update] * 3 + [self._delete] * 3
@@ -45,8 +59,8 @@ class History:
         self.log.append(action.__name__)
         action()
 
-    def compare(self) -> None:
-        """Hive's rows and row ids and ours, with the lists that Hive gave its own reader."""
+    def compare(self) -> int:
+        """Hive's rows and row ids and ours, with the lists that Hive gave its own reader; how many they are."""
         session = self._hive.session()
         answer = session.select(f"select ROW__ID, * from {self._name}")
         options = self._lists(answer.valid_txns)
@@ -58,6 +72,7 @@ class History:
         assert ours == theirs, (self.log, options)
         count = acidctl("snapshot", self.url, *options, "--count", "-o", "json")
         assert count.json()["rows"] == len(theirs), (self.log, options)
+        return len(theirs)
 
     def _lists(self, txns: str | None = None) -> list[str]:
         """The lists that Hive gives a reader, as options."""
@@ -140,7 +155,14 @@ class History:
 
 
 class MaintainedHistory(History):
-    """A history in which acidctl compacts and cleans as well, beside Hive's own compactor and cleaner."""
+    """A history in which acidctl compacts and cleans as well, beside Hive's own compactor and cleaner.
+
+    `ours` counts the outcomes of acidctl's partitions.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.ours: Counter[str] = Counter()
 
     def step(self) -> None:
         """Every third step is ours, and leaves Hive's answer as it was."""
@@ -165,6 +187,7 @@ class MaintainedHistory(History):
         given = (*command, self.url, *self._lists(), "--schema", self._ddl(), "-o", "json", *options)
         result = acidctl(*given)
         assert result.code in (0, 3), (self.log, given, result.stderr)
-        parts = result.json().get("partitions", [])
-        self.log.append(",".join(sorted({part["outcome"] for part in parts})))
-        assert "failed" not in self.log[-1], (self.log, result.stdout)
+        outcomes = [part["outcome"] for part in result.json().get("partitions", [])]
+        self.ours.update(outcomes)
+        self.log.append(",".join(sorted(set(outcomes))))
+        assert "failed" not in outcomes, (self.log, result.stdout)

@@ -9,15 +9,32 @@ import pytest
 from services.hive import Hive
 from services.hive3 import start_hive
 
-from live.adopted import FIRST_TXN, FIXTURES, steps
-from live.compactions import compact_and_read_all, compare_all_with_hives_own, live_on, read_from_acid_v1
+from live.adopted import FIRST_TXN, steps
+from live.compactions import (
+    FAILED,
+    SAME,
+    compact_and_read_all,
+    compare_all_with_hives_own,
+    read_from_acid_v1,
+    these_or_all,
+)
 from live.histories import MaintainedHistory
+from live.living import faults_without_us, live_on
 
 pytestmark = pytest.mark.hive3
 STEPS = 12
+# Both write before and after our compactions and our clean; the second in partitions.
+SEEDS = (73, 417)
 ENGINE = "hive3"
 BESIDE = ("bucketed/02-changed", "multi_statement/02-transaction", "converted/03-changed")
-LIVED_ON = (("bucketed/02-changed", "major"), ("unbucketed/02-changed", "major"), ("unbucketed/02-changed", "minor"))
+LIVED_ON = (
+    "hive3/bucketed/02-changed major",
+    "hive3/unbucketed/02-changed minor",
+    "hive3/partitioned/01-inserted minor",
+    "hive3/insert_only/01-inserted major",
+    "hive3/evolved/02-filled major",
+    "hive3/converted/03-changed major",
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +49,7 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 def test_hive_reads_what_it_read_before(hive: Hive) -> None:
     """Every fixture step with something to compact: the same rows and row ids, by each of Hive's readers."""
     outcomes = compact_and_read_all(hive, ENGINE)
+    assert {case: outcome for case, outcome in outcomes.items() if outcome.startswith(FAILED)} == {}
     compacted = {case for case, outcome in outcomes.items() if "compacted" in outcome}
     assert {case: outcomes[case] for case in outcomes.keys() - compacted if "nothing_to_do" not in outcomes[case]} == {}
     assert len(compacted) >= 40
@@ -40,16 +58,28 @@ def test_hive_reads_what_it_read_before(hive: Hive) -> None:
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_hives_own_compaction_makes_the_same(hive: Hive, kind: str) -> None:
     """Rows, row ids and kinds of directories."""
-    compacted = compare_all_with_hives_own(hive, ENGINE, kind, BESIDE)
-    assert any(compacted.values()), compacted
+    outcomes = compare_all_with_hives_own(hive, ENGINE, kind, BESIDE)
+    assert {case: outcome for case, outcome in outcomes.items() if outcome.startswith(FAILED)} == {}
+    assert list(outcomes.values()).count(SAME) >= len(BESIDE)
 
 
-@pytest.mark.parametrize(("name", "kind"), LIVED_ON)
-def test_hive_lives_on_with_it(hive: Hive, name: str, kind: str) -> None:
+@pytest.mark.parametrize("case", these_or_all(ENGINE, LIVED_ON))
+def test_hive_lives_on_with_it(hive: Hive, case: str) -> None:
     """UPDATE, DELETE, INSERT, MERGE, Hive's minor and major, its cleaner: the rows are right each time."""
-    live_on(
-        hive, FIXTURES / ENGINE / name, kind, f"lived_{name.replace('/', '_').replace('-', '_')}_{kind}", target=ENGINE
-    )
+    life = live_on(hive, case)
+    assert life.judge == "statements"
+    assert all(life.changed)
+    assert life.answers >= 8
+    assert life.removed
+    assert life.refused == (("update", "delete", "merge") if "/insert_only" in case else ())
+    assert life.faults == ()
+
+
+def test_hive_breaks_unbucketed_tables_by_itself(hive: Hive) -> None:
+    """Why Hive's minor is left out for those: it does this to a table that acidctl never touched."""
+    faults = faults_without_us(hive, "hive3/unbucketed/02-changed")
+    assert len(faults) >= 2
+    assert all("Two readers for" in fault or "MapRedTask" in fault for fault in faults)
 
 
 def test_tables_of_hive_2_are_taken_over(hive: Hive, tmp_path: Path) -> None:
@@ -60,11 +90,11 @@ def test_tables_of_hive_2_are_taken_over(hive: Hive, tmp_path: Path) -> None:
     assert sum(done) >= 20
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_histories_that_acidctl_maintains(hive: Hive, seed: int) -> None:
     """Beside Hive's writers, its compactor and its cleaner: what acidctl does changes no answer of Hive's."""
-    history = MaintainedHistory(hive, f"maintained_{seed}", 100 + seed)
-    for _ in range(STEPS):
-        history.step()
-        history.compare()
-    history.close()
+    history = MaintainedHistory(hive, f"maintained_{seed}", seed)
+    compared = history.live(STEPS)
+    assert len(compared) == STEPS
+    assert max(compared) > 0
+    assert history.ours["compacted"] > 0

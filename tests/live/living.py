@@ -1,0 +1,205 @@
+"""Whether real Hive goes on with a table that acidctl has compacted: writing, compacting, cleaning, reading."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from services.hive import Hive, HiveError
+
+from live.adopted import FIXTURES, Adopted
+from live.compactions import DONE, Adopt, compact_alike
+from live.statements import Statement, full_acid, insert_only, overwrite, refused_by_insert_only
+
+REFUSED = "refused"
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How a table went on, in everything as its judge says.
+
+    The judge is `statements` (what they mean) or `twin` (a table that nobody compacted before). `changed` counts rows
+    that went or came, one number per statement, `answers` what was compared, `removed` the directories that Hive's
+    cleaner took away; `refused` names what Hive does not do with an insert-only table, `faults` tells what else failed.
+    """
+
+    judge: str
+    changed: tuple[int, ...]
+    answers: int
+    removed: int
+    refused: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What Hive reads after one thing was done, without row ids, and what went wrong: a text, or nothing."""
+
+    what: str
+    rows: tuple[str, ...]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a table goes through: statements, those that Hive refuses, its compactions, and statements after them."""
+
+    statements: tuple[Statement, ...]
+    refused: tuple[str, ...]
+    compactions: tuple[str, ...]
+    afterwards: tuple[Statement, ...]
+
+    @classmethod
+    def of(cls, table: Adopted, compactions: Sequence[str]) -> _Plan:
+        rows = table.values()
+        if not table.insert_only:
+            return cls(tuple(full_acid(table.facts, rows)), (), tuple(compactions), ())
+        statements = tuple(insert_only(table.facts, rows))
+        refused = refused_by_insert_only(table.facts)
+        return cls(statements, refused, tuple(compactions), (overwrite(table.facts, statements[-1].rows),))
+
+    def meant(self) -> Iterator[_Seen]:
+        """What is to be seen, by what the statements mean."""
+        rows: tuple[str, ...] = ()
+        for statement in self.statements:
+            rows = statement.rows
+            yield _Seen(statement.sql, rows)
+        for sql in self.refused:
+            yield _Seen(sql, rows, REFUSED)
+        for kind in self.compactions:
+            yield _Seen(f"Hive's {kind}", rows)
+            yield _Seen(f"cleaning after Hive's {kind}", rows)
+        for statement in self.afterwards:
+            rows = statement.rows
+            yield _Seen(statement.sql, rows)
+        for reader in ("row", "vectorised"):
+            yield _Seen(f"a job of the {reader} reader", rows)
+
+
+def live_on(hive: Hive, case: str, *, adopt: Adopt = Adopted) -> Life:
+    """Hive changes, compacts and cleans what acidctl has compacted; each time the rows are what they have to be.
+
+    `case` is engine, scenario, step and kind of our compaction: `hive4/bucketed/02-changed major`. Where the rows are
+    not what the statements mean, a twin that nobody compacted before has to answer the same: then it is Hive's doing.
+    """
+    started = time.monotonic()
+    source, _, kind = case.partition(" ")
+    step, name = FIXTURES / source, re.sub(r"\W", "_", f"lived_{case}")
+    ours = adopt(hive, step, f"{name}_ours")
+    try:
+        outcomes = compact_alike(ours, step, kind, case.partition("/")[0])
+        assert "compacted" in outcomes, outcomes
+        plan = _Plan.of(ours, ("major",) if breaks_itself(ours) else ("minor", "major"))
+        seen, removed = _go_on(hive, ours, plan)
+    finally:
+        ours.drop()
+    judge, expected = "statements", tuple(plan.meant())
+    if seen != expected:
+        LOG.info("%s: not what the statements mean: %s", case, _differences(seen, expected))
+        twin = adopt(hive, step, f"{name}_twin")
+        try:
+            judge, (expected, _) = "twin", _go_on(hive, twin, plan)
+        finally:
+            twin.drop()
+    assert _differences(seen, expected) == [], judge
+    life = Life(
+        judge,
+        tuple(statement.changed for statement in (*plan.statements, *plan.afterwards)),
+        len(seen),
+        removed,
+        tuple(one.what.partition(" ")[0] for one in seen if one.fault == REFUSED),
+        tuple(f"{one.what}: {one.fault}" for one in seen if one.fault not in ("", REFUSED)),
+    )
+    LOG.info("%s: %s (%.0f s)", case, life, time.monotonic() - started)
+    return life
+
+
+def breaks_itself(table: Adopted) -> bool:
+    """Whether Hive's own minor compaction makes a table unreadable for it, whoever compacted before.
+
+    Hive 3.1.3 writes the deletes of one bucket of an unbucketed table into files of several; its own minor compaction
+    then keeps them in several, and its readers refuse that ("Two readers for").
+    """
+    return table.facts["engine"] == "hive3" and not table.insert_only and "CLUSTERED BY" not in table.facts["ddl"]
+
+
+def faults_without_us(hive: Hive, case: str) -> tuple[str, ...]:
+    """What goes wrong in Hive after the statements and its minor compaction, in a table that acidctl never touched."""
+    table = Adopted(hive, FIXTURES / case.partition(" ")[0], "without_us")
+    try:
+        seen, _ = _go_on(hive, table, _Plan.of(table, ("minor",)))
+        return tuple(one.fault for one in seen if one.fault)
+    finally:
+        table.drop()
+
+
+def _go_on(hive: Hive, table: Adopted, plan: _Plan) -> tuple[tuple[_Seen, ...], int]:
+    """What Hive answers on its way through the plan, and how many directories its cleaner removed."""
+    seen = [_write(hive, table, statement.sql) for statement in plan.statements]
+    for sql in plan.refused:
+        refusal = _write(hive, table, sql)
+        seen.append(replace(refusal, fault=REFUSED if refusal.fault else "done"))
+    # Hive's compactor stops below open writes, and its cleaner waits for them.
+    table.end_open()
+    removed = 0
+    for kind in plan.compactions:
+        seen.append(_keeps_ids(table, f"Hive's {kind}", partial(_compact, table, kind)))
+        before = len(table.directories())
+        seen.append(_keeps_ids(table, f"cleaning after Hive's {kind}", hive.clean))
+        removed += before - len(table.directories())
+    seen += [_write(hive, table, statement.sql) for statement in plan.afterwards]
+    for reader in ("row", "vectorised"):
+        read = partial(table.values, job=True, vectorised=reader == "vectorised")
+        seen.append(_Seen(f"a job of the {reader} reader", *_tried(table, read)))
+    return tuple(seen), removed
+
+
+def _write(hive: Hive, table: Adopted, sql: str) -> _Seen:
+    _, fault = _tried(table, lambda: hive.run(sql.format(t=table.name)))
+    rows, unreadable = _tried(table, table.values)
+    return _Seen(sql, rows, fault or unreadable)
+
+
+def _keeps_ids(table: Adopted, what: str, action: Callable[[], object]) -> _Seen:
+    """`action` may change neither rows nor row ids."""
+    before, _ = _tried(table, table.rows)
+    _, fault = _tried(table, action)
+    after, unreadable = _tried(table, table.rows)
+    rows, _ = _tried(table, table.values)
+    return _Seen(what, rows, fault or unreadable or ("" if before == after else "other row ids"))
+
+
+def _compact(table: Adopted, kind: str) -> None:
+    states = set(table.hive_compacts(kind))
+    if not states <= DONE:
+        raise HiveError(f"the compaction: {', '.join(sorted(states))}")
+
+
+def _tried(table: Adopted, action: Callable[[], object]) -> tuple[tuple[str, ...], str]:
+    """What `action` returned, and what Hive said when it failed, without what differs between two tables."""
+    try:
+        found = action()
+    except HiveError as error:
+        return (), re.sub(rf"{table.name}|/\S+|\d+", "#", str(error).partition(": ")[2]) or "failed"
+    return tuple(found) if isinstance(found, list) else (), ""
+
+
+def _differences(seen: Sequence[_Seen], expected: Sequence[_Seen]) -> list[tuple[str, list[str], list[str], str, str]]:
+    """For each answer that is not the expected one: rows that are too many, rows that lack, and both faults."""
+    return [
+        (
+            one.what,
+            sorted((Counter(one.rows) - Counter(other.rows)).elements()),
+            sorted((Counter(other.rows) - Counter(one.rows)).elements()),
+            one.fault,
+            other.fault,
+        )
+        for one, other in zip(seen, expected, strict=True)
+        if one != other
+    ]
