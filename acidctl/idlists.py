@@ -131,12 +131,14 @@ class IdList:
         # Hive does not look at the watermark here; only lists with exceptions above it notice.
         if self.exceptions and self.exceptions[0] > max_id:
             return RangeAnswer.ALL
+        if not self.exceptions and max_id <= self.high_watermark:
+            return RangeAnswer.ALL
         invalid = max(0, max_id - self.high_watermark) + _count(self.exceptions, min_id, max_id)
         return _answer(invalid, max_id - min_id + 1, none_of_them=RangeAnswer.ALL, all_of_them=RangeAnswer.NONE)
 
     def is_range_aborted(self, min_id: int, max_id: int) -> RangeAnswer:
         """Hive's isWriteIdRangeAborted."""
-        if self.high_watermark < min_id:
+        if self.high_watermark < min_id or not self.aborted:
             return RangeAnswer.NONE
         aborted = _count(self.aborted, min_id, max_id)
         return _answer(aborted, max_id - min_id + 1, none_of_them=RangeAnswer.NONE, all_of_them=RangeAnswer.ALL)

@@ -224,7 +224,7 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 def iso_time(seconds: float | None) -> str | None:
     """A time as ISO 8601 in UTC, to the second; None where the year has no four digits."""
     try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"
     except (ValueError, OverflowError, OSError):
         return None
 

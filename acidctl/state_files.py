@@ -105,7 +105,7 @@ def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
 
 def empty_file_notes(state: AcidState) -> list[str]:
     """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
-    if state.insert_only:
+    if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
         return []
     empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.info.size]
     if not empty:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from types import MappingProxyType
 
 from acidctl.errors import UsageError
@@ -165,6 +166,7 @@ class ValidTxns(IdList):
     """Valid transactions (ValidReadTxnList); they decide about compactor output, `_v` names."""
 
     @classmethod
+    @cache
     def everything(cls) -> ValidTxns:
         """The list that excepts nothing."""
         return cls()

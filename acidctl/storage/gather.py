@@ -163,13 +163,16 @@ def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str],
 def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
     """Partition path -> what lies in it, with paths relative to it; the root is always there."""
     tops: dict[str, tuple[list[FileInfo], list[str]]] = {"": ([], [])}
+    top_of = {"": ""}
     for directory in found.directories:
         top, rest = _cut(directory)
+        top_of[directory] = top
         entry = tops.setdefault(top, ([], []))
         if rest:
             entry[1].append(rest)
     for info in found.files:
-        top, _ = _cut(_parent(info.path))
+        parent = _parent(info.path)
+        top = top_of[parent] if parent in top_of else _cut(parent)[0]
         path = info.path[len(top) + 1 :] if top else info.path
         tops.setdefault(top, ([], []))[0].append(FileInfo(path, info.size, info.modified) if top else info)
     return tops
