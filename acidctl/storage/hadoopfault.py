@@ -51,7 +51,9 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return MissingError(said, path=shown, hint=_GONE)
     if kind == "FileNotFoundException":
         return missing(shown, reason if changes else "")
-    if kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException"):
+    # Of a file that is being written, gateways tell in words alone.
+    exists = kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException")
+    if exists or "lease is currently owned by" in reason:
         return ExistsError(f"{shown} exists already", path=shown)
     if "SIMPLE authentication is not enabled" in reason:
         return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)

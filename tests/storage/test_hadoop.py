@@ -168,6 +168,12 @@ class TestAddresses:
         ("ParentNotDirectoryException", "/a (is not a directory)", MissingError, "is not a directory"),
         ("FileAlreadyExistsException", "/a", ExistsError, "exists already"),
         ("AlreadyBeingCreatedException", "/a", ExistsError, "exists already"),
+        (
+            "IOException",
+            "Failed to CREATE_FILE /a because this file lease is currently owned by DFSClient_1 on 127.0.0.1",
+            ExistsError,
+            "exists already",
+        ),
         ("NSQuotaExceededException", "The quota is exceeded", QuotaError, "The quota is exceeded"),
         (
             "java.io.IOException",

@@ -429,9 +429,12 @@ class TestTrash:
         with pytest.raises(StorageError, match="this HDFS has none"):
             without.discard(f"{root}/d")
         storage = _storage(hdfs_cluster, config={"fs.trash.interval": 60})
+        home = f"/user/{hdfs_cluster.superuser}"
+        # What a trash makes is for its user alone, homes of others included.
+        hdfs_cluster.mkdir(home)
         storage.discard(f"{root}/d")
         assert storage.walk(root).directories == ("e",)
-        trash = f"/user/{hdfs_cluster.superuser}/.Trash/Current{root}"
+        trash = f"{home}/.Trash/Current{root}"
         assert [info.path for info in storage.walk(trash).files] == ["d/f"]
 
 

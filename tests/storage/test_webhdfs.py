@@ -524,7 +524,9 @@ def test_a_table_is_compacted_and_cleaned(
     hdfs_cluster.put_tree(TABLE, f"{root}/t")
     host = httpfs.url if kind == "httpfs" else hdfs_cluster.webhdfs
     (tmp_path / "config.toml").write_text(f'[storage."{host}/"]\nconfig = {{ "fs.trash.interval" = 60 }}\n')
-    trash = f"/user/{hdfs_cluster.superuser}/.Trash/Current{root}/t"
+    home = f"/user/{hdfs_cluster.superuser}"
+    hdfs_cluster.mkdir(home)
+    trash = f"{home}/.Trash/Current{root}/t"
 
     def run(*command: str) -> Any:
         done = acidctl(*command, f"{host}{root}/t", "-o", "json", "--config", str(tmp_path / "config.toml"))
