@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import listing_of
 
+from acidctl import state as state_module
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.state import EntryState, Profile, disagreements, resolve
@@ -218,5 +220,7 @@ def test_the_profiles_part_only_where_it_is_said(names: set[str], reader: Reader
         ours.history_gap is None
     ) == (hive.history_gap is None)
     said = disagreements(listing, ids, txns)
+    with mock.patch.object(state_module, "_reads_all", return_value=False):
+        assert disagreements(listing, ids, txns) == said
     if ours.history_gap is None or hive.history_gap is None:
         assert same == (not said)
