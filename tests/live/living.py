@@ -14,9 +14,10 @@ from services.hive import Hive, HiveError
 
 from live.adopted import FIXTURES, Adopted
 from live.compactions import DONE, Adopt, compact_alike
-from live.statements import Statement, full_acid, insert_only, overwrite, refused_by_insert_only
+from live.statements import Statement, full_acid, inserts, overwrite, refused_by_insert_only
 
 REFUSED = "refused"
+READERS = ("row", "vectorised")
 LOG = logging.getLogger(__name__)
 
 
@@ -47,39 +48,40 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What a table goes through: statements, those that Hive refuses, its compactions, and statements after them."""
+class _Round:
+    """Statements, those that Hive refuses, and which compaction of Hive's comes after them ("" for none)."""
 
     statements: tuple[Statement, ...]
     refused: tuple[str, ...]
-    compactions: tuple[str, ...]
-    afterwards: tuple[Statement, ...]
+    compaction: str
 
-    @classmethod
-    def of(cls, table: Adopted, compactions: Sequence[str]) -> _Plan:
-        rows = table.values()
-        if not table.insert_only:
-            return cls(tuple(full_acid(table.facts, rows)), (), tuple(compactions), ())
-        statements = tuple(insert_only(table.facts, rows))
-        refused = refused_by_insert_only(table.facts)
-        return cls(statements, refused, tuple(compactions), (overwrite(table.facts, statements[-1].rows),))
 
-    def meant(self) -> Iterator[_Seen]:
-        """What is to be seen, by what the statements mean."""
-        rows: tuple[str, ...] = ()
-        for statement in self.statements:
+def _rounds(table: Adopted, compactions: Sequence[str]) -> tuple[_Round, ...]:
+    """What a table goes through, so that each compaction has something to do."""
+    facts, rows = table.facts, table.values()
+    if not table.insert_only:
+        written = tuple(full_acid(facts, rows))
+        return tuple(_Round(() if number else written, (), kind) for number, kind in enumerate(compactions))
+    one, two, three = inserts(facts, rows)
+    return (
+        _Round((one, two), refused_by_insert_only(facts), "minor"),
+        _Round((three,), (), "major"),
+        _Round((overwrite(facts, three.rows),), (), ""),
+    )
+
+
+def _meant(rounds: Sequence[_Round]) -> Iterator[_Seen]:
+    """What is to be seen on that way, by what the statements mean."""
+    rows: tuple[str, ...] = ()
+    for each in rounds:
+        for statement in each.statements:
             rows = statement.rows
             yield _Seen(statement.sql, rows)
-        for sql in self.refused:
-            yield _Seen(sql, rows, REFUSED)
-        for kind in self.compactions:
-            yield _Seen(f"Hive's {kind}", rows)
-            yield _Seen(f"cleaning after Hive's {kind}", rows)
-        for statement in self.afterwards:
-            rows = statement.rows
-            yield _Seen(statement.sql, rows)
-        for reader in ("row", "vectorised"):
-            yield _Seen(f"a job of the {reader} reader", rows)
+        yield from (_Seen(sql, rows, REFUSED) for sql in each.refused)
+        if each.compaction:
+            yield _Seen(f"Hive's {each.compaction}", rows)
+            yield _Seen(f"cleaning after Hive's {each.compaction}", rows)
+    yield from (_Seen(f"a job of the {reader} reader", rows) for reader in READERS)
 
 
 def live_on(hive: Hive, case: str, *, adopt: Adopt = Adopted) -> Life:
@@ -95,22 +97,22 @@ def live_on(hive: Hive, case: str, *, adopt: Adopt = Adopted) -> Life:
     try:
         outcomes = compact_alike(ours, step, kind, case.partition("/")[0])
         assert "compacted" in outcomes, outcomes
-        plan = _Plan.of(ours, ("major",) if breaks_itself(ours) else ("minor", "major"))
-        seen, removed = _go_on(hive, ours, plan)
+        rounds = _rounds(ours, ("major",) if breaks_itself(ours) else ("minor", "major"))
+        seen, removed = _go_on(hive, ours, rounds)
     finally:
         ours.drop()
-    judge, expected = "statements", tuple(plan.meant())
+    judge, expected = "statements", tuple(_meant(rounds))
     if seen != expected:
         LOG.info("%s: not what the statements mean: %s", case, _differences(seen, expected))
         twin = adopt(hive, step, f"{name}_twin")
         try:
-            judge, (expected, _) = "twin", _go_on(hive, twin, plan)
+            judge, (expected, _) = "twin", _go_on(hive, twin, rounds)
         finally:
             twin.drop()
     assert _differences(seen, expected) == [], judge
     life = Life(
         judge,
-        tuple(statement.changed for statement in (*plan.statements, *plan.afterwards)),
+        tuple(statement.changed for each in rounds for statement in each.statements),
         len(seen),
         removed,
         tuple(one.what.partition(" ")[0] for one in seen if one.fault == REFUSED),
@@ -133,28 +135,29 @@ def faults_without_us(hive: Hive, case: str) -> tuple[str, ...]:
     """What goes wrong in Hive after the statements and its minor compaction, in a table that acidctl never touched."""
     table = Adopted(hive, FIXTURES / case.partition(" ")[0], "without_us")
     try:
-        seen, _ = _go_on(hive, table, _Plan.of(table, ("minor",)))
+        seen, _ = _go_on(hive, table, _rounds(table, ("minor",)))
         return tuple(one.fault for one in seen if one.fault)
     finally:
         table.drop()
 
 
-def _go_on(hive: Hive, table: Adopted, plan: _Plan) -> tuple[tuple[_Seen, ...], int]:
-    """What Hive answers on its way through the plan, and how many directories its cleaner removed."""
-    seen = [_write(hive, table, statement.sql) for statement in plan.statements]
-    for sql in plan.refused:
-        refusal = _write(hive, table, sql)
-        seen.append(replace(refusal, fault=REFUSED if refusal.fault else "done"))
-    # Hive's compactor stops below open writes, and its cleaner waits for them.
-    table.end_open()
+def _go_on(hive: Hive, table: Adopted, rounds: Sequence[_Round]) -> tuple[tuple[_Seen, ...], int]:
+    """What Hive answers on its way through them, and how many directories its cleaner removed."""
+    seen: list[_Seen] = []
     removed = 0
-    for kind in plan.compactions:
-        seen.append(_keeps_ids(table, f"Hive's {kind}", partial(_compact, table, kind)))
-        before = len(table.directories())
-        seen.append(_keeps_ids(table, f"cleaning after Hive's {kind}", hive.clean))
-        removed += before - len(table.directories())
-    seen += [_write(hive, table, statement.sql) for statement in plan.afterwards]
-    for reader in ("row", "vectorised"):
+    for each in rounds:
+        seen += [_write(hive, table, statement.sql) for statement in each.statements]
+        for sql in each.refused:
+            refusal = _write(hive, table, sql)
+            seen.append(replace(refusal, fault=REFUSED if refusal.fault else "done"))
+        # Hive's compactor stops below open writes, and its cleaner waits for them.
+        table.end_open()
+        if each.compaction:
+            seen.append(_keeps_ids(table, f"Hive's {each.compaction}", partial(_compact, table, each.compaction)))
+            before = len(table.directories())
+            seen.append(_keeps_ids(table, f"cleaning after Hive's {each.compaction}", hive.clean))
+            removed += before - len(table.directories())
+    for reader in READERS:
         read = partial(table.values, job=True, vectorised=reader == "vectorised")
         seen.append(_Seen(f"a job of the {reader} reader", *_tried(table, read)))
     return tuple(seen), removed
@@ -177,7 +180,8 @@ def _keeps_ids(table: Adopted, what: str, action: Callable[[], object]) -> _Seen
 
 def _compact(table: Adopted, kind: str) -> None:
     states = set(table.hive_compacts(kind))
-    if not states <= DONE:
+    # Hive 4 refuses a partition in which nothing is left to be compacted.
+    if not DONE & states or not states <= {*DONE, "refused"}:
         raise HiveError(f"the compaction: {', '.join(sorted(states))}")
 
 

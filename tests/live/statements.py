@@ -6,6 +6,7 @@ Every table of the fixtures has `id int`, by which rows are chosen; so the rows 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ Row = Mapping[str, Any]
 UPDATED = 40_000
 # So many ids are changed at most; each is named in the statement.
 AT_MOST = 60
+GAP = re.compile(r"1582-10-(0[5-9]|1[0-4])")
 # How a column of that type is given a value, from the text of an expression for the id.
 CHANGES: Mapping[str, tuple[str, Callable[[int], Any]]] = {
     "string": ("concat('after-', {id})", lambda number: f"after-{number}"),
@@ -45,6 +47,7 @@ class Columns:
     target: str
     expression: str
     value: Callable[[int], Any]
+    hybrid: bool
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Columns:
@@ -55,11 +58,21 @@ class Columns:
         found = ((kind, name) for kind in CHANGES for name, its in kinds.items() if its == kind)
         kind, target = next(found, (None, "id"))
         partition = tuple(field.name for field in schema.partition_columns)
-        return cls(tuple(kinds), partition, target, *(CHANGES[kind] if kind else BY_ID))
+        change = CHANGES[kind] if kind else BY_ID
+        return cls(tuple(kinds), partition, target, *change, hybrid=facts["engine"] == "hive4")
+
+    def written(self, row: Row) -> Row:
+        """The row as Hive writes it: Hive 4 takes 5 to 14 October 1582, which its calendar lacks, for later days."""
+        if not self.hybrid:
+            return row
+        return {
+            name: f"1582-10-{int(value[8:]) + 10}" if isinstance(value, str) and GAP.fullmatch(value) else value
+            for name, value in row.items()
+        }
 
     def changed(self, row: Row) -> dict[str, Any]:
         """The row with a new value in the column that is changed."""
-        return {**row, self.target: self.value(row["id"])}
+        return {**self.written(row), self.target: self.value(row["id"])}
 
     def listed(self, number: str, table: str = "") -> str:
         """A SELECT list of all columns as they are, but `number` for the id."""
@@ -83,11 +96,11 @@ def full_acid(facts: Mapping[str, Any], rows: Sequence[str]) -> Iterator[Stateme
         now = after
 
 
-def insert_only(facts: Mapping[str, Any], rows: Sequence[str]) -> Iterator[Statement]:
-    """Two INSERTs, the second of what the first has doubled."""
+def inserts(facts: Mapping[str, Any], rows: Sequence[str]) -> Iterator[Statement]:
+    """Three INSERTs, each of which doubles what is there."""
     columns = Columns.of(facts)
     now: list[Row] = [json.loads(line) for line in rows]
-    for _ in range(2):
+    for _ in range(3):
         sql, after = _insert(columns, now)
         yield _statement(sql, now, after)
         now = after
@@ -132,7 +145,7 @@ def _insert(columns: Columns, rows: Sequence[Row]) -> tuple[str, list[Row]]:
     """Of each row one more, with an id of its own."""
     chosen, more = _ids(rows), _beyond(rows)
     sql = f"insert into {{t}}{_clause(columns)} select {columns.listed(f'id + {more}')} from {{t}}"
-    new = [{**row, "id": row["id"] + more} for row in rows if row["id"] in chosen]
+    new = [{**columns.written(row), "id": row["id"] + more} for row in rows if row["id"] in chosen]
     return f"{sql} where {_among(chosen)}", [*rows, *new]
 
 
@@ -148,7 +161,7 @@ def _merge(columns: Columns, rows: Sequence[Row]) -> tuple[str, list[Row]]:
     ids = [number for number, times in Counter(row["id"] for row in rows).items() if times == 1 and number is not None]
     ids = sorted(ids)[:AT_MOST]
     gone, changed, come, more = ids[::4], ids[1::4], ids[2::4], _beyond(rows)
-    new = [{**row, "id": row["id"] + more} for row in rows if row["id"] in come]
+    new = [{**columns.written(row), "id": row["id"] + more} for row in rows if row["id"] in come]
     left = [columns.changed(row) if row["id"] in changed else row for row in rows if row["id"] not in gone]
     names = ", ".join(f"`{name}`" for name in (*columns.plain, *columns.partition) if name != "id")
     source = f"select id, id + if({_among(come)}, {more}, 0) as sid{', ' if names else ''}{names} from {{t}}"

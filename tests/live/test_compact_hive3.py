@@ -36,6 +36,10 @@ LIVED_ON = (
     "hive3/converted/03-changed major",
 )
 
+# Where Hive fails by itself: its MERGE carries no union through a join, and neither that nor its compactor stands
+# folders with such names.
+HIVES_OWN = ("hive3/types_nested", "hive3/partition_values/02-non-ascii")
+
 
 @pytest.fixture(scope="module")
 def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
@@ -67,12 +71,13 @@ def test_hives_own_compaction_makes_the_same(hive: Hive, kind: str) -> None:
 def test_hive_lives_on_with_it(hive: Hive, case: str) -> None:
     """UPDATE, DELETE, INSERT, MERGE, Hive's minor and major, its cleaner: the rows are right each time."""
     life = live_on(hive, case)
-    assert life.judge == "statements"
+    fails_itself = case.startswith(HIVES_OWN)
+    assert life.judge == ("twin" if fails_itself else "statements")
     assert all(life.changed)
     assert life.answers >= 8
     assert life.removed
     assert life.refused == (("update", "delete", "merge") if "/insert_only" in case else ())
-    assert life.faults == ()
+    assert bool(life.faults) == fails_itself
 
 
 def test_hive_breaks_unbucketed_tables_by_itself(hive: Hive) -> None:
