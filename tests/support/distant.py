@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
-from acidctl.storage.pieces import TUNING, Tuning
+from acidctl.storage.pieces import TUNING, Budget, Tuning
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
+
+_MEMORY = 256 << 20
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Requests:
 
 
 def ranged(data: bytes, requests: Requests, path: str = "f", tuning: Tuning = TUNING) -> RangedFile:
-    """Bytes as a file on a server."""
+    """Bytes as a file on a server; its memory is its own, whatever other tests have left open."""
     lock = threading.Lock()
 
     def read_at(offset: int, length: int) -> bytes:
@@ -41,7 +43,7 @@ def ranged(data: bytes, requests: Requests, path: str = "f", tuning: Tuning = TU
         requests.before(path, offset, length)
         return data[offset : offset + length]
 
-    return RangedFile(read_at, len(data), name=path, tuning=tuning)
+    return RangedFile(read_at, len(data), name=path, tuning=tuning, budget=Budget(_MEMORY))
 
 
 class DistantStorage:
