@@ -47,8 +47,9 @@ test: test-fast test-slow ## Run all tests but those of Hive 3 and 2
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 	$(BIN)/python -m pytest -q -m hive3
 
-sweep: install ## Judge compaction at every fixture step instead of chosen ones, by real Hive 4 and 3.1.3 (hours)
-	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO tests/live/test_compact_hive[34].py
+sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
+	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
+		tests/live/test_compact_hive[34].py tests/jobs/test_service_faults.py
 
 lint: install ## Check format, style, types and generated documents
 	$(BIN)/ruff format --check .

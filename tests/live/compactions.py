@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from cli.runner import acidctl
 from services.hive import Hive, HiveError
+from support.extent import SWEEP
 
 from acidctl.writeids import TxnListFormat, ValidTxns
 from live.adopted import FIXTURES, Adopted, hive_rows, steps
@@ -28,8 +28,6 @@ DONE = {"ready for cleaning", "succeeded"}
 SAME = "the same"
 FAILED = "failed"
 LOG = logging.getLogger(__name__)
-# With this variable set every case is read by jobs as well, and every kind of test takes every step: hours.
-SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
 
 
 def is_judged(step: Path) -> bool:

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-# Set for `make sweep`: every fixture step instead of chosen ones, and a fault at every call.
+# Set for `make sweep`: every fixture step instead of chosen ones, each by every reader, and a fault at every call.
 SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
