@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, wait
 from functools import lru_cache
 from typing import TypeVar
+from weakref import WeakSet
 
 import hdfs_native
 
@@ -166,6 +167,7 @@ class HdfsClient:
                     raise _translated(error, shown, False, self.place) from error
                 finally:
                     _TURNS.leave()
+                _made.add(self._client)
                 # Connections do not pass into processes that are forked.
                 self._process = os.getpid()
                 self._writer = None
@@ -336,4 +338,9 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+# A client that is freed waits for its threads, which a forked child does not have: there the inherited ones are kept.
+_made: WeakSet[hdfs_native.Client] = WeakSet()
+_inherited: list[hdfs_native.Client] = []
+
 os.register_at_fork(after_in_child=_loop.cache_clear)
+os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))

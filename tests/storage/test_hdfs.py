@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -33,6 +34,7 @@ from acidctl.storage.hdfs import connect
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from tests.storage.conformance import Make, WritingStorage
+from tests.support.faulty import in_child
 
 pytestmark = pytest.mark.hdfs
 
@@ -235,6 +237,31 @@ class TestRaces:
         found = storage.walk(root).directories
         assert len([path for path in found if path.startswith("work")]) == 7
         assert [path for path in found if path.startswith("base_5")] == ["base_5"]
+
+
+def test_forked_children_read_alike(hdfs_cluster: Hdfs, root: str) -> None:
+    """With a connection of their own; what they inherit is not freed there: it would wait for its threads for ever."""
+    storage, other = _storage(hdfs_cluster), _storage(hdfs_cluster, user="alice")
+    before = storage.walk(root)
+    assert other.walk(root) == before
+    left: list[object] = [other]
+    left.append(left)
+    gc.disable()
+    # Now only the collector finds it.
+    del left, other
+
+    def child() -> None:
+        signal.alarm(30)
+        gc.enable()
+        gc.unfreeze()
+        gc.collect()
+        assert storage.walk(root) == before
+
+    try:
+        assert in_child(child) == 0
+    finally:
+        gc.enable()
+    assert storage.walk(root) == before
 
 
 class TestWriting:
