@@ -67,10 +67,10 @@ class Tuning:
     memory: int = 64 << 20
     whole: int = 128 << 10
     gap: int = 256 << 10
-    piece: int = 8 << 20
+    piece: int = 16 << 20
     least: int = 256 << 10
     first: int = 64 << 10
-    ahead: int = 8 << 20
+    ahead: int = 16 << 20
     depth: int = 2
 
 
