@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="bench compact", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--linear", type=int, nargs="*", default=[1_000_000, 2_000_000, 5_000_000, 10_000_000])
     parser.add_argument("--no-hive", action="store_true")
     parser.add_argument("--no-spark", action="store_true")
