@@ -246,6 +246,8 @@ def test_forked_children_read_alike(hdfs_cluster: Hdfs, root: str) -> None:
     assert other.walk(root) == before
     left: list[object] = [other]
     left.append(left)
+    # What other tests have left, clients of their own among it, is freed here.
+    gc.collect()
     gc.disable()
     # Now only the collector finds it.
     del left, other
