@@ -28,6 +28,8 @@ _LOOK_AT_DATANODES = (
     "See which DataNodes are alive (`hdfs dfsadmin -report`, `hdfs fsck PATH -files -blocks -locations`): this machine "
     "has to reach them. Then run the command again."
 )
+# A gateway passes on by text alone that another is creating a file: HDFS's own class of that stays behind.
+_BEING_CREATED = ("lease is currently owned by", "already the current lease holder", "Failed to CREATE_FILE ")
 _GONE = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
@@ -51,9 +53,8 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return MissingError(said, path=shown, hint=_GONE)
     if kind == "FileNotFoundException":
         return missing(shown, reason if changes else "")
-    # Of a file that is being written, gateways tell in words alone.
     exists = kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException")
-    if exists or "lease is currently owned by" in reason:
+    if exists or any(words in reason for words in _BEING_CREATED):
         return ExistsError(f"{shown} exists already", path=shown)
     if "SIMPLE authentication is not enabled" in reason:
         return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)

@@ -16,7 +16,7 @@ from typing import Any
 import requests
 import urllib3
 
-from acidctl.errors import DeniedError, ExistsError, StorageError, ThrottledError, UnreachableError
+from acidctl.errors import DeniedError, StorageError, ThrottledError, UnreachableError
 from acidctl.storage.hadoopfault import (
     MAY_READ,
     MAY_WRITE,
@@ -145,9 +145,6 @@ def _remote_error(java: str, message: str, shown: str, changes: bool) -> Storage
     reason = first_line(message)
     if java in ("IllegalArgumentException", "UnsupportedOperationException"):
         return UnknownRequestError(f"{shown} cannot be used: {reason}", path=shown)
-    # HttpFS passes on by text alone that another is creating it: HDFS's own class of that stays behind.
-    if "already the current lease holder" in reason or reason.startswith("Failed to CREATE_FILE "):
-        return ExistsError(f"{shown} exists already", path=shown)
     if reason == "No active nodes contain this block":
         return no_datanode(shown, "gives a block of it")
     if reason.startswith("Failed to find datanode"):
