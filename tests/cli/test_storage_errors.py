@@ -7,7 +7,6 @@ import re
 import socket
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,9 +31,8 @@ _STACK = re.compile(r"Traceback|\.java:|org\.apache|Exception\b|botocore|urllib3
 
 
 @pytest.fixture(autouse=True)
-def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two tries; and no settings of this machine count."""
-    monkeypatch.setattr("acidctl.storage.retry.time", SimpleNamespace(sleep=lambda seconds: None))
+def _alike_everywhere(monkeypatch: pytest.MonkeyPatch, nobody_waits: None) -> None:
+    """No settings of this machine count."""
     for name in ("HADOOP_CONF_DIR", "HADOOP_USER_NAME", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")

@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,10 +91,9 @@ class Far:
         pytest.param("s3", marks=pytest.mark.s3),
     ]
 )
-def far(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Far:
+def far(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, nobody_waits: None) -> Far:
     """Each service; nobody waits between two tries."""
     in_turn(monkeypatch)
-    monkeypatch.setattr("acidctl.storage.retry.time", SimpleNamespace(sleep=lambda seconds: None))
     local = FIXTURES / STEP / "table"
     if request.param == "s3":
         server = request.getfixturevalue("moto")
