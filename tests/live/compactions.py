@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from cli.runner import acidctl
+from pyarrow import orc
 from services.hive import Hive, HiveError
 from support.extent import SWEEP
 
+from acidctl.names import is_hidden
 from acidctl.writeids import TxnListFormat, ValidTxns
 from live.adopted import FIXTURES, Adopted, hive_rows, steps
 
@@ -23,8 +26,8 @@ Adopt = Callable[[Hive, Path, str], Adopted]
 OPTIONS = {"minor": ("--assume-exclusive",), "major": ()}
 
 
-# The states that SHOW COMPACTIONS gives for what was successful.
-DONE = {"ready for cleaning", "succeeded"}
+# The states that SHOW COMPACTIONS gives for what was successful; `refused` where there was nothing to do.
+DONE = {"ready for cleaning", "succeeded", "refused"}
 SAME = "the same"
 FAILED = "failed"
 LOG = logging.getLogger(__name__)
@@ -160,9 +163,10 @@ def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, targ
             return "nothing to do"
         if not states <= DONE:
             return f"Hive's own ended as {', '.join(sorted(states))}"
-        if theirs.rows() != before:
-            return "Hive's own changed the rows"
-        made, expected = set(ours.directories()), set(theirs.directories())
+        broken = _fault(theirs, before)
+        if broken:
+            return f"Hive's own {broken}"
+        made, expected = set(ours.directories()), _without_empty_twins(theirs)
         assert _kinds(made) == _kinds(expected), (sorted(made), sorted(expected))
         return SAME
     finally:
@@ -170,6 +174,32 @@ def compare_with_hives_own(hive: Hive, step: Path, kind: str, name: str, *, targ
         theirs.drop()
 
 
+def _fault(theirs: Adopted, before: Sequence[str]) -> str:
+    """How a table is misread after Hive's own compaction; empty when it is not."""
+    try:
+        return "" if theirs.rows() == before else "changed the rows"
+    except HiveError as error:
+        # Hive 3.1.3 writes the deletes of an unbucketed table into one file for each file of inserts.
+        if "Two readers for" not in str(error):
+            raise
+        return "cannot be read any more"
+
+
+def _without_empty_twins(theirs: Adopted) -> set[str]:
+    """The directories but those that Hive 3's minor writes without rows, where there are no deletes or no inserts.
+
+    One directory is one rename: ours leaves the empty one out, as Hive 4 does.
+    """
+    return {name for name in theirs.directories() if "delta_" not in name or _has_rows(theirs.folder, name)}
+
+
+def _has_rows(folder: Path, name: str) -> bool:
+    """Whether a directory, named without its transaction, has files that are not ACID files without rows."""
+    files = [file for place in (name, f"{name}_v*") for file in folder.glob(f"{place}/*") if not is_hidden(file.name)]
+    return not all(file.name.startswith("bucket_") and not orc.ORCFile(file).nrows for file in files)
+
+
 def _kinds(names: set[str]) -> set[tuple[str, str]]:
     """Partition and kind of each directory; how far the names reach differs between Hive's compactors."""
-    return {(name.rpartition("/")[0], name.rpartition("/")[2].rpartition("delta_")[0] or name[:4]) for name in names}
+    parts = [name.rpartition("/") for name in names]
+    return {(partition, re.sub(r"-?\d.*", "", name)) for partition, _, name in parts}
