@@ -26,7 +26,7 @@ STEPS = 12
 # Both write before and after our compactions and our clean; the second in partitions.
 SEEDS = (73, 417)
 ENGINE = "hive3"
-BESIDE = ("bucketed/02-changed", "multi_statement/02-transaction", "converted/03-changed")
+BESIDE = ("bucketed/02-changed", "multi_statement/02-transaction", "converted/03-changed", "partitioned/02-changed")
 LIVED_ON = (
     "hive3/bucketed/02-changed major",
     "hive3/unbucketed/02-changed minor",

@@ -17,7 +17,7 @@ STEPS = 12
 # Both write before and after our compactions and our clean; the second in partitions.
 SEEDS = (73, 417)
 ENGINE = "hive4"
-BESIDE = ("bucketed/02-changed", "half_compacted/03-committed", "converted/03-changed")
+BESIDE = ("bucketed/02-changed", "half_compacted/03-committed", "converted/03-changed", "partitioned/02-changed")
 LIVED_ON = (
     "hive4/bucketed/02-changed major",
     "hive4/unbucketed/02-changed minor",
