@@ -38,7 +38,7 @@ test-fast: install ## Run the tests that are quick and need no service (below a 
 	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then those against real Hive 4, Spark and the ORC tools
-	$(BIN)/python -m pytest -q -n auto -m "slow and not ($(SERVICES))"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow and not ($(SERVICES))"
 	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3 and not spark"
 	for tests in $(SPARK_TESTS); do $(BIN)/python -m pytest -q -m spark $$tests || exit 1; done
 

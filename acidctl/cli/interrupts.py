@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from acidctl.jobs.timelimit import TimeUpError
 
 if TYPE_CHECKING:
     from acidctl.jobs.compact import Compaction
@@ -30,6 +33,42 @@ def called_by_writer(frame: FrameType | None) -> bool:
     return False
 
 
+def _soon(number: int) -> threading.Timer:
+    """Sends this process a signal when a little time has passed."""
+    timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+@contextmanager
+def raised_again(kind: type[BaseException], again: Callable[[], object]) -> Iterator[None]:
+    """Call `again` in place of showing a traceback where Python drops an exception that a signal handler raised.
+
+    A handler runs wherever Python is, be it a weak reference's callback or a `__del__`, out of which nothing gets.
+    """
+    before = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, kind):
+            again()
+        else:
+            before(lost)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
+def interrupts_reach_us() -> Iterator[None]:
+    """Ctrl-C is not lost where Python would drop it."""
+    with raised_again(KeyboardInterrupt, lambda: _soon(signal.SIGINT)):
+        yield
+
+
 class _Handlers:
     """What happens to a run when a signal comes."""
 
@@ -45,9 +84,7 @@ class _Handlers:
             return
         engaged = self._run.cancel()
         if engaged and called_by_writer(frame):
-            self._timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
-            self._timer.daemon = True
-            self._timer.start()
+            self._timer = _soon(number)
             return
         self.done = True
         if engaged:
@@ -55,8 +92,6 @@ class _Handlers:
 
     def expire(self, number: int, frame: FrameType | None) -> None:
         """Give up what is not finished."""
-        from acidctl.jobs.timelimit import TimeUpError
-
         if self.done or self.late:
             return
         engaged = self._run.expire()
@@ -66,6 +101,16 @@ class _Handlers:
         self.late = True
         if engaged:
             raise TimeUpError
+
+    def interrupt_again(self) -> None:
+        """The exception of `interrupt` went where nobody gets it."""
+        self.done = False
+        self._timer = _soon(signal.SIGINT)
+
+    def expire_again(self) -> None:
+        """The same of `expire`."""
+        self.late = False
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
     def close(self) -> None:
         """Nothing more is to come of what is on its way."""
@@ -93,7 +138,11 @@ def interruptible(run: Compaction) -> Iterator[None]:
     try:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, max(left, _AT_ONCE))
-        yield
+        with (
+            raised_again(KeyboardInterrupt, own.interrupt_again),
+            raised_again(TimeUpError, own.expire_again),
+        ):
+            yield
     finally:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from acidctl import __version__
+from acidctl.cli.interrupts import interrupts_reach_us
 from acidctl.cli.output import Format, Output, Terminal, discard, end_at_once, system_terminal, terminal_width
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 
@@ -110,7 +111,8 @@ def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
     """Run one command line and return its exit code; never raises."""
     session = Session(terminal or system_terminal(), args)
     try:
-        code = _invoke(session, args)
+        with interrupts_reach_us():
+            code = _invoke(session, args)
         session.output.flush()
         return code
     except BrokenPipeError:

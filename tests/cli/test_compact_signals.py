@@ -12,11 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from acidctl.cli.interrupts import called_by_writer
+from acidctl.cli.interrupts import called_by_writer, interruptible, interrupts_reach_us
 from acidctl.errors import ExitCode
+from acidctl.jobs.compact import Compaction
+from acidctl.jobs.timelimit import TimeUpError
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.jobs.cleaning_cases import step
 
@@ -154,3 +157,67 @@ def test_no_interrupt_within_a_writer() -> None:
     assert names["write"]()  # type: ignore[operator]
     assert not called_by_writer(sys._getframe())
     assert not called_by_writer(None)
+
+
+class _Run:
+    """A run whose engine is at work."""
+
+    seconds_left = 1000.0
+
+    def cancel(self) -> bool:
+        return True
+
+    def expire(self) -> bool:
+        return True
+
+
+class _Dropped:
+    """Meets a signal where Python drops what a handler raises."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.number)
+
+
+class _Broken:
+    def __del__(self) -> None:
+        raise ValueError
+
+
+def _meet(number: signal.Signals) -> None:
+    """And a second one must not come."""
+    _Broken()
+    _Dropped(number)
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, KeyboardInterrupt), (signal.SIGALRM, TimeUpError)],
+)
+def test_what_python_drops_is_raised_again(
+    number: signal.Signals, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within seconds, without a trace, and once; whatever else is dropped is shown as ever."""
+    shown: list[sys.UnraisableHookArgs] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    with pytest.raises(error), interruptible(cast(Compaction, _Run())):
+        _meet(number)
+    assert [type(lost.exc_value) for lost in shown] == [ValueError]
+    assert sys.unraisablehook == shown.append
+
+
+def test_an_interrupt_of_any_command_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have nothing to tidy up end too."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_reach_us():
+            _meet(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
