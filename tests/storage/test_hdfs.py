@@ -301,13 +301,14 @@ class TestWriting:
     def test_small_files_are_closed_at_once(self, hdfs_cluster: Hdfs, root: str) -> None:
         """hdfs-native alone sleeps half a second for nearly each of them; all are whole, and closed for all."""
         storage = _storage(hdfs_cluster)
+        storage.mkdir(f"{root}/small")
         times = []
         for number in range(20):
             begin = time.monotonic()
-            storage.create_exclusive(f"{root}/d/{number}", b"x" * (number + 1))
+            storage.create_exclusive(f"{root}/small/{number}", b"x" * (number + 1))
             times.append(time.monotonic() - begin)
         assert sorted(times)[4] < 0.45
-        found = {info.path: info.size for info in storage.walk(f"{root}/d").files}
+        found = {info.path: info.size for info in storage.walk(f"{root}/small").files}
         assert found == {str(number): number + 1 for number in range(20)}
         assert "OPENFORWRITE" not in hdfs_cluster.run("fsck", root, "-openforwrite", "-files")
 
