@@ -7,11 +7,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
-
-from acidctl.jobs.timelimit import TimeUpError
 
 if TYPE_CHECKING:
     from acidctl.jobs.compact import Compaction
@@ -33,16 +31,16 @@ def called_by_writer(frame: FrameType | None) -> bool:
     return False
 
 
-def _soon(number: int) -> threading.Timer:
-    """Sends this process a signal when a little time has passed."""
-    timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+def _interrupt_soon() -> threading.Timer:
+    """Send this process a Ctrl-C when a little time has passed."""
+    timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
     timer.daemon = True
     timer.start()
     return timer
 
 
 @contextmanager
-def raised_again(kind: type[BaseException], again: Callable[[], object]) -> Iterator[None]:
+def _raised_again(kind: type[BaseException], again: Callable[[], object]) -> Iterator[None]:
     """Call `again` in place of showing a traceback where Python drops an exception that a signal handler raised.
 
     A handler runs wherever Python is, be it a weak reference's callback or a `__del__`, out of which nothing gets.
@@ -62,11 +60,9 @@ def raised_again(kind: type[BaseException], again: Callable[[], object]) -> Iter
         sys.unraisablehook = before
 
 
-@contextmanager
-def interrupts_reach_us() -> Iterator[None]:
+def interrupts_reach_us() -> AbstractContextManager[None]:
     """Ctrl-C is not lost where Python would drop it."""
-    with raised_again(KeyboardInterrupt, lambda: _soon(signal.SIGINT)):
-        yield
+    return _raised_again(KeyboardInterrupt, _interrupt_soon)
 
 
 class _Handlers:
@@ -84,7 +80,7 @@ class _Handlers:
             return
         engaged = self._run.cancel()
         if engaged and called_by_writer(frame):
-            self._timer = _soon(number)
+            self.interrupt_again()
             return
         self.done = True
         if engaged:
@@ -92,20 +88,22 @@ class _Handlers:
 
     def expire(self, number: int, frame: FrameType | None) -> None:
         """Give up what is not finished."""
+        from acidctl.jobs.timelimit import TimeUpError
+
         if self.done or self.late:
             return
         engaged = self._run.expire()
         if engaged and called_by_writer(frame):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+            self.expire_again()
             return
         self.late = True
         if engaged:
             raise TimeUpError
 
     def interrupt_again(self) -> None:
-        """The exception of `interrupt` went where nobody gets it."""
+        """Come back soon: where `interrupt` was called, an exception gets to nobody, or does harm."""
         self.done = False
-        self._timer = _soon(signal.SIGINT)
+        self._timer = _interrupt_soon()
 
     def expire_again(self) -> None:
         """The same of `expire`."""
@@ -129,6 +127,8 @@ def interruptible(run: Compaction) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    from acidctl.jobs.timelimit import TimeUpError
+
     left = run.seconds_left
     own = _Handlers(run)
     handlers = {signal.SIGINT: own.interrupt, signal.SIGTERM: own.interrupt}
@@ -139,8 +139,8 @@ def interruptible(run: Compaction) -> Iterator[None]:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, max(left, _AT_ONCE))
         with (
-            raised_again(KeyboardInterrupt, own.interrupt_again),
-            raised_again(TimeUpError, own.expire_again),
+            _raised_again(KeyboardInterrupt, own.interrupt_again),
+            _raised_again(TimeUpError, own.expire_again),
         ):
             yield
     finally:
