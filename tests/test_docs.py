@@ -113,7 +113,7 @@ def test_markers_are_run_by_make() -> None:
     services = re.search(r"^SERVICES := (.*)$", makefile, re.MULTILINE)
     assert services is not None
     assert {*services[1].split(" or "), "slow"} == markers
-    assert '-m "slow and not ($(SERVICES))"' in makefile
+    assert 'pytest -q -n auto --dist worksteal -m "slow and not ($(SERVICES))"' in makefile
 
 
 def test_links_and_paths_in_the_readme_exist() -> None:

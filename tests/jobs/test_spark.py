@@ -102,8 +102,8 @@ def test_leaving_early_cancels_what_runs(context: pyspark.SparkContext, tmp_path
     pids = {int(name.split(".")[2]) for name in traces(tmp_path) if name[0] in "12"}
     started = time.monotonic()
     first.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - started < 40
-    wait_for(lambda: not _running(pids), 30)
+    assert time.monotonic() - started < 8
+    wait_for(lambda: not _running(pids), 5)
     assert not traces(tmp_path, "3.")
     assert len(list(SparkEngine(session=context, work=standing_in()).run(specs(2)))) == 2
 
@@ -177,7 +177,7 @@ def test_tasks_prefer_the_machines_that_were_named(context: pyspark.SparkContext
     placed = [replace(spec, hosts=("nowhere.example",)) for spec in specs(3, tmp_path)]
     started = time.monotonic()
     assert len(list(SparkEngine(session=context, work=standing_in()).run(placed))) == 3
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 20
 
 
 def test_only_clusters_are_told_where_the_data_is(context: pyspark.SparkContext) -> None:

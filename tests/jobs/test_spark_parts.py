@@ -197,7 +197,7 @@ def test_a_master_that_does_not_answer_is_told_at_once() -> None:
         started = time.monotonic()
         with pytest.raises(MissingDependencyError, match=f"127.0.0.1:{port}: Connection refused") as caught:
             spark_host.check_master(f"spark://127.0.0.1:{port}", {}, 1.0)
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 5
         assert caught.value.exit_code == ExitCode.STORAGE
 
 

@@ -303,13 +303,13 @@ class TestWriting:
         storage = _storage(hdfs_cluster)
         storage.mkdir(f"{root}/small")
         times = []
-        for number in range(20):
+        for number in range(10):
             begin = time.monotonic()
             storage.create_exclusive(f"{root}/small/{number}", b"x" * (number + 1))
             times.append(time.monotonic() - begin)
         assert sorted(times)[4] < 0.45
         found = {info.path: info.size for info in storage.walk(f"{root}/small").files}
-        assert found == {str(number): number + 1 for number in range(20)}
+        assert found == {str(number): number + 1 for number in range(10)}
         assert "OPENFORWRITE" not in hdfs_cluster.run("fsck", root, "-openforwrite", "-files")
 
     def test_many_are_written_side_by_side(self, hdfs_cluster: Hdfs, root: str) -> None:
@@ -523,7 +523,7 @@ class TestReach:
             begin = time.monotonic()
             with pytest.raises(UnreachableError, match="there is no answer from"):
                 storage.stat(path)
-            assert time.monotonic() - begin < 40
+            assert time.monotonic() - begin < 8
 
     def test_a_server_that_says_nothing(self) -> None:
         """The time is the option's."""
@@ -545,7 +545,7 @@ class TestReach:
         with pytest.raises(UnreachableError, match=r"no machine is known by the name in no-such-lake") as caught:
             storage.stat(path)
         assert "dfs.ha.namenodes" in (caught.value.hint or "")
-        assert (caught.value.transient, time.monotonic() - begin < 30) == (False, True)
+        assert (caught.value.transient, time.monotonic() - begin < 5) == (False, True)
 
     def test_a_name_service_whose_first_namenode_is_dead(self, hdfs_cluster: Hdfs, root: str) -> None:
         """Whether it refuses or is silent for ever; writing goes on with the other too."""
@@ -555,7 +555,7 @@ class TestReach:
                 storage, path = connect(f"hdfs://lake{root}", "hdfs", {"config": config})
                 begin = time.monotonic()
                 assert [info.path for info in storage.walk(path).files] == ["d/f", "e/g"]
-                assert time.monotonic() - begin < 30
+                assert time.monotonic() - begin < 4
                 storage.create_exclusive(f"{path}/new", b"1")
                 storage.remove_file(f"{path}/new")
                 assert storage.display(path) == f"hdfs://lake{root}"
