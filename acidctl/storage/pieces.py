@@ -58,13 +58,14 @@ class Budget:
 class Tuning:
     """Sizes in bytes; what suits depends on what a request costs beside what it carries.
 
-    `memory`: what one file may hold ahead. `whole`: a file of at most so many is fetched at once and kept. `gap`:
-    ranges that lie no farther apart are fetched as one. `piece`: the largest request; `least`: the smallest made
-    ahead where there are too many ranges for `memory`. `first`: what a read fetches when nothing is known; `ahead`:
-    the requests of a sequential read, of which `depth` are under way.
+    `memory`: what one file may hold ahead; by default two stripes of the size that Hive makes, 64 MiB, and what lies
+    about them, so that one is fetched while the other is decoded. `whole`: a file of at most so many is fetched at once
+    and kept. `gap`: ranges that lie no farther apart are fetched as one. `piece`: the largest request; `least`: the
+    smallest made ahead where there are too many ranges for `memory`. `first`: what a read fetches when nothing is
+    known; `ahead`: the requests of a sequential read, of which `depth` are under way.
     """
 
-    memory: int = 64 << 20
+    memory: int = 160 << 20
     whole: int = 128 << 10
     gap: int = 256 << 10
     piece: int = 16 << 20

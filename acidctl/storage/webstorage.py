@@ -19,6 +19,7 @@ from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoopfault import MissingError, missing
 from acidctl.storage.hadoopstorage import HadoopStorage, Status
 from acidctl.storage.newfile import NewFile
+from acidctl.storage.pieces import Tuning
 from acidctl.storage.port import join
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found
@@ -28,6 +29,8 @@ from acidctl.storage.webfault import UnknownRequestError
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
 _PART_BYTES = 4 << 20
 _WAITING_PARTS = 2
+# A DataNode opens the block anew for each request, which costs it as much as sending some MiB.
+_TUNING = Tuning(piece=32 << 20, ahead=32 << 20)
 # Who holds the most of a file; more hosts than that help no scheduler.
 _HOSTS = 3
 
@@ -59,6 +62,7 @@ class WebHdfsStorage(HadoopStorage):
                 lambda offset, length: self._api.read(path, shown, offset, length, source),
                 int(status["length"]),
                 name=shown,
+                tuning=_TUNING,
             ),
         )
 
