@@ -146,15 +146,25 @@ def _create(storage: Storage, path: str, owner: Owner) -> StorageError | None:
 
 
 def _read(storage: Storage, path: str) -> _Found | None:
-    """The lock that lies there; None without one."""
-    try:
-        with storage.open(path) as stream:
-            content = stream.read(_LIMIT)
-    except (StorageError, NoSuchTableError):
+    """The lock that lies there; None without one.
+
+    One that was taken away while it was to be opened may have a successor by the time of the look for it; that one is
+    read instead.
+    """
+    failure: StorageError | NoSuchTableError | None = None
+    for _ in range(_TRIES):
+        try:
+            with storage.open(path) as stream:
+                content = stream.read(_LIMIT)
+            return _Found(content, from_bytes(content, LOCK_TYPE))
+        except (StorageError, NoSuchTableError) as error:
+            failure = error
         if storage.stat(path) is None:
             return None
-        raise
-    return _Found(content, from_bytes(content, LOCK_TYPE))
+        if isinstance(failure, StorageError) and failure.transient:
+            break
+    assert failure is not None
+    raise failure
 
 
 def _require_dead(storage: Storage, root: str, found: _Found, now: float, unsafe: bool) -> None:

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -291,6 +292,42 @@ def test_of_two_takers_one_wins(tmp_path: Path, left: bool) -> None:
     assert _names(tmp_path) == ([f"_acidctl_lock_{dead.id}"] if left else [])
 
 
+def test_a_lock_that_changes_hands_while_it_is_read(tmp_path: Path) -> None:
+    """Gone when it is opened, and another's when it is looked for: that one is read, and its owner respected."""
+    _leave(tmp_path, _dead())
+    quicker: list[Lock] = []
+
+    class Changing(FaultyStorage):
+        def open(self, path: str) -> BinaryIO:
+            if quicker:
+                return super().open(path)
+            os.unlink(path)
+            try:
+                return super().open(path)
+            finally:
+                quicker.append(acquire(LocalStorage(), str(tmp_path), now=NOW))
+
+    with pytest.raises(StalePlanError, match="this very process"):
+        acquire(Changing(LocalStorage()), str(tmp_path), now=NOW)
+    quicker[0].release()
+
+
+def test_a_lock_that_cannot_be_read_is_no_reason_to_go_on_asking(tmp_path: Path) -> None:
+    """Nor does it count as nobody's."""
+    _leave(tmp_path, _dead())
+    asked: list[str] = []
+
+    class Unreadable(FaultyStorage):
+        def open(self, path: str) -> BinaryIO:
+            asked.append(path)
+            raise StorageError(f"{path} cannot be read", path=path)
+
+    with pytest.raises(StorageError, match="cannot be read"):
+        acquire(Unreadable(LocalStorage()), str(tmp_path), now=NOW)
+    assert 0 < len(asked) <= 10
+    assert _names(tmp_path) == ["_acidctl_lock"]
+
+
 def test_of_many_takers_one_wins(tmp_path: Path) -> None:
     """Real processes, at the same moment; the winner holds its lock until all have tried."""
     for attempt in range(3):
@@ -315,11 +352,14 @@ def test_of_many_takers_one_wins(tmp_path: Path) -> None:
                         code = 0
                     except StalePlanError:
                         code = 1
-                    os.write(tell, b"x")
+                    finally:
+                        # Whatever happened: all others wait for it.
+                        os.write(tell, b"x")
                     os.read(over, 1)
                     if lock is not None:
                         lock.check()
                 except BaseException:
+                    traceback.print_exc()
                     code = 4
                 finally:
                     os._exit(code)
