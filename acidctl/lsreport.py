@@ -173,15 +173,15 @@ def make_entries(
     return [_entry(partition, entry, sizes, long, details or {}) for entry in ordered]
 
 
-def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bool = True) -> LsSummary:
-    """The figures of one or several locations."""
+def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bool = True, stray: int = 0) -> LsSummary:
+    """The figures of one or several locations, of which so many are stray: no partitions."""
     states = tuple(states)
     bases = [state.base.name for state in states if state.base is not None]
     live = [entry for entry in entries if entry.state == EntryState.LIVE.value]
     freed = [entry for entry in entries if entry.state in _RECLAIMABLE_VALUES]
     return LsSummary(
-        partitions=len(states),
-        base=bases[0] if len(bases) == 1 and len(states) == 1 else None,
+        partitions=len(states) - stray,
+        base=bases[0] if len(bases) == 1 and len(states) - stray == 1 else None,
         bases=len(bases),
         deltas=sum(len(state.insert_deltas) for state in states),
         delete_deltas=sum(len(state.delete_deltas) for state in states),

@@ -419,7 +419,7 @@ def _bucket_twice(consumed: Sequence[StateEntry]) -> str | None:
         if entry.kind is EntryKind.ORIGINAL:
             continue
         for file in data_files(entry):
-            if isinstance(file.parsed, BucketFile) and file.info.size:
+            if isinstance(file.parsed, BucketFile) and file.has_rows:
                 key = (file.info.directory, file.parsed.bucket_id)
                 if key in seen:
                     return file.info.path

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from acidctl.schema import TableSchema
 
 ORC_MAGIC = b"ORC"
+# Names in a sentence; `ls` shows all.
+_SOME = 3
 _TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
 
 
@@ -105,8 +107,13 @@ def read(
     for part in parts:
         where = f"{part.location.partition}: " if part.location.partition else ""
         warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
-        if part.location.stray:
+        if part.location.stray and part.state.unrecognised:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
+    odd = [f"{part.location.partition}/{e.name}".lstrip("/") for part in parts for e in part.state.unrecognised]
+    if odd:
+        more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
+        verb = "was" if len(odd) == 1 else "were"
+        warnings.append(f"{', '.join(odd[:_SOME])}{more} {verb} not recognised, and no reader reads such")
     return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 

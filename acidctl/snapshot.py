@@ -301,7 +301,9 @@ class Snapshot:
                 values.append(pa.array([None if text is None else text.lower() not in _FALSE], type=pa.bool_()))
             else:
                 plan = plan_fit(_STRING, column.type, where=column.name)
-                values.append(fit_array(pa.array([text], type=pa.string()), plan))
+                # Names of folders need not be UTF-8 on local disks, and are treated as strings in files are.
+                name = None if text is None else text.encode("utf-8", "surrogateescape")
+                values.append(fit_array(pa.array([name], type=pa.binary()).view(pa.string()), plan))
         return tuple(values)
 
     def _inserts(self, partition: PartitionState) -> tuple[DataSource, ...]:

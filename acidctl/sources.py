@@ -51,7 +51,7 @@ class _Tails:
 def live_sources(
     storage: Storage, root: str, state: AcidState
 ) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
-    """The files with rows and the files with deletes that a reader opens; files of no bytes hold neither."""
+    """The files with rows and those with deletes that a reader opens; empty ones without a side file hold neither."""
     inserts: list[DataSource] = []
     deletes: list[DataSource] = []
     tails = _Tails()
@@ -63,7 +63,7 @@ def live_sources(
 
 def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, tails: _Tails) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
-    files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.info.size}
+    files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.has_rows}
     for group in synthetic_layout(entry, (file.info for file in files.values())):
         bucket = None if state.insert_only else _bucket_property(group, state.acid_v1)
         before: DataSource | None = None

@@ -241,6 +241,7 @@ def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableTy
         notes=tuple(f"{error.message}." for error in answer.failures),
         history_gap=answer.history_gap,
         root=listing.root,
+        hive_failure=next((error for error in answer.failures if isinstance(error, HiveFailureError)), None),
     )
 
 

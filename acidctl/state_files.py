@@ -35,6 +35,14 @@ class DataFile:
     side_file: FileInfo | None = None
 
     @property
+    def has_rows(self) -> bool:
+        """Whether it has to be opened: a side file tells of rows even where the listing does not.
+
+        HDFS lists a file that is being written without its last block.
+        """
+        return self.info.size > 0 or self.side_file is not None
+
+    @property
     def bucket_id(self) -> int | None:
         """Bucket id in the name."""
         return None if isinstance(self.parsed, Unrecognised) else self.parsed.bucket_id
@@ -107,7 +115,7 @@ def empty_file_notes(state: AcidState) -> list[str]:
     """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
     if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
         return []
-    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.info.size]
+    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
     if not empty:
         return []
     more = f" and {len(empty) - 1} more files have" if len(empty) > 1 else " has"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
@@ -164,6 +164,8 @@ class AcidState:
     notes: tuple[str, ...] = ()
     history_gap: HistoryGap | None = None
     root: str = ""
+    # Profile hive4 only: on what Hive 4 fails here, where that was not raised.
+    hive_failure: HiveFailureError | None = field(default=None, compare=False)
 
     @property
     def insert_deltas(self) -> tuple[StateEntry, ...]:

@@ -42,7 +42,7 @@ from acidctl.state import (
 )
 from acidctl.storage.elsewhere import options_elsewhere
 from acidctl.storage.gather import Location, gather
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve as resolve_url
 from acidctl.writeids import ValidWriteIds
@@ -143,12 +143,14 @@ class Table:
         return report(self.location, readings, long=long, details=details)
 
     def snapshot(self, *, partitions: Sequence[str] = (), **view: Any) -> Snapshot:
-        """What a reader sees; `view` are the arguments of `read`. Raises `NotEnoughHistoryError`."""
+        """What a reader sees; `view` are the arguments of `read`. Raises `NotEnoughHistoryError`, and in profile
+        hive4 `HiveFailureError`.
+        """
         from acidctl.snapshot import PartitionState, Snapshot
 
         readings = self._read(partitions, view)
         for part in readings.parts:
-            error = part.state.not_enough_history
+            error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
         return Snapshot(
@@ -305,7 +307,7 @@ class Table:
 
         # Other processes may stand in another directory.
         local = isinstance(self._storage, LocalStorage)
-        url = os.path.abspath(self._root) if local else self._url or self._storage.display(self._root)
+        url = whole_path(self._storage, self._root) if local else self._url or self._storage.display(self._root)
         return TablePlace(self._storage, self._root, url, options_elsewhere(url, self._options, os.environ))
 
     def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
@@ -314,7 +316,7 @@ class Table:
     def _judged(self, locations: Sequence[Location], view: Mapping[str, Any]) -> Readings:
         readings = read(locations, **view)
         if view.get("table") is None:
-            require_own_list(readings, self._root, self.location)
+            require_own_list(readings, whole_path(self._storage, self._root), self.location)
         return readings
 
     def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
@@ -399,8 +401,11 @@ def report(
         error = part.state.not_enough_history
         if error is not None:
             gaps.append(Gap(name, error.message, error.hint))
-        parts.append(LsPartition(name, add_up(own, [part.state], sizes=sizes), error is None))
-        if not part.location.stray:
+        stray = part.location.stray
+        if not stray or part.state.unrecognised:
+            summary = add_up(own, [part.state], sizes=sizes, stray=int(stray))
+            parts.append(LsPartition(name, summary, error is None))
+        if not stray:
             said = disagreements(
                 part.location.listing,
                 readings.lists.effective_write_ids,
@@ -419,7 +424,12 @@ def report(
         profile=readings.profile.value,
         table_type=readings.table_type.value,
         assumed=readings.lists.assumed,
-        summary=add_up(entries, [part.state for part in readings.parts], sizes=sizes),
+        summary=add_up(
+            entries,
+            [part.state for part in readings.parts],
+            sizes=sizes,
+            stray=sum(part.location.stray for part in readings.parts),
+        ),
         entries=tuple(entries),
         partitions=tuple(parts),
         disagreements=tuple(found),

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from acidctl.cli.output import (
+    TERMINAL_VALUE,
     Cell,
     Column,
     Format,
     Output,
     Paint,
+    cut,
     dump_json,
     encode,
     human_size,
@@ -327,8 +329,8 @@ class _Text:
     def _value(self, value: object, *, quoted: bool) -> str:
         """A terminal shows the beginning of long values; a pipe gets all of it."""
         text = shown(str(value))
-        if self._out.width is not None and len(text) > _TERMINAL_VALUE:
-            text = text[: _TERMINAL_VALUE - 1] + "…"
+        if self._out.width is not None:
+            text = cut(text, TERMINAL_VALUE)
         return f'"{text}"' if quoted and isinstance(value, str) else text
 
     def _title(self, text: str) -> None:
@@ -353,7 +355,6 @@ class _Text:
             self._out.line(line)
 
 
-_TERMINAL_VALUE = 40
 _WORDS = {
     "trueCount": "true",
     "falseCount": "false",

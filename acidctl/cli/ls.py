@@ -39,7 +39,7 @@ from acidctl.lsreport import (
     seconds_of,
     to_json,
 )
-from acidctl.readings import read, require_table
+from acidctl.readings import read, require_own_list, require_table
 from acidctl.state import EntryState
 from acidctl.table import Table, open_table, report
 
@@ -161,7 +161,10 @@ def _listed(options: SnapshotOptions, view: View) -> LsReport:
     locations = locate(prepared.found, prepared.root, filters)
     root = prepared.root or "."
     require_table(locations, root)
-    return report(root, read(locations, **options.view()), long=view.long, sizes=prepared.sizes)
+    readings = read(locations, **options.view())
+    if options.view().get("table") is None:
+        require_own_list(readings, root, root)
+    return report(root, readings, long=view.long, sizes=prepared.sizes)
 
 
 def _read_names(source: str) -> str:
@@ -184,9 +187,6 @@ def _remark(out: Output, answer: LsReport) -> None:
     _warn_some(out, [_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else "") for gap in answer.gaps])
     _warn_some(out, [_where(item.partition) + item.message for item in answer.disagreements])
     _warn_some(out, [item.message for item in answer.damaged])
-    odd = answer.summary.states.get(EntryState.UNRECOGNISED.value, 0)
-    if odd:
-        out.warn(f"{plural(odd, 'entry was', 'entries were')} not recognised, and no reader reads such")
 
 
 def _warn_some(out: Output, sentences: Sequence[str]) -> None:

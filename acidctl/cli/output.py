@@ -16,6 +16,9 @@ from typing import Any, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
 
+# Columns of a terminal for a value of which only the beginning is shown.
+TERMINAL_VALUE = 40
+
 
 class Format(Enum):
     """The forms of an answer."""
@@ -269,6 +272,16 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def cut(text: str, width: int) -> str:
+    """The beginning of a value that is longer, with an ellipsis."""
+    if display_width(text) <= width:
+        return text
+    text = text[:width]
+    while display_width(text) >= width:
+        text = text[:-1]
+    return text + "…"
+
+
 def display_width(text: str) -> int:
     """Terminal columns that a text takes: wide East Asian characters take two, combining marks none."""
     if text.isascii():
@@ -313,17 +326,20 @@ def render_table(
     *,
     before: Mapping[int, str] | None = None,
     after: Mapping[int, Sequence[str]] | None = None,
+    left_out: list[str] | None = None,
 ) -> list[str]:
     """The lines of a table that fits the terminal, or of unlimited width when there is none.
 
     A sentence column has to be the last one. `before` and `after` are ready lines that stand above and below
-    the row with that index.
+    the row with that index. The titles of columns for which there was no room are added to `left_out`.
     """
     widths = [
         max([display_width(column.title), *(display_width(row[index].text) for row in rows)])
         for index, column in enumerate(columns)
     ]
     kept, below = _layout(columns, widths, out.width)
+    if left_out is not None:
+        left_out += [column.title for index, column in enumerate(columns[: -1 if below else None]) if index not in kept]
     lines = [out.paint(_row_line(out, columns, widths, kept, [Cell(column.title) for column in columns]), Paint.DIM)]
     for number, row in enumerate(rows):
         if before and number in before:

@@ -13,7 +13,20 @@ import click
 
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
-from acidctl.cli.output import Cell, Column, Format, Output, Paint, plural, render_table, say_assumed, shown
+from acidctl.cli.output import (
+    TERMINAL_VALUE,
+    Cell,
+    Column,
+    Format,
+    Output,
+    Paint,
+    cut,
+    plural,
+    render_table,
+    say_assumed,
+    shown,
+    wrap,
+)
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.state import EntryKind, EntryState
@@ -294,10 +307,18 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     if rows:
         names = snapshot.column_names(view.columns, row_id=view.row_id)
         numeric = [all(_looks_numeric(row[i].text) for row in rows) for i in range(len(names))]
-        # Columns leave from the right when the terminal is too narrow; the first always stays.
-        columns = [Column(shown(name), right=numeric[i], drop=i) for i, name in enumerate(names)]
-        for line in render_table(out, columns, rows):
+        if out.width is not None:
+            rows = [[Cell(cut(cell.text, TERMINAL_VALUE), cell.paint) for cell in row] for row in rows]
+        # Columns leave from the right when the terminal is too narrow, but not those that were asked for by name.
+        drops = range(len(names)) if view.columns is None else (0,) * len(names)
+        columns = [Column(shown(n), right=numeric[i], drop=drops[i]) for i, n in enumerate(names)]
+        left_out: list[str] = []
+        for line in render_table(out, columns, rows, left_out=left_out):
             out.line(line)
+        if left_out:
+            text = f"... and {plural(len(left_out), 'more column')}, chosen by --columns: {', '.join(left_out)}"
+            for line in wrap(text, out.width):
+                out.line(line)
 
 
 def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:

@@ -18,6 +18,7 @@ from acidctl.readings import decide_kind, expected_table, kind_notes, require_sa
 from acidctl.schema import TableSchema
 from acidctl.state import TableGuess, TableType
 from acidctl.storage.gather import Location
+from acidctl.storage.local import whole_path
 from acidctl.storage.port import Storage, join
 from acidctl.writeids import ManyLists, ValidWriteIds, meet_txns, meet_write_ids, recognise_many
 
@@ -186,7 +187,7 @@ def prepare(
     texts = (request.validtxns,) if isinstance(request.validtxns, str) else tuple(request.validtxns)
     lists = recognise_many(texts, table=request.table, list_format=request.list_format, as_of=request.as_of)
     meet = _meet(lists, request, kind, locations, shown)
-    expected = None if request.table is not None else expected_table(root, schema)
+    expected = None if request.table is not None else expected_table(whole_path(storage, root), schema)
     require_same_table(meet.write_ids.table, expected, shown)
     rules = Rules(
         now=now,

@@ -208,4 +208,4 @@ def _file_count(item: Draft) -> int:
     if not item.compacts or item.state is None:
         return 0
     insert_only = item.state.insert_only
-    return sum(bool(f.info.size) for entry in item.consumed for f in data_files(entry, insert_only=insert_only))
+    return sum(f.has_rows for entry in item.consumed for f in data_files(entry, insert_only=insert_only))

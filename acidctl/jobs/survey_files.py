@@ -49,7 +49,7 @@ def looks(storage: Storage, draft: Draft) -> tuple[Look, ...]:
         storage.display(join(draft.root, file.info.path)): (entry, file.info.path)
         for entry in draft.consumed
         for file in data_files(entry, insert_only=draft.state.insert_only)
-        if file.info.size
+        if file.has_rows
     }
     if draft.state.insert_only:
         return tuple(partial(_plain, storage, draft.root, entry, path) for entry, path in entries.values())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from acidctl.errors import NoSuchTableError, StorageError, UsageError
+from acidctl.errors import NoSuchTableError, NotAcidTableError, StorageError, UsageError
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import (
     JOURNAL_NAME,
@@ -21,11 +21,14 @@ from acidctl.names import (
     METADATA_MARKER,
     VERSION_MARKER,
     WORK_PREFIX,
+    BaseDir,
+    DeltaDir,
     is_hidden,
     is_journal,
+    parse_directory,
     parse_partition,
 )
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage, Walk, join
 
 # Both markers are a few bytes; a larger file of that name is read in part and then refused by whoever parses
@@ -106,11 +109,14 @@ def gather(
     that no compaction but its own can end while the listing is made.
     """
     filters = [parse_filter(text) for text in partitions]
-    descend = _descend(own_partition(root), filters) if filters else None
+    whole = whole_path(storage, root)
+    _require_no_part(whole, storage.display(root))
+    prefix = own_partition(whole)
+    descend = _descend(prefix, filters) if filters else None
     for left in reversed(range(_LISTINGS)):
         found = storage.walk(root, descend)
         try:
-            locations = _with_markers(storage, locate(found, root, filters))
+            locations = _with_markers(storage, locate(found, root, filters, prefix=prefix))
         except _JournalGoneError as error:
             if left:
                 continue
@@ -127,9 +133,14 @@ def gather(
     return locations
 
 
-def locate(found: Walk, root: str, filters: Sequence[PartitionFilter] = ()) -> tuple[Location, ...]:
-    """Cut a finished walk into locations, whose markers count as unread."""
-    prefix = own_partition(root)
+def locate(
+    found: Walk, root: str, filters: Sequence[PartitionFilter] = (), *, prefix: str | None = None
+) -> tuple[Location, ...]:
+    """Cut a finished walk into locations, whose markers count as unread.
+
+    `prefix` is the partition that `root` itself is, where its own text does not tell.
+    """
+    prefix = own_partition(root) if prefix is None else prefix
     tops = _split(found)
     parents = {_parent(top) for top in tops if top}
     locations: list[Location] = []
@@ -145,6 +156,20 @@ def locate(found: Walk, root: str, filters: Sequence[PartitionFilter] = ()) -> t
         place = join(root, top)
         locations.append(Location(partition, Listing(place, tuple(files), tuple(directories)), stray))
     return tuple(locations)
+
+
+def _require_no_part(whole: str, shown: str) -> None:
+    """Refuse what lies inside a base or delta: there deletes would be missing, and row ids be wrong."""
+    parts = whole.rstrip("/").split("/")
+    for i, part in enumerate(parts):
+        # Hive's own folders for databases end so, and below them any name may be a table's.
+        if isinstance(parse_directory(part), BaseDir | DeltaDir) and not parts[i - 1].endswith(".db"):
+            table = "/".join(parts[:i]) or "/"
+            raise NotAcidTableError(
+                f"{shown} is no table but {'part of ' if i + 1 < len(parts) else ''}the directory {part} of one",
+                path=shown,
+                hint=f"Give the table or partition, such as {table}; `acidctl dump` looks into single directories.",
+            )
 
 
 def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str], bool]:

@@ -22,7 +22,7 @@ from acidctl.errors import (
     StorageError,
 )
 from acidctl.listing import FileInfo
-from acidctl.storage.port import Descend, Facts, PathStat, Walk
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, may_be_closed
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -104,9 +104,7 @@ class LocalStorage:
                     raise NoSuchTableError(f"{path} does not exist", path=path) from error
                 directories.remove(relative)
             except (OSError, ValueError) as error:
-                # What hides behind a hidden name is never data; other users' staging folders are often
-                # closed.
-                if not os.path.basename(relative).startswith(("_", ".")):
+                if not may_be_closed(relative):
                     raise _refused(_named(error) or path, error) from error
         files.sort(key=_path_of)
         directories.sort()
@@ -328,3 +326,11 @@ def _refused(path: str, error: OSError | ValueError, *, writing: bool = False) -
         path=path,
         hint=meaning.writing if writing else meaning.reading,
     )
+
+
+def whole_path(storage: Storage, path: str) -> str:
+    """The path from the root of its storage on: what its folders tell does not depend on where a user stands."""
+    try:
+        return os.path.abspath(path) if isinstance(storage, LocalStorage) else path
+    except OSError:
+        return path  # the current directory has been removed

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from acidctl.listing import FileInfo
+from acidctl.names import WORK_PREFIX
 
 Descend = Callable[[str], bool]
 
@@ -152,3 +153,14 @@ def join(root: str, relative: str) -> str:
     if not relative:
         return root
     return f"{root}{relative}" if root.endswith("/") else f"{root}/{relative}"
+
+
+def may_be_closed(relative: str) -> bool:
+    """Whether a directory need not be readable: other users' staging folders often are not, and hold no data.
+
+    A work directory of acidctl is none of them: its journal decides what counts.
+    """
+    parts = relative.split("/")
+    return any(part.startswith(("_", ".")) for part in parts) and not any(
+        part.startswith(WORK_PREFIX) for part in parts
+    )

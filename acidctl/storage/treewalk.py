@@ -10,8 +10,7 @@ from queue import SimpleQueue
 
 from acidctl.errors import DeniedError, NoSuchTableError
 from acidctl.listing import FileInfo
-from acidctl.names import WORK_PREFIX
-from acidctl.storage.port import Descend, Walk, join
+from acidctl.storage.port import Descend, Walk, join, may_be_closed
 from acidctl.storage.retry import PATIENT, Patience
 
 WORKERS = 16
@@ -110,17 +109,6 @@ def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[
             raise listed
         return ()
     return listed
-
-
-def may_be_closed(relative: str) -> bool:
-    """Whether a directory need not be readable: other users' staging folders often are not, and hold no data.
-
-    A work directory of acidctl is none of them: its journal decides what counts.
-    """
-    parts = relative.split("/")
-    return any(part.startswith(("_", ".")) for part in parts) and not any(
-        part.startswith(WORK_PREFIX) for part in parts
-    )
 
 
 def _path_of(info: FileInfo) -> str:
