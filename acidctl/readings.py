@@ -112,8 +112,8 @@ def read(
     odd = [f"{part.location.partition}/{e.name}".lstrip("/") for part in parts for e in part.state.unrecognised]
     if odd:
         more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
-        verb = "was" if len(odd) == 1 else "were"
-        warnings.append(f"{', '.join(odd[:_SOME])}{more} {verb} not recognised, and no reader reads such")
+        many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
+        warnings.append(f"{many} not recognised, and no reader reads such: {', '.join(odd[:_SOME])}{more}")
     return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 

@@ -12,9 +12,9 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.jobs.owner import Life, from_bytes, life_of
 from acidctl.jobs.workdir import OWNER_NAME, WORK_TYPE
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, VERSION_MARKER, WORK_PREFIX
+from acidctl.names import LOCK_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir
 from acidctl.plan_clean_guards import CoverFacts, Evidence, without
-from acidctl.plan_clean_rules import Meet, base_write_id
+from acidctl.plan_clean_rules import Meet, base_write_id, contains
 from acidctl.plan_clean_survey import Rules, Survey, survey
 from acidctl.state import (
     DataFile,
@@ -26,9 +26,10 @@ from acidctl.state import (
     live_entries,
     resolve,
 )
-from acidctl.state_types import Candidate, MarkerContent, Verdict
+from acidctl.state_deltas import delta_of
+from acidctl.state_types import Candidate, MarkerContent, StateEntry, Verdict
 from acidctl.storage.port import Storage, join
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.writeids import ValidTxns
 
 _ORC, _PARQUET = b"ORC", b"PAR1"
 _UNDECIDED = Verdict(EntryState.LIVE, "", "")
@@ -96,22 +97,29 @@ class _Reader:
         except AcidctlError as error:
             return CoverFacts(error.message)
         facts = CoverFacts(rows=rows)
-        if rows == 0 and cover.kind is EntryKind.BASE and cover.is_compacted and not self._seen.kind.acid_v1:
-            return self._below(cover, facts)
-        return facts
+        if rows != 0 or self._seen.kind.acid_v1:
+            return facts
+        if isinstance(cover.parsed, DeltaDir):
+            return self._inside(cover, facts)
+        return self._below(cover, facts) if cover.is_compacted else facts
 
     def is_empty(self, delta: Candidate) -> bool:
         """Whether readers see no event of a delta: it has no rows, or only those of aborted writes."""
         try:
-            return all(self._is_empty(file) for file in self._files(delta))
+            return not any(self._visible(file, enough=1) for file in self._files(delta))
         except AcidctlError:
             return False
 
-    def _below(self, base: Candidate, facts: CoverFacts) -> CoverFacts:
-        """Rows and deletes that a reader would find if this base and later ones were not there.
+    def _inside(self, cover: Candidate, facts: CoverFacts) -> CoverFacts:
+        """A minor compaction without events stands for deltas of its kind in which readers see none."""
+        wide = delta_of(cover)
+        for delta in self._seen.sight.settled:
+            if delta.kind is cover.kind and contains(wide, delta_of(delta)) and not self.is_empty(delta):
+                return CoverFacts(f"it holds no event at all, and {delta.name}, which it covers, holds some")
+        return facts
 
-        Nothing is concluded where writes were aborted: their rows are in the files and count for nobody.
-        """
+    def _below(self, base: Candidate, facts: CoverFacts) -> CoverFacts:
+        """Rows and deletes that a reader would find if this base and later ones were not there."""
         seen = self._seen
         top = base_write_id(base)
         later = {other.name for other in seen.stock.bases if base_write_id(other) >= top}
@@ -124,17 +132,14 @@ class _Reader:
         )
         rows = deletes = 0
         for entry in live_entries(state):
-            low, high = entry.min_write_id, entry.max_write_id
-            if high is not None and high > top:
+            if entry.max_write_id is not None and entry.max_write_id > top:
                 continue
-            if low is not None and high is not None and seen.meet.write_ids.aborted_in(low, high):
-                return facts
             try:
-                count = self._count(data_files(entry, insert_only=self._insert_only))
-            except AcidctlError:
-                return facts
+                count = self._count_visible(entry)
+            except AcidctlError as error:
+                return CoverFacts(f"it holds no row at all, and what it covers cannot be counted: {error.message}")
             if count is None:
-                return facts
+                return CoverFacts("it holds no row at all, and what it covers is no ORC, so that it cannot be counted")
             if entry.kind is EntryKind.DELETE_DELTA:
                 deletes += count
             else:
@@ -151,6 +156,15 @@ class _Reader:
             rows = self._rows(file)
             total = None if rows is None or total is None else total + rows
         return total
+
+    def _count_visible(self, entry: StateEntry) -> int | None:
+        """The same of an entry without the events of aborted writes, which are in its files and count for nobody."""
+        files = data_files(entry, insert_only=self._insert_only)
+        low, high = entry.min_write_id, entry.max_write_id
+        aborted = low is not None and high is not None and self._seen.meet.write_ids.aborted_in(low, high)
+        if self._insert_only or not aborted:
+            return self._count(files)
+        return sum(self._visible(file) for file in files)
 
     def _rows(self, file: DataFile) -> int | None:
         from acidctl.orc.tail import read_tail
@@ -171,23 +185,26 @@ class _Reader:
                 return None
             return read_tail(stream, name=shown, length=length).rows
 
-    def _is_empty(self, file: DataFile) -> bool:
+    def _visible(self, file: DataFile, *, enough: int | None = None) -> int:
+        """The events of a file that are not of aborted writes; after `enough` of them nobody counts on."""
         from acidctl.orc.reader import open_orc
 
         length = self._length(file)
         if length == 0:
-            return True
+            return 0
         path = join(self._seen.listing.root, file.info.path)
         with self._storage.open(path) as stream:
             orc = open_orc(stream, name=self._storage.display(path), length=length)
-            if not orc.rows:
-                return True
-            if not orc.is_acid:
-                return False
+            if not orc.rows or not orc.is_acid:
+                return orc.rows
             ids = self._seen.meet.write_ids
-            return all(
-                _all_aborted(batch.column(0).unique().to_pylist(), ids) for batch in orc.scan(["currentTransaction"])
-            )
+            found = 0
+            for batch in orc.scan(["currentTransaction"]):
+                counts = batch.column(0).value_counts().to_pylist()
+                found += sum(each["counts"] for each in counts if not ids.is_aborted(each["values"]))
+                if enough is not None and found >= enough:
+                    break
+            return found
 
     def _length(self, file: DataFile) -> int:
         """Bytes up to the logical end."""
@@ -198,7 +215,3 @@ class _Reader:
         path = join(self._seen.listing.root, file.side_file.path)
         with self._storage.open(path) as stream:
             return read_logical_length(stream, name=self._storage.display(path))
-
-
-def _all_aborted(found: Iterable[int], ids: ValidWriteIds) -> bool:
-    return all(ids.is_aborted(write_id) for write_id in found)

@@ -221,12 +221,8 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
     size = _size(file, name)
     end = size if length is None else length
     if end > size:
-        raise DamagedDataError(
-            f"{name} has {size} bytes, but its side file promises {end}",
-            path=name,
-            hint="if a writer that died left it open on HDFS, `hdfs debug recoverLease -path FILE` completes it; else "
-            "restore it from its source",
-        )
+        hint = "if a dead writer left it open on HDFS, complete it by `hdfs debug recoverLease`; else restore it"
+        raise DamagedDataError(f"{name} has {size} bytes, but its side file promises {end}", path=name, hint=hint)
     if end == 0:
         raise DamagedDataError(
             f"{name} is empty (0 bytes) and so no ORC file",
