@@ -29,6 +29,7 @@ from acidctl.plan_tasks import (
     plain_format,
     problem_of,
 )
+from acidctl.schema import TableSchema
 from acidctl.state import EntryKind
 
 _HIVE3_REMEDY = (
@@ -122,18 +123,47 @@ def _problem_of_table(ground: Ground, files: Sequence[InputFile]) -> tuple[str, 
             f"{updated.path} holds updates or deletes among its rows, as Hive 1 and 2 wrote them; a major compaction "
             "is the way",
         )
+    texts = [file for file in files if file.size and plain_format(file.file_format) == "text"]
+    if len(texts) > 1:
+        problem = _problem_of_text(schema, texts)
+        if problem is not None:
+            return problem
     if schema is None:
         return None
     unnumbered = next((file for file in files if file.size and not file.buckets), None)
     if schema.bucket_count is not None and unnumbered is not None:
         return "no_bucket", f"the table has buckets, and the name of {unnumbered.path} does not tell which it is"
-    cut = next((key for key in _CUT_LINES if (schema.table_property(key) or "0").strip() != "0"), None)
-    if cut is not None and any(plain_format(file.file_format) == "text" for file in files):
-        return "text_header", f"each text file has lines that are no rows ({cut}), and put together they would be rows"
     return None
 
 
 _CUT_LINES = ("skip.header.line.count", "skip.footer.line.count")
+_LINE_ENDS = "textinputformat.record.delimiter"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def _problem_of_text(schema: TableSchema | None, texts: Sequence[InputFile]) -> tuple[str, str] | None:
+    """Code and reason where readers take something at the ends of each text file, or its lines, in their own way."""
+    marked = next((file for file in texts if file.first_line.startswith(_BYTE_ORDER_MARK)), None)
+    if marked is not None:
+        return (
+            "text_mark",
+            f"{marked.path} begins with a byte order mark, which readers take away at the beginning of a file only",
+        )
+    if schema is None or not schema.from_ddl:
+        first = texts[0].first_line
+        if first and all(file.first_line == first for file in texts):
+            return (
+                "text_maybe_header",
+                "all text files begin with the same line; whether that is a header, which readers skip, only the text "
+                "of SHOW CREATE TABLE tells: give it as --schema",
+            )
+        return None
+    cut = next((key for key in _CUT_LINES if (schema.table_property(key) or "0").strip() != "0"), None)
+    if cut is not None:
+        return "text_header", f"each text file has lines that are no rows ({cut}), and put together they would be rows"
+    if schema.table_property(_LINE_ENDS) is not None:
+        return "text_lines", f"lines end in a way of their own here ({_LINE_ENDS}), at which files cannot be joined"
+    return None
 
 
 def _sides(ground: Ground, plan: PartitionPlan, files: Sequence[InputFile]) -> list[Side]:

@@ -36,7 +36,7 @@ class InputFile:
     `updates` says that events other than inserts are known to lie among the rows, as in ACID v1. `raw` is (write id,
     bucket property) of the rows of a file without ACID columns, whose row numbers go on from those of `before`, the
     path of the file before it. `newest` is the largest write id of its directory's name. `shape` tells schemas apart
-    where `columns` cannot (Parquet).
+    where `columns` cannot (Parquet). `first_line` is that of a text file, expanded, as far as it was looked at.
     """
 
     path: str
@@ -58,6 +58,7 @@ class InputFile:
     before: str | None = None
     apart: bool = False
     shape: str = ""
+    first_line: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

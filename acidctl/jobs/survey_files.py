@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.plan import KeyCut
 from acidctl.plan_compact import Draft
-from acidctl.plan_tasks import InputFile, StripeStart
+from acidctl.plan_tasks import InputFile, StripeStart, plain_format
 from acidctl.scan import DataSource
 from acidctl.sources import live_sources
 from acidctl.state import EntryKind, StateEntry, data_files
@@ -30,6 +31,11 @@ Look = Callable[[], InputFile]
 # Column ids of an event's fields in the flattened type tree.
 _WRITE_ID, _BUCKET, _ROW_ID = 2, 3, 4
 _HEAD = 8
+# How much of a text file is looked at, and how much of its first line is kept.
+_LOOK = 64 << 10
+_LINE = 4 << 10
+# What a window size of zlib needs to be added to read gzip.
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _MAGICS = (
     (b"ORC", "orc"),
     (b"PAR1", "parquet"),
@@ -106,9 +112,11 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
         known = InputFile(path, entry.name, size, 0, newest, is_acid=False, file_format=file_format, buckets=number)
         if file_format == "parquet":
             return _parquet(stream, storage.display(place), known)
+        stream.seek(0)
+        if plain_format(file_format) == "text":
+            return replace(known, first_line=_first_line(stream.read(_LOOK), file_format))
         if file_format != "orc":
             return known
-        stream.seek(0)
         orc = open_orc(stream, name=storage.display(place))
         return InputFile(
             path,
@@ -122,6 +130,15 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
             codec=orc.tail.postscript.compression.name.lower(),
             buckets=number,
         )
+
+
+def _first_line(head: bytes, file_format: str) -> bytes:
+    """Nothing where it cannot be expanded: whoever puts the files together says so."""
+    try:
+        text = zlib.decompressobj(_GZIP_WINDOW).decompress(head, _LINE) if file_format == "gzip" else head[:_LINE]
+    except zlib.error:
+        return b""
+    return text.partition(b"\n")[0]
 
 
 def _parquet(stream: BinaryIO, name: str, known: InputFile) -> InputFile:

@@ -464,6 +464,7 @@ DDL = "create table t (a string) {} tblproperties ('transactional'='true', 'tran
         ("", ", 'skip.header.line.count'='0'", "000001_0", ""),
         ("", ", 'skip.header.line.count'='1'", "000001_0", "text_header"),
         ("", ", 'skip.footer.line.count'='2'", "000001_0", "text_header"),
+        ("", ", 'textinputformat.record.delimiter'=';'", "000001_0", "text_lines"),
     ],
 )
 def test_insert_only_tables_with_a_ddl(clause: str, more: str, name: str, code: str) -> None:
@@ -471,6 +472,38 @@ def test_insert_only_tables_with_a_ddl(clause: str, more: str, name: str, code: 
     files = {f"{A}/{name}": b"1\n", f"{B}/000000_0": b"2\n"}
     part = one(plan_of(files, MAJOR, table_type="auto", schema=DDL.format(clause, more)))
     assert part.reason_code == code
+
+
+_MARK = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "schema", "code"),
+    [
+        (b"id\n1\n", b"id\n2\n", None, "text_maybe_header"),
+        (b"id\n1\n", b"id\n2\n", "a string", "text_maybe_header"),
+        (b"id\n1\n", b"id\n2\n", DDL.format("", ""), ""),
+        (b"id\n1\n", b"id", None, "text_maybe_header"),
+        (b"id\n1\n", b"2\n", None, ""),
+        (b"id\n1\n", b"", None, ""),
+        (b"\n1\n", b"\n2\n", None, ""),
+        (_MARK + b"1\n", _MARK + b"2\n", DDL.format("", ""), "text_mark"),
+        (b"1\n", _MARK + b"2\n", None, "text_mark"),
+        (_MARK + b"1\n", b"", None, ""),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_text_that_readers_treat_by_the_file(
+    first: bytes, second: bytes, schema: str | None, code: str, packed: bool
+) -> None:
+    """Header lines and byte order marks belong to each file, and would be rows or parts of them in the middle."""
+    ending = ".gz" if packed else ""
+    files = {
+        f"{place}/000000_0{ending}": gzip.compress(data) if packed and data else data
+        for place, data in ((A, first), (B, second))
+    }
+    part = one(plan_of(files, MAJOR, table_type="insert-only", schema=schema))
+    assert (part.action is Action.REFUSED, part.reason_code) == (bool(code), code)
 
 
 def test_updates_among_rows_need_a_major() -> None:
@@ -494,8 +527,8 @@ def test_formats_differ_between_partitions() -> None:
     """A plan is of one format; the other partition is compacted on its own."""
     files = {
         path.replace(ROOT, f"{ROOT}/p={p}"): data
-        for p, content in ((1, b"1\n"), (2, parquet("a")))
-        for path, data in ((f"{A}/000000_0", content), (f"{B}/000000_0", content))
+        for p, contents in ((1, (b"1\n", b"2\n")), (2, (parquet("a"), parquet("a"))))
+        for path, data in zip((f"{A}/000000_0", f"{B}/000000_0"), contents, strict=True)
     }
     made = plan_of(files, MAJOR, table_type="insert-only")
     assert [part.reason_code for part in made.partitions] == ["", "mixed_formats"]
