@@ -1,8 +1,8 @@
 """Parquet files of one schema as one file, for insert-only tables.
 
-Rows travel through Arrow in batches. What a file says of its writer's time zone and calendar decides how Hive reads its
-timestamps and dates, so files that differ in it are not put together; and INT96 timestamps have no range that Arrow
-checks, so each is read in two units, which must agree.
+Rows travel through Arrow in batches. What a file says of its writer, its time zone and calendar decides how Hive reads
+its timestamps and dates, so files that differ in it are not put together, and the output says the same; and INT96
+timestamps have no range that Arrow checks, so each is read in two units, which must agree.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.jobs.attempts import Attempt
+from acidctl.jobs.parquettail import TailHolder
 from acidctl.jobs.plainfiles import nothing, plain_paths
 from acidctl.jobs.secondopinion import HINT
 from acidctl.jobs.spec import TaskResult, TaskSpec
@@ -25,6 +27,8 @@ from acidctl.storage.port import Storage, join
 _BATCH_ROWS = 32768
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
+# Hive's `ParquetRecordReaderBase` converts timestamps to the writer's zone only where this wrote them.
+_PARQUET_MR = "parquet-mr"
 # Hive: `DataWritableWriteSupport` writes these, its readers convert by them.
 _WRITER_KEYS = (b"writer.time.zone", b"writer.date.proleptic", b"writer.zone.conversion.legacy")
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
@@ -32,12 +36,21 @@ _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI":
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What all files of a task must have in common."""
+    """What all files of a task must have in common.
+
+    `created_by` is the writer's name where Hive heeds it, whichever version it was; None where it does not.
+    """
 
     schema: pa.Schema
     physical: tuple[str, ...]
     writer: tuple[tuple[bytes, bytes], ...]
+    created_by: str | None
     codec: str
+
+    @property
+    def fixed(self) -> tuple[object, ...]:
+        """What may not differ."""
+        return self.schema, self.physical, self.writer, self.created_by is None
 
 
 def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
@@ -48,40 +61,39 @@ def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
     form: _Form | None = None
     for path in paths:
         found = _form_of(storage, root, path)
-        if form is not None and (found.schema, found.physical, found.writer) != (
-            form.schema,
-            form.physical,
-            form.writer,
-        ):
+        if form is not None and found.fixed != form.fixed:
             raise _refused(storage, root, path, f"differs from {paths[0]} in its columns or in how it stores times")
         form = form or found
     if form is None:
         return nothing(spec)
     old_times = "INT96" in form.physical
     attempt = Attempt(storage, root, spec)
-    with (
-        attempt.create() as sink,
-        pq.ParquetWriter(
-            sink,
+    with attempt.create() as sink:
+        holder = TailHolder(sink)
+        with pq.ParquetWriter(
+            holder,
             form.schema,
             compression=form.codec,
             use_deprecated_int96_timestamps=old_times,
             use_compliant_nested_type=False,
             store_schema=False,
-        ) as writer,
-    ):
-        group: list[pa.RecordBatch] = []
-        for path in paths:
-            for batch in _batches(storage, root, path):
-                digest.update(None, batch.columns)
-                rows += len(batch)
-                group.append(batch)
-                if sum(map(len, group)) >= _GROUP_ROWS or sum(b.nbytes for b in group) >= _GROUP_BYTES:
-                    writer.write_table(pa.Table.from_batches(group))
-                    group = []
-        if group:
-            writer.write_table(pa.Table.from_batches(group))
-        writer.add_key_value_metadata({key.decode(): value.decode() for key, value in form.writer})
+        ) as writer:
+            group: list[pa.RecordBatch] = []
+            for path in paths:
+                for batch in _batches(storage, root, path):
+                    digest.update(None, batch.columns)
+                    rows += len(batch)
+                    group.append(batch)
+                    if sum(map(len, group)) >= _GROUP_ROWS or sum(b.nbytes for b in group) >= _GROUP_BYTES:
+                        writer.write_table(pa.Table.from_batches(group))
+                        group = []
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+            writer.add_key_value_metadata({key.decode(): value.decode() for key, value in form.writer})
+            if form.created_by is not None:
+                holder.hold()
+        if form.created_by is not None:
+            holder.release(form.created_by)
     if not rows:
         return nothing(spec)
     _verify(attempt, form, digest)
@@ -112,6 +124,7 @@ def _form_of(storage: Storage, root: str, path: str) -> _Form:
             file.schema_arrow.remove_metadata(),
             tuple(file.schema.column(i).physical_type for i in range(len(file.schema))),
             tuple((key, known[key]) for key in _WRITER_KEYS if key in known),
+            metadata.created_by if (metadata.created_by or "").startswith(_PARQUET_MR) else None,
             codec,
         )
 
@@ -126,7 +139,11 @@ def _batches(storage: Storage, root: str, path: str) -> Iterator[pa.RecordBatch]
             if checks is not None:
                 check = next(checks)
                 for place, column in zip(old_times, check.columns, strict=True):
-                    if not batch.column(place).cast(column.type, safe=False).equals(column):
+                    fine = batch.column(place)
+                    if pa.types.is_timestamp(fine.type):
+                        # Down, also before 1970, as the coarse reading does; a cast goes towards zero.
+                        fine = pc.floor_temporal(fine, unit="microsecond")
+                    if not fine.cast(column.type, safe=False).equals(column):
                         raise _refused(storage, root, path, "holds moments outside of the years 1677 to 2262")
             yield batch
 
@@ -163,6 +180,7 @@ def _verify(attempt: Attempt, form: _Form, expected: RowDigest) -> None:
             same = file.schema_arrow.remove_metadata().equals(form.schema)
             kept = file.metadata.metadata or {}
             same &= all(kept.get(key) == value for key, value in form.writer)
+            same &= form.created_by in (None, file.metadata.created_by)
             for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
                 found.update(None, batch.columns)
     except (pa.ArrowException, OSError) as error:

@@ -16,6 +16,7 @@ from acidctl import open_table
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.jobs import plainfiles
 from acidctl.jobs.attempts import Attempt
+from acidctl.jobs.parquettail import renamed
 from acidctl.jobs.spec import TaskResult, TaskSpec
 from acidctl.jobs.task import run_task
 from acidctl.listing import FileInfo
@@ -124,6 +125,45 @@ def test_parquet(tmp_path: Path) -> None:
     assert file.schema.column(3).physical_type == "INT96"
     assert file.metadata.row_group(0).column(0).compression == "GZIP"
     assert file.metadata.num_row_groups == 1
+
+
+MR = "parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)"
+
+
+def test_parquet_of_hives_own_writer(tmp_path: Path) -> None:
+    """Its name stays, since Hive reads timestamps by it; versions may differ, other writers' files stay apart."""
+    options = {"use_deprecated_int96_timestamps": True}
+    mine = parquet(parquet_rows(20_000), **options)
+    theirs = [renamed(mine, MR), renamed(parquet(parquet_rows(3), **options), "parquet-mr version 1.10")]
+    result = run_task(spec_of(tmp_path / "same", theirs, "parquet"))
+    data = written(tmp_path / "same", result)
+    assert pq.read_metadata(io.BytesIO(data)).created_by == MR
+    wanted = pa.concat_tables([parquet_rows(20_000), parquet_rows(3)])
+    assert pq.read_table(io.BytesIO(data)).cast(wanted.schema).equals(wanted)
+    with pytest.raises(DamagedDataError, match="in how it stores times"):
+        run_task(spec_of(tmp_path / "mixed", [theirs[0], mine], "parquet"))
+
+
+@pytest.mark.parametrize("name", ["", "a", "x" * 300])
+@pytest.mark.parametrize("rows", [0, 5000])
+@pytest.mark.parametrize("columns", [1, 40])
+def test_another_name_in_a_footer(columns: int, rows: int, name: str) -> None:
+    """Whatever the footer holds besides, and however long the name is."""
+    table = pa.table({f"c{n}": [True] * rows for n in range(columns)}).replace_schema_metadata({"k": "v"})
+    data = parquet(table)
+    changed = renamed(data, name)
+    file = pq.ParquetFile(io.BytesIO(changed))
+    assert (file.metadata.created_by, file.metadata.metadata) == (name, {b"k": b"v"})
+    assert file.read().equals(table.replace_schema_metadata())
+    assert renamed(changed, pq.read_metadata(io.BytesIO(data)).created_by) == data
+
+
+def test_moments_before_1970_are_exact(tmp_path: Path) -> None:
+    """A part of a microsecond, counted from below."""
+    moments = pa.table({"m": pa.array([-1, -1001, 10**9 - 1, -(10**18) - 1], pa.timestamp("ns"))})
+    data = parquet(moments, use_deprecated_int96_timestamps=True)
+    result = run_task(spec_of(tmp_path, [data, data], "parquet"))
+    assert pq.read_table(io.BytesIO(written(tmp_path, result))).equals(pa.concat_tables([moments, moments]))
 
 
 def test_parquet_that_is_refused(tmp_path: Path) -> None:
