@@ -390,5 +390,5 @@ def _half(storage: Storage, place: str, work: WorkDir, what: str, error: BaseExc
         f"{shown} {what}, and could not be taken back: {why}",
         path=shown,
         hint="Run `acidctl compact` again: it completes or undoes this. acidctl reads the table as before until "
-        "then; let Hive not read it.",
+        "then; let Hive not read it, and do not abort the transaction of --visibility-txn before.",
     )

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
 
 HIVE4 = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4"
@@ -39,6 +41,11 @@ def _answer(step: Path, *options: str, width: int | None = None) -> Result:
     result = _run(step, *options, width=width)
     assert (result.code, result.stderr) == (0, "")
     return result
+
+
+def _copy(step: Path, target: Path) -> Path:
+    shutil.copytree(step / "table", target)
+    return target
 
 
 # --- text
@@ -94,6 +101,53 @@ def test_columns_leave_where_the_terminal_is_narrow() -> None:
     rows = _answer(DEMO, "--row-id", width=30).stdout.split("7 rows\n")[1].split("\n")
     assert all(len(row) <= 30 for row in rows)
     assert rows[0].startswith("ROW__ID")
+
+
+def test_columns_for_which_there_is_no_room_are_named(tmp_path: Path) -> None:
+    """Long values show their beginning; what was asked for by name stays, whatever the width."""
+    rows = {"id": [1, 2], "comment": ["x" * 90, "ok"], "status": ["new", "paid"], "later": ["y" * 39, ""]}
+    orc.write_table(pa.table(rows), tmp_path / "000000_0")
+    narrow = acidctl("snapshot", str(tmp_path), width=80).stdout.splitlines()
+    head = next(line for line in narrow if line.startswith("id"))
+    assert head.split() == ["id", "comment", "status"]
+    assert f"{'x' * 39}…  new" in "\n".join(narrow)
+    assert narrow[-1] == "... and 1 more column, chosen by --columns: later"
+    assert all(len(line) <= 80 for line in narrow[1:])
+    chosen = acidctl("snapshot", str(tmp_path), "--columns", "later,comment,status", width=60).stdout.splitlines()
+    assert next(line for line in chosen if line.startswith("later")).split() == ["later", "comment", "status"]
+    assert "more column" not in chosen[-1]
+    piped = acidctl("snapshot", str(tmp_path)).stdout
+    assert "x" * 90 in piped
+    assert "more column" not in piped
+
+
+def test_what_was_not_understood_is_told(tmp_path: Path) -> None:
+    """In every form, -q or not; as Hive 4 it fails as Hive 4 does."""
+    table = _copy(DEMO, tmp_path / "t")
+    (table / "delta_0000008_0000008_0000").rename(table / "delta_0000008_0000008_0000_x")
+    for options in (("--count", "-o", "json"), ("-o", "jsonl"), ("--to", str(tmp_path / "o.csv")), ("--files",)):
+        result = acidctl("snapshot", str(table), "-q", *options)
+        assert result.code == ExitCode.DONE
+        assert result.stderr == (
+            "warning: 1 entry was not recognised, and no reader reads such: delta_0000008_0000008_0000_x\n"
+        )
+    failed = acidctl("snapshot", str(table), "--count", "--profile", "hive4", "-o", "json")
+    assert (failed.code, failed.stdout) == (ExitCode.DAMAGED, "")
+    assert failed.error()["code"] == "hive_failure"
+    assert "NumberFormatException" in failed.error()["message"]
+
+
+@pytest.mark.parametrize("args", [("snapshot", "--count"), ("ls", "--rows"), ("compact", "major")], ids=" ".join)
+def test_promised_rows_are_not_passed_over(args: tuple[str, ...], tmp_path: Path) -> None:
+    """A file of no bytes whose side file promises some, as HDFS lists one that is still written."""
+    table = _copy(HIVE4 / "streaming/01-first", tmp_path / "t")
+    for path in table.glob("delta_0000002_0000007/bucket_*0"):
+        path.write_bytes(b"")
+    more = ("--assume-committed",) if args[0] == "compact" else ()
+    result = acidctl(*args, str(table), *more)
+    assert result.code == ExitCode.DAMAGED
+    assert "has 0 bytes, but its side file promises" in result.stderr + result.stdout
+    assert not list(table.glob("base_*"))
 
 
 def test_colour_is_of_the_terminal() -> None:

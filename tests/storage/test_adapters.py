@@ -79,8 +79,12 @@ class TestLocal(WritingStorage):
             LocalStorage().walk(str(tmp_path))
 
     def test_refusals_of_the_system_name_the_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A closed directory is an error, because it would mislead; hidden ones may be closed."""
-        _plant(tmp_path, {"delta_1_1/f": b"1", ".staging/f": b"1"})
+        """A closed directory is an error, because it would mislead; hidden ones may be closed, and what is in them.
+
+        Not so the work of a compaction, which decides what counts.
+        """
+        work = "_acidctl_work_0123456789ab/attempts/f"
+        _plant(tmp_path, {"delta_1_1/f": b"1", ".staging/-ext-10000/f": b"1", work: b"1"})
         scandir = os.scandir
 
         def refuse(path: str) -> object:
@@ -89,8 +93,11 @@ class TestLocal(WritingStorage):
             return scandir(path)
 
         monkeypatch.setattr(os, "scandir", refuse)
-        closed = ".staging"
-        assert [info.path for info in LocalStorage().walk(str(tmp_path)).files] == ["delta_1_1/f"]
+        for closed in (".staging", "-ext-10000"):
+            assert "delta_1_1/f" in [info.path for info in LocalStorage().walk(str(tmp_path)).files], closed
+        for closed in ("_acidctl_work_0123456789ab", "attempts"):
+            with pytest.raises(DeniedError, match=f"{closed} cannot be used: Permission denied"):
+                LocalStorage().walk(str(tmp_path))
         closed = "delta_1_1"
         with pytest.raises(DeniedError, match="delta_1_1 cannot be used: Permission denied") as caught:
             LocalStorage().walk(str(tmp_path))

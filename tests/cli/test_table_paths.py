@@ -1,0 +1,134 @@
+"""What a path stands for: a table or a partition, whatever way it is named, and nothing inside of one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acidctl.errors import ExitCode
+from tests.cli.runner import acidctl
+from tests.jobs.cleaning_cases import age, step, tree
+
+ORDERS = "hive4/demo_orders/03-demo"
+PARTED = "hive4/partitioned/01-inserted"
+LOADED = "hive4/load_data/01-loaded"
+FAR = ":9223372036854775807::"
+
+COMMANDS = [
+    ("ls",),
+    ("snapshot", "--count"),
+    ("compact", "major", "--assume-committed", "--table-type", "full"),
+    ("clean", "--as-of", "9", "--assume-exclusive"),
+]
+
+
+def _within(args: tuple[str, ...], path: str) -> tuple[str, ...]:
+    return (*args[: 2 if args[0] == "compact" else 1], path, *args[2 if args[0] == "compact" else 1 :])
+
+
+@pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
+@pytest.mark.parametrize("deeper", ["", "/inside"])
+def test_a_delta_is_no_table(
+    args: tuple[str, ...], deeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would be shown without the deletes, and a base in it would be read by Hive."""
+    table = step(LOADED).copy(tmp_path / "t")
+    delta = next(path for path in sorted(table.iterdir()) if path.name.startswith("delta_"))
+    (delta / "inside").mkdir()
+    before = tree(table)
+    named = acidctl(*_within(args, f"{delta}{deeper}"))
+    monkeypatch.chdir(f"{delta}{deeper}")
+    here = acidctl(*_within(args, "."))
+    assert (named.code, here.code) == (ExitCode.NOT_ACID, ExitCode.NOT_ACID)
+    assert delta.name in named.stderr
+    assert f"such as {table};" in here.stderr
+    assert tree(table) == before
+
+
+@pytest.mark.parametrize("name", ["base_tables/t", "w.db/delta_1_1", "delta_x/t"])
+def test_other_folders_may_be_called_so(name: str, tmp_path: Path) -> None:
+    """Names that no reader takes for a base or delta, and tables in Hive's folder of a database."""
+    step(ORDERS).copy(tmp_path / name)
+    assert acidctl("snapshot", str(tmp_path / name), "--count").stdout == "10 rows\n"
+
+
+@pytest.mark.parametrize("inside", ["ds=2026-01-01", "ds=2026-01-01/hr=1"])
+def test_a_partition_is_the_same_from_within(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folders are columns, also where the path does not spell them."""
+    table = step(PARTED).copy(tmp_path / "t")
+    named = acidctl("snapshot", str(table / inside), "-o", "jsonl", "-q")
+    monkeypatch.chdir(table / inside)
+    assert '"ds":"2026-01-01"' in named.stdout
+    for path in (".", "./", "./.", f"../{Path(inside).name}"):
+        assert acidctl("snapshot", path, "-o", "jsonl", "-q") == named, path
+    chosen = acidctl("snapshot", ".", "--count", "--partition", "ds=2026-01-01/hr=1", "-o", "json")
+    assert chosen.json()["rows"] == 3
+
+
+def test_the_list_of_another_table_is_refused_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of one table mean nothing in another, wherever the user stands."""
+    table = step(ORDERS).copy(tmp_path / "sales.db" / "orders")
+    lists = ("--validtxns", f"other.t:20{FAR}", "--validtxns", f"100{FAR}")
+    listing = tmp_path / "names.txt"
+    listing.write_text("".join(f"{path}\n" for path in tree(table)))
+    monkeypatch.chdir(table)
+    for args in (
+        ("clean", "."),
+        ("snapshot", ".", "--count"),
+        ("ls", "."),
+        ("ls", "--names", str(listing), str(table)),
+    ):
+        result = acidctl(*args, *lists)
+        assert result.code == ExitCode.USAGE, args
+        assert "the write-id list is of table other.t" in result.stderr
+        assert acidctl(*args, *lists, "--table", "other.t").code in (ExitCode.DONE, ExitCode.FINDINGS)
+
+
+def test_the_current_directory_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is in it, and nothing tells what it is called."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert (acidctl("ls", ".").code, acidctl("snapshot", ".", "--count", "-q").stdout) == (ExitCode.DONE, "0 rows\n")
+
+
+def test_hidden_things_beside_partitions_are_no_partition(tmp_path: Path) -> None:
+    """Staging folders, markers of jobs and checksums lie about in tables; rows beside partitions are another thing."""
+    table = step(PARTED).copy(tmp_path / "t")
+    (table / ".hive-staging_hive_2026" / "-ext-10000").mkdir(parents=True)
+    for name in ("_SUCCESS", ".x.crc", "ds=2026-01-01/._SUCCESS.crc"):
+        (table / name).touch()
+    counted = acidctl("snapshot", str(table), "--count")
+    assert "beside" not in counted.stderr
+    listed = acidctl("ls", str(table), "-o", "json")
+    assert (listed.code, listed.json()["summary"]["partitions"]) == (ExitCode.DONE, 3)
+    parts = acidctl("ls", str(table), "--by-partition", "-o", "json").json()["partitions"]
+    assert [part["partition"] for part in parts if not part["partition"]] == []
+    shutil.copy(next(table.rglob("bucket_0*")), table / "000000_0")
+    listed = acidctl("ls", str(table), "--by-partition", "-o", "json")
+    assert "data lies beside partition folders" in listed.stderr
+    assert (listed.code, listed.json()["summary"]["partitions"]) == (ExitCode.FINDINGS, 3)
+    assert sorted(part["partition"] for part in listed.json()["partitions"])[0] == ""
+
+
+def test_a_partition_folder_need_not_be_utf8(tmp_path: Path) -> None:
+    """As strings in files: shown with replacement characters, and counted."""
+    table = tmp_path / "t"
+    step(PARTED).copy(tmp_path / "source")
+    table.mkdir()
+    os.rename(os.fsencode(tmp_path / "source/ds=2026-01-01/hr=1"), os.fsencode(table) + b"/ds=\xff")
+    age(table)
+    for form in ("jsonl", "csv", "json", "text"):
+        result = acidctl("snapshot", str(table), "-o", form, "-q")
+        assert result.code == ExitCode.DONE, result
+        assert "\ufffd" in result.stdout, form
+    assert "3 string values not valid UTF-8" in acidctl("snapshot", str(table), "-o", "csv").stderr
+    typed = acidctl("snapshot", str(table), "-o", "jsonl", "-q", "--schema", "id int, v string, ds int")
+    assert typed.code == ExitCode.DONE, typed
+    assert '"ds":null' in typed.stdout
+    digest = acidctl("snapshot", str(table), "--digest", "-o", "json")
+    assert digest.json()["rows"] == 3
