@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from acidctl.errors import NoSuchTableError, NotAcidTableError, StorageError, UsageError
+from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, StorageError, UsageError
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import (
     JOURNAL_NAME,
@@ -24,6 +24,7 @@ from acidctl.names import (
     BaseDir,
     DeltaDir,
     is_hidden,
+    is_hidden_to_hive,
     is_journal,
     parse_directory,
     parse_partition,
@@ -38,7 +39,7 @@ _MARKER_LIMIT = 4096
 _JOURNAL_LIMIT = 64 << 20
 # How many markers are read at a time from a storage on which each costs a request.
 _READERS = 16
-# How often a listing is made anew because a compaction ended while it was made.
+# How often a location is listed where a compaction or a cleaner changed it meanwhile.
 _LISTINGS = 3
 
 
@@ -117,7 +118,7 @@ def gather(
         found = storage.walk(root, descend)
         try:
             locations = _with_markers(storage, locate(found, root, filters, prefix=prefix))
-        except _JournalGoneError as error:
+        except _MarkerGoneError as error:
             if left:
                 continue
             raise error.reason from error
@@ -225,8 +226,8 @@ def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
     return [(key.lower(), value, text) for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)]
 
 
-class _JournalGoneError(Exception):
-    """A journal could not be read any more."""
+class _MarkerGoneError(Exception):
+    """A marker or journal that was listed is not there any more."""
 
     def __init__(self, reason: StorageError | NoSuchTableError) -> None:
         super().__init__(reason.message)
@@ -247,9 +248,9 @@ def _ended_meanwhile(listing: Listing) -> bool:
 def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Location, ...]:
     """The locations with the contents of the files that decide something, many read at once where that saves time.
 
-    Every `_metadata_acid`, and every journal of a compaction that publishes two directories; of
-    `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader decides
-    anything by those inside deltas and there may be a hundred thousand.
+    Every `_metadata_acid` that is not below a hidden name, and every journal of a compaction that publishes two
+    directories; of `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader
+    decides anything by those inside deltas and there may be a hundred thousand.
     """
     wanted = [(place.listing, info) for place in locations for info in place.listing.files if _decides(info)]
     if not wanted:
@@ -267,7 +268,9 @@ def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Lo
 
 def _decides(info: FileInfo) -> bool:
     name = info.name
-    return name == METADATA_MARKER or info.path == VERSION_MARKER or (name == JOURNAL_NAME and is_journal(info.path))
+    if name == METADATA_MARKER:
+        return info.path == name or not is_hidden_to_hive(info.path)
+    return info.path == VERSION_MARKER or (name == JOURNAL_NAME and is_journal(info.path))
 
 
 def _contents(storage: Storage, wanted: Sequence[tuple[Listing, FileInfo]]) -> list[bytes]:
@@ -281,11 +284,18 @@ def _contents(storage: Storage, wanted: Sequence[tuple[Listing, FileInfo]]) -> l
 
 
 def _content(storage: Storage, listing: Listing, info: FileInfo) -> bytes:
-    journal = info.name == JOURNAL_NAME
+    path = join(listing.root, info.path)
     try:
-        with storage.open(join(listing.root, info.path)) as stream:
-            return stream.read(_JOURNAL_LIMIT if journal else _MARKER_LIMIT)
+        with storage.open(path) as stream:
+            return stream.read(_JOURNAL_LIMIT if info.name == JOURNAL_NAME else _MARKER_LIMIT)
     except (StorageError, NoSuchTableError) as error:
-        if journal:
-            raise _JournalGoneError(error) from error
+        if _is_gone(storage, path):
+            raise _MarkerGoneError(error) from error
         raise
+
+
+def _is_gone(storage: Storage, path: str) -> bool:
+    try:
+        return storage.stat(path) is None
+    except AcidctlError:
+        return False

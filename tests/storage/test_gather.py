@@ -15,7 +15,7 @@ from acidctl.errors import NoSuchTableError, StorageError, UsageError
 from acidctl.storage.gather import Location, gather, own_partition
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
-from acidctl.storage.port import Walk
+from acidctl.storage.port import PathStat, Walk
 
 
 def _gather(files: dict[str, bytes], *filters: str, root: str = "t") -> tuple[Location, ...]:
@@ -246,6 +246,91 @@ def test_a_journal_that_cannot_be_read_is_an_error() -> None:
 
     with pytest.raises(StorageError, match="Permission denied"):
         gather(Closed({f"t/{_WORK}/journal.json": b"{}"}), "t")
+
+
+_MARKER = "base_5/_metadata_acid"
+
+
+class _Cleaned(MemoryStorage):
+    """A storage on which a cleaner removes the first base that is left, right after each walk."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        super().__init__(files)
+        self.walks = 0
+
+    def walk(self, root: str, descend: Callable[[str], bool] | None = None) -> Walk:
+        found = super().walk(root, descend)
+        self.walks += 1
+        bases = [name for name in found.directories if "base_" in name.rpartition("/")[2]]
+        if bases:
+            self.remove_tree(f"{root}/{bases[0]}")
+        return found
+
+
+@pytest.mark.parametrize("where", ["", "ds=1/"])
+def test_a_base_that_a_cleaner_removes_meanwhile_is_listed_no_more(where: str) -> None:
+    """Its marker was listed and is gone when it is read."""
+    storage = _Cleaned({f"t/{where}{_MARKER}": b"{}", f"t/{where}delta_6_6/b": b"1"})
+    (location,) = gather(storage, "t")
+    assert location.listing.directories == ("delta_6_6",)
+    assert storage.walks == 2
+
+
+def test_a_version_marker_that_vanishes_is_listed_no_more() -> None:
+    """As those of bases."""
+
+    class Removed(_Moving):
+        def end(self) -> None:
+            self.remove_file("t/_orc_acid_version")
+
+    storage = Removed({"t/_orc_acid_version": b"1", "t/delta_1_2/b": b"1"})
+    (location,) = gather(storage, "t")
+    assert [info.path for info in location.listing.files] == ["delta_1_2/b"]
+    assert storage.walks == 2
+
+
+def test_a_table_that_loses_bases_without_end_is_an_error() -> None:
+    """After the last listing the storage's own sentence is told."""
+    storage = _Cleaned({f"t/base_{number}/_metadata_acid": b"{}" for number in range(9)})
+    with pytest.raises((StorageError, NoSuchTableError), match="base_2"):
+        gather(storage, "t")
+    assert storage.walks == 3
+
+
+@pytest.mark.parametrize("path", [_MARKER, "_orc_acid_version", f"{_WORK}/journal.json"])
+def test_a_marker_that_is_there_and_cannot_be_read_is_an_error_at_once(path: str) -> None:
+    """Only what is gone is worth another listing; where that cannot be told, the first error counts."""
+
+    class Closed(_Moving):
+        def end(self) -> None:
+            pass
+
+        def open(self, path: str) -> BinaryIO:
+            raise StorageError(f"{path} cannot be used: Permission denied", path=path)
+
+    class Silent(Closed):
+        def stat(self, path: str) -> PathStat | None:
+            if path == "t":
+                return super().stat(path)
+            raise StorageError(f"{path} cannot be used: no answer", path=path)
+
+    for storage in (Closed({f"t/{path}": b"{}"}), Silent({f"t/{path}": b"{}"})):
+        with pytest.raises(StorageError, match="Permission denied"):
+            gather(storage, "t")
+        assert storage.walks == 1
+
+
+def test_markers_below_hidden_names_are_not_read() -> None:
+    """They decide nothing, and what a cleaner takes away vanishes at any time."""
+    files = {
+        f"{_WORK}/removed/{_MARKER}": b"1",
+        f".x/{_MARKER}": b"2",
+        "_x/_metadata_acid": b"3",
+        _MARKER: b"4",
+    }
+    for prefix in ("", "ds=1/"):
+        (location,) = _gather({f"{prefix}{name}": data for name, data in files.items()})
+        assert location.listing.markers == {_MARKER: b"4"}
 
 
 @pytest.mark.slow
