@@ -48,15 +48,22 @@ def is_safety_option(name: str) -> bool:
     return name in ("delete", "quarantine", "undo", "yes", "skip_trash") or name.startswith(("assume_", "unsafe_"))
 
 
-def default_path(environment: Mapping[str, str]) -> str:
-    """Where the file is looked for when `--config` is not given."""
-    home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", ""), ".config")
-    return os.path.join(home, "acidctl", "config.toml")
+def default_path(environment: Mapping[str, str]) -> str | None:
+    """Where the file is looked for when `--config` is not given; None where the user has no such folder.
+
+    Never a relative path: the current directory may be anybody's. XDG says so of its variable as well.
+    """
+    for folder in (environment.get("XDG_CONFIG_HOME", ""), os.path.join(environment.get("HOME", ""), ".config")):
+        if os.path.isabs(folder):
+            return os.path.join(folder, "acidctl", "config.toml")
+    return None
 
 
 def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
     """Read the file; a missing default file is no error, a missing named one is."""
     chosen = default_path(environment) if path is None else path
+    if chosen is None:
+        return Config()
     try:
         with open(chosen, "rb") as stream:
             text = stream.read()

@@ -10,6 +10,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+# What a 64-bit number of bytes holds; and a hundred years, which every timer takes.
+_LARGEST_SIZE, _LARGEST_SIZE_TEXT = 8388607 << 40, "8388607T"
+_LONGEST, _LONGEST_TEXT = 36500 * 86400, "36500d"
 _FRACTION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(%?)")
 
 
@@ -20,13 +23,22 @@ def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     found = _SIZE.fullmatch(value.strip())
     if found is None or float(found[1]) <= 0:
         raise click.BadParameter(f"{value!r} is no size; write it as 512M or 20G", ctx, param)
-    return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
+    amount = float(found[1]) * (1 << _UNITS[found[2].lower()])
+    if amount > _LARGEST_SIZE:
+        raise click.BadParameter(f"{_short(value)} is too large: a size is at most {_LARGEST_SIZE_TEXT}", ctx, param)
+    return int(amount)
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`; None for what is no duration."""
+    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`; None for what is no duration, BadParameter for too long a one."""
     found = _DURATION.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _SECONDS[found[2].lower()]
+    if found is None:
+        return None
+    seconds = float(found[1]) * _SECONDS[found[2].lower()]
+    if seconds > _LONGEST:
+        # Click knows whose callback this is, and adds the option.
+        raise click.BadParameter(f"{_short(text)} is too long: a duration is at most {_LONGEST_TEXT}")
+    return seconds
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -52,3 +64,8 @@ def fraction(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     if found is None:
         raise click.BadParameter(f"{value!r} is no fraction; write it as 0.1 or 10%", ctx, param)
     return float(found[1]) / (100 if found[2] else 1)
+
+
+def _short(value: str) -> str:
+    """A value as it is quoted: of hundreds of digits the first few."""
+    return repr(value if len(value) <= 40 else f"{value[:40]}...")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,8 +29,10 @@ def engine_choice(
     for text in spark_conf:
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
+            # What follows the key may be a secret, however it was set apart.
+            start = re.split(r"[=:\s]", text, maxsplit=1)[0]
             raise UsageError(
-                f"--spark-conf {text!r} is no Spark setting", hint="Write it as spark.executor.memory=4g, for example."
+                f"--spark-conf {start!r} is no Spark setting", hint="Write it as spark.executor.memory=4g, for example."
             )
         conf[key] = value
     if engine == "local" and master is None and not spark_conf:

@@ -18,7 +18,16 @@ import click
 
 from acidctl import __version__
 from acidctl.cli.interrupts import interrupts_reach_us
-from acidctl.cli.output import Format, Output, Terminal, discard, end_at_once, system_terminal, terminal_width
+from acidctl.cli.output import (
+    Format,
+    Output,
+    Terminal,
+    discard,
+    end_at_once,
+    system_terminal,
+    terminal_width,
+    without_secrets,
+)
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 
 
@@ -150,7 +159,7 @@ def _fail(session: Session, args: Sequence[str], error: AcidctlError) -> int:
     if "--debug" in args or os.environ.get("ACIDCTL_DEBUG"):
         import traceback
 
-        traceback.print_exc()
+        click.echo(without_secrets(traceback.format_exc()), err=True, nl=False)
     try:
         session.output.flush()  # rows already answered stay whole; the error follows them
     except (AcidctlError, OSError):

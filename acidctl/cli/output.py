@@ -1,12 +1,14 @@
 """How answers and remarks reach the user: streams are injected, the terminal is described, nothing is global.
 
 stdout carries the answer, as text for eyes or as JSON, JSON lines or CSV; stderr carries everything else.
-Names that come from a storage are shown with control characters escaped, and are never cut or wrapped.
+Names that come from a storage are shown with control characters escaped, and are never cut or wrapped. What
+stderr says holds no user or password of a URL, whoever made the sentence.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +17,7 @@ from enum import Enum
 from typing import Any, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
+from acidctl.storage.redact import without_credentials
 
 # Columns of a terminal for a value of which only the beginning is shown.
 TERMINAL_VALUE = 40
@@ -161,13 +164,14 @@ class Output:
             if error.hint:
                 self._say("  hint: ", Paint.DIM, error.hint)
             return
-        fields = {"code": error.code, "message": error.message, "path": error.path, "hint": error.hint}
-        self._write_error(dump_json({"error": fields}))
+        texts = {"message": error.message, "path": error.path, "hint": error.hint}
+        fields = {name: text and without_secrets(text) for name, text in texts.items()}
+        self._write_error(dump_json({"error": {"code": error.code, **fields}}))
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
         if self.terminal.error_color and word:
             word = f"\x1b[{paint.value}m{word}\x1b[0m"
-        self._write_error(word + shown(text))
+        self._write_error(word + shown(without_secrets(text)))
 
     def _write_error(self, text: str) -> None:
         with suppress(OSError):  # whoever flushes at the end says so
@@ -236,6 +240,11 @@ def shown(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown_character(character) for character in text)
+
+
+def without_secrets(text: str) -> str:
+    """The text without users and passwords of URLs, also of those that were taken for a path and lost a slash."""
+    return re.sub(r"(?<=[A-Za-z0-9]:/)[^/\s:]*:[^\s]*@", "", without_credentials(text))
 
 
 def human_size(size: int) -> str:
