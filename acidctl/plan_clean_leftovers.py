@@ -1,21 +1,23 @@
 """What runs that died or failed have left in a location: no data, hidden from every reader, and in the way.
 
-A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended. What Hive's
-queries left (`_tmp_*`, `.hive-staging*`) cannot be told from what a running one needs, so it goes only on request.
+A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended. One that names
+no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), cannot be told from what a running one needs, so
+they go only on request, by age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from acidctl.listing import Listing
-from acidctl.names import WORK_PREFIX, is_journal
+from acidctl.listing import FileInfo, Listing
+from acidctl.names import JOURNAL_NAME, WORK_PREFIX, is_journal
 from acidctl.plan_clean_rules import Label, Mark
 from acidctl.state_journal import journals_of, standing_of
 from acidctl.state_types import Stock
 
 FAILED = "failed"
+OWNER = "owner.json"
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
 _HIVE_PREFIXES = ("_tmp_", ".hive-staging", "_tmp.", "_task_tmp.")
@@ -55,8 +57,9 @@ def find_leftovers(
     """
     for entry in stock.settled:
         if entry.name.startswith(WORK_PREFIX):
-            files = {info.path for info in entry.files}
-            yield _work(entry.name, files, half=entry.name in halves, dead=entry.name in dead)
+            yield _work(
+                entry.name, entry.files, half=entry.name in halves, dead=entry.name in dead, leftovers=leftovers
+            )
         elif entry.name.startswith(_HIVE_PREFIXES) and leftovers:
             yield Leftover(entry.name, "temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
         elif entry.name.startswith(_HIVE_PREFIXES):
@@ -72,11 +75,27 @@ def half_published(listing: Listing) -> frozenset[str]:
     return frozenset(found | unread)
 
 
-def _work(name: str, files: set[str], *, half: bool, dead: bool) -> Leftover:
+def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:
+    """Whether a work directory has neither an owner nor a journal.
+
+    A journal tells what readers may count, and what it names may lie beside it: such a directory is never let go
+    without its owner, be the journal readable or not.
+    """
+    sizes = {info.path: info.size for info in files}
+    return not sizes.get(f"{name}/{OWNER}") and f"{name}/{JOURNAL_NAME}" not in sizes
+
+
+def _work(name: str, files: tuple[FileInfo, ...], *, half: bool, dead: bool, leftovers: bool) -> Leftover:
     if half:
         return Leftover(name, "half_published", "a compaction that `acidctl compact` has to complete or undo", None)
-    if f"{name}/{FAILED}" in files:
+    if any(info.path == f"{name}/{FAILED}" for info in files):
         return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
     if dead:
         return Leftover(name, "work_dead", "left by an acidctl run that has died", at_once=True)
+    if is_unowned(name, files):
+        # Whoever removes it holds the lock; a run that has lost its own publishes nothing.
+        why = "work directory that names no owner"
+        if leftovers:
+            return Leftover(name, "work_unowned", f"{why}, left behind", HIVE_TIMEOUT)
+        return Leftover(name, "work_unowned", f"{why}; --leftovers removes old ones", None)
     return Leftover(name, "work", "work directory of an acidctl run that may still be working", None)

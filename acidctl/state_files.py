@@ -38,7 +38,8 @@ class DataFile:
     def has_rows(self) -> bool:
         """Whether it has to be opened: a side file tells of rows even where the listing does not.
 
-        HDFS lists a file that is being written without its last block.
+        HDFS lists a file that is being written without its last block; Hive 4 passes it over then, without a word, and
+        a compaction would lose its rows.
         """
         return self.info.size > 0 or self.side_file is not None
 

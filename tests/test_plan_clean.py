@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from cleaning import NOW, gone, ids, judged, listing, planned, sound
+from cleaning import HOUR, NOW, gone, ids, judged, listing, planned, sound
 
 from acidctl.errors import UsageError
+from acidctl.listing import FileInfo
 from acidctl.plan_clean import CleanPlan, from_json, plan_location, to_json
 from acidctl.plan_clean_guards import GUARDS, CoverFacts, Evidence
 from acidctl.state import TableGuess, TableType
@@ -360,6 +362,29 @@ def test_leftovers_go_by_age_and_only_when_nobody_can_need_them() -> None:
     assert gone(planned(young, ids(1), leftovers=True, older_than=60.0)) == [WORK]
     working = listing([f"{WORK}/owner.json", "delta_1_1"])
     assert codes(planned(working, ids(1)))[WORK] == "work"
+
+
+def test_work_of_nobody_goes_by_age_on_request() -> None:
+    """Without an owner file or with an empty one; after Hive's timeout, and never with a journal."""
+    bare = listing([f"{WORK}/out/x", "delta_1_1"])
+    assert codes(planned(bare, ids(1)))[WORK] == "work_unowned"
+    assert gone(planned(bare, ids(1))) == []
+    assert gone(planned(bare, ids(1), leftovers=True)) == [WORK]
+    young = listing([f"{WORK}/out/x", "delta_1_1"], ages={WORK: 23})
+    assert gone(planned(young, ids(1), leftovers=True, older_than=60.0)) == []
+    touched = gone(planned(bare, ids(1), leftovers=True, times={WORK: NOW - HOUR}))
+    assert touched == []
+    for name in ("owner.json", "journal.json"):
+        held = listing([f"{WORK}/{name}", f"{WORK}/out/x", "delta_1_1"])
+        assert gone(planned(held, ids(1), leftovers=True)) == []
+        assert gone(planned(held, ids(1), leftovers=True, older_than=None)) == []
+    empty = replace(
+        held, files=(FileInfo(f"{WORK}/owner.json", 0, 0.0), FileInfo(f"{WORK}/out/x", 10, 0.0)), markers={}
+    )
+    assert gone(planned(empty, ids(1), leftovers=True)) == [WORK]
+    # Nobody has looked into it, or nobody could make sense of it: readers may need what lies beside it.
+    torn = replace(held, markers={f"{WORK}/journal.json": b"{"})
+    assert gone(planned(torn, ids(1), leftovers=True)) == []
 
 
 def test_a_plan_travels_as_json() -> None:

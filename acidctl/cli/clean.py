@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from acidctl.cleanreport import Action, CleanedLocation, CleanReport, entry_json, to_json
+from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Problem, entry_json, to_json
 from acidctl.cli.amounts import duration, parse_duration
 from acidctl.cli.cleanview import write_text
 from acidctl.cli.options import SnapshotOptions, option, table_options
@@ -125,7 +125,11 @@ class Asked:
 )
 @option("--unsafe-no-retention", is_flag=True, help="Do not look at ages: readers at work may lose their files.")
 @option("--highest-write-id", type=click.IntRange(min=0), metavar="N", help="Judge as if later writes were not there.")
-@option("--leftovers", is_flag=True, help="Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*).")
+@option(
+    "--leftovers",
+    is_flag=True,
+    help="Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*), and old work without an owner.",
+)
 @option(
     "--skip-trash", is_flag=True, help="Delete for good where the storage has a trash (HDFS), and free the space now."
 )
@@ -162,18 +166,24 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         out.json(to_json(report))
     else:
         _write_lines(out, report, asked)
-    for part in report.failed:
-        out.error(_failure(part))
+    for error in _failures(report.failed):
+        out.error(error)
     return report.exit_code
 
 
-def _failure(part: CleanedLocation) -> AcidctlError:
-    """What went wrong with a location, for stderr: whoever looks at errors alone has to see it."""
-    assert part.problem is not None
-    where = f"{part.partition}: " if part.partition else ""
-    error = AcidctlError(where + part.problem.message, path=part.partition or None, hint=part.problem.hint)
-    error.code = part.problem.code
-    return error
+def _failures(failed: Sequence[CleanedLocation]) -> list[AcidctlError]:
+    """What went wrong, for stderr: whoever looks at errors alone has to see it. What is common to many is said once."""
+    places: dict[Problem, list[str]] = {}
+    for part in failed:
+        assert part.problem is not None
+        places.setdefault(part.problem, []).append(part.partition)
+    errors = []
+    for problem, (place, *more) in places.items():
+        where = f"{len(more) + 1:,} partitions: " if more else f"{place}: " if place else ""
+        error = AcidctlError(where + problem.message, path=None if more else place or None, hint=problem.hint)
+        error.code = problem.code
+        errors.append(error)
+    return errors
 
 
 def _require_one_action(asked: Asked) -> None:

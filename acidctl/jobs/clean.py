@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from acidctl.cleanreport import CleanedLocation, Outcome, Problem
-from acidctl.errors import AcidctlError, StorageError
+from acidctl.errors import AcidctlError, ExitCode, StorageError
 from acidctl.jobs import quarantine as boxes
 from acidctl.jobs.clean_look import look_around, look_into
 from acidctl.jobs.lock import Lock, acquire
@@ -50,6 +50,16 @@ from acidctl.storage.port import Storage, join
 # Why an entry may come back: something still there covers it. Aborted ones would look committed one day.
 _RESTORABLE = frozenset({"covered_by_base", "same_ids_as_base", "originals_covered_by_base", "covered_by_delta"})
 _ABORTED = frozenset({"write_aborted", "compaction_aborted"})
+# How many owners of boxes that are not this table's are told by name.
+_TOLD = 5
+_OTHERS_HINT = "Run --undo on that place; for a table that was renamed since, give it that name again until it is done."
+
+
+class _OthersOnlyError(AcidctlError):
+    """Where this table's boxes were looked for there are only those of others."""
+
+    exit_code = ExitCode.FINDINGS
+    code = "others_only"
 
 
 def _unwatched(done: int, total: int | None) -> None:
@@ -115,29 +125,60 @@ class Cleaning:
     def undo(self, location: Location, base: str | None) -> CleanedLocation:
         """Put back what boxes below `base` (None: within the location) hold of one location, where that is harmless.
 
-        Only what a directory covers that is still there, and only to a place that is free; aborted writes never.
+        Only what a directory covers that is still there, and only to a place that is free; aborted writes never. Boxes
+        of other tables stay as they are and are told of; where there are only such, that is a problem of exit code 3.
         """
         root = location.listing.root
         path = root[len(self.root) :].strip("/")
         nothing = LocationPlan(location.partition, path, (), (), ())
         try:
-            found = boxes.find_boxes(self.storage, base or boxes.default_base(root), self.absolute(root))
+            every = boxes.find_boxes(self.storage, base or boxes.default_base(root))
+            found = self._own(root, every)
+            alike = self._others(box for box in every if box.manifest.partition == location.partition)
+            notes = (self._told(alike),) if alike else ()
             if not found:
                 here = untouched(location.listing, "", "")
                 self._tidy(root, here.kept)
-                return CleanedLocation.planned(nothing)
+                if every and len(self._others(every)) == len(every):
+                    raise _OthersOnlyError(self._told(alike or every), hint=_OTHERS_HINT)
+                return replace(CleanedLocation.planned(nothing), notes=notes)
             with self._lock(root) as lock:
                 listing = self._recovered(root, lock)[0]
                 if base is not None:
                     said = [line for box in found for line in boxes.settle(self.storage, root, box)]
                     listing = list_location(self.storage, root) if said else listing
-                return self._restore(listing, nothing, found)
+                return replace(self._restore(listing, nothing, found), notes=notes)
         except AcidctlError as error:
             return replace(CleanedLocation.planned(nothing), outcome=Outcome.FAILED, problem=Problem.of(error))
 
     def absolute(self, root: str) -> str:
         """A place by a name that does not depend on where the command is run."""
         return os.path.abspath(root) if isinstance(self.storage, LocalStorage) else self.storage.display(root)
+
+    def _own(self, root: str, found: Iterable[boxes.Box]) -> tuple[boxes.Box, ...]:
+        place = boxes.canonical(self.storage, root)
+        return tuple(box for box in found if box.owner(self.storage) == place)
+
+    def _others(self, found: Iterable[boxes.Box]) -> list[boxes.Box]:
+        return [box for box in found if not self._is_of_table(box)]
+
+    def _is_of_table(self, box: boxes.Box) -> bool:
+        """Whether a box belongs to a place of this table that is still there, by its folder or by a link."""
+        owner, top = box.owner(self.storage), boxes.canonical(self.storage, self.root)
+        inside = owner[len(top) + 1 :] if owner.startswith(top + "/") else ""
+        for path in (join(self.root, inside), join(self.root, box.manifest.partition)):
+            if boxes.canonical(self.storage, path) == owner and self.storage.stat(path) is not None:
+                return True
+        return False
+
+    def _told(self, others: Sequence[boxes.Box]) -> str:
+        """Whose the boxes of others are; a directory that serves many tables is not told in full."""
+        base = others[0].path.rpartition("/")[0]
+        places = list(dict.fromkeys(box.owner(self.storage) for box in others))
+        more = f" and {len(places) - _TOLD:,} other places" if len(places) > _TOLD else ""
+        return (
+            f"{self.storage.display(base)} holds what was taken from {', '.join(places[:_TOLD])}{more}, left as it is"
+        )
 
     # --- judging
 
@@ -170,7 +211,7 @@ class Cleaning:
             return listing, ()
         said = recover(self.storage, root, listing, lock=lock, txns=self.meet.txns)
         if QUARANTINE_NAME in listing.directories and not self.storage.facts.atomic_rename:
-            for box in boxes.find_boxes(self.storage, boxes.default_base(root), self.absolute(root)):
+            for box in self._own(root, boxes.find_boxes(self.storage, boxes.default_base(root))):
                 said += boxes.settle(self.storage, root, box)
         return (list_location(self.storage, root) if said else listing), tuple(said)
 
@@ -264,17 +305,19 @@ class Cleaning:
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.QUARANTINED)
         if not fresh.victims:
             return answer
+        base, place = base or boxes.default_base(root), boxes.canonical(self.storage, root)
         created = datetime.fromtimestamp(self.rules.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         manifest = boxes.Manifest(
             id=lock.id,
             created=created,
-            location=self.absolute(root),
+            location=place,
             partition=fresh.partition,
             write_ids=self.meet.write_ids.format(),
             txns="" if self.meet.txns is None else self.meet.txns.format(),
             entries=fresh.victims,
+            within=boxes.canonical(self.storage, base) == boxes.default_base(place),
         )
-        box = boxes.make_box(self.storage, base or boxes.default_base(root), manifest)
+        box = boxes.make_box(self.storage, base, manifest)
         answer = _one_by_one(answer, fresh.victims, lambda name: boxes.put(self.storage, root, box, name))
         if answer.problem is not None and not answer.victims:
             with suppress(AcidctlError):

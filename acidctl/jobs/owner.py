@@ -18,6 +18,10 @@ from enum import Enum
 from typing import Any
 
 SCHEMA_VERSION = 1
+# That of the system itself, by a number fixed in the kernel's sources (PROC_PID_INIT_INO); containers have others.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+# By how much a clock may have been set since.
+_CLOCK_SECONDS = 10
 
 
 class Life(Enum):
@@ -90,14 +94,39 @@ def life_of(owner: Owner) -> Life:
     if owner.host != socket.gethostname() or _differ(owner.machine_id, machine):
         return Life.UNKNOWN
     if _differ(owner.boot_id, boot):
-        # Without machine ids two machines of one name cannot be told apart.
-        return Life.DEAD if owner.machine_id is not None and owner.machine_id == machine else Life.UNKNOWN
+        known = owner.machine_id is not None and owner.machine_id == machine
+        return Life.DEAD if known and _ended_by_restart(owner, namespace) else Life.UNKNOWN
     if _differ(owner.pid_namespace, namespace):
         return Life.UNKNOWN
     started, ended = _started(owner.pid)
     if ended or not _exists(owner.pid) or _differ(owner.pid_started, started):
         return Life.DEAD
     return Life.OURSELVES if owner.pid == os.getpid() else Life.ALIVE
+
+
+def _ended_by_restart(owner: Owner, namespace: str | None) -> bool:
+    """Whether an owner under another boot id ran before this machine was started, and not on a machine like it.
+
+    Containers of one image may share host name and machine id on nodes that both run, so it has to be no container, and
+    older than this boot.
+    """
+    if namespace != _FIRST_NAMESPACE or owner.pid_namespace != _FIRST_NAMESPACE:
+        return False
+    booted = _boot_time()
+    try:
+        created = datetime.fromisoformat(owner.created).timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return booted is not None and created < booted - _CLOCK_SECONDS
+
+
+def _boot_time() -> int | None:
+    """When this machine was started, in seconds since 1970."""
+    try:
+        with open("/proc/stat", "rb") as stream:
+            return next((int(line.split()[1]) for line in stream if line.startswith(b"btime ")), None)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _differ(first: str | None, second: str | None) -> bool:

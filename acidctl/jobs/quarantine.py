@@ -3,14 +3,16 @@
     <location>/_acidctl_quarantine/<id>/manifest.json   what was taken, why, and what covered it; written first
     <location>/_acidctl_quarantine/<id>/data/<name>     the directories and files themselves, moved
 
-A box may also lie in a directory of the user's choice on the same storage. One box holds what one run took out of one
-location. Whatever dies between, an entry is either in its place or in the box; on object stores, where moving is
-copying and then removing, it may be in both, until `settle` has ended what was begun.
+A box within a location belongs to the directory that holds it, whatever that is called by now. It may also lie in a
+directory of the user's choice on the same storage; there the manifest tells whose it is. One box holds what one run
+took out of one location. Whatever dies between, an entry is either in its place or in the box; on object stores, where
+moving is copying and then removing, it may be in both, until `settle` has ended what was begun.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,7 @@ from acidctl.listing import FileInfo, Listing
 from acidctl.names import METADATA_MARKER, QUARANTINE_NAME
 from acidctl.plan import decode, encode
 from acidctl.plan_clean import Entry
+from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
 
 MANIFEST_NAME = "manifest.json"
@@ -33,9 +36,10 @@ _LIMIT = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a box holds or was meant to hold; `location` is the place it was taken from, as it was named absolutely.
+    """What a box holds or was meant to hold; `location` is the canonical name that the place had.
 
-    `created` is ISO 8601 in UTC; `write_ids` and `txns` are the lists by which it was judged.
+    `created` is ISO 8601 in UTC; `write_ids` and `txns` are the lists by which it was judged. `within` tells whether
+    the box was made in that very place; None where an earlier version did not say so.
     """
 
     id: str
@@ -45,6 +49,7 @@ class Manifest:
     write_ids: str
     txns: str
     entries: tuple[Entry, ...]
+    within: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,14 @@ class Box:
 
     path: str
     manifest: Manifest
+
+    def owner(self, storage: Storage) -> str:
+        """The canonical name of the place to which it belongs."""
+        # Links are followed first: a folder that several places link to is within none of them.
+        around, _, name = canonical(storage, self.path.rpartition("/")[0]).rpartition("/")
+        if name == QUARANTINE_NAME and self.manifest.within is not False:
+            return around
+        return _canonical(storage, self.manifest.location)
 
 
 def make_box(storage: Storage, base: str, manifest: Manifest) -> Box:
@@ -111,8 +124,8 @@ def _sizes(storage: Storage, path: str) -> dict[str, int]:
     return {info.path: info.size for info in storage.walk(path).files} if found.is_directory else {"": found.size}
 
 
-def find_boxes(storage: Storage, base: str, location: str) -> tuple[Box, ...]:
-    """The boxes below `base` of that location, the oldest first; DamagedDataError for a manifest that cannot be read.
+def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
+    """All boxes below `base`, the oldest first; DamagedDataError for a manifest that cannot be read.
 
     Box folders without a manifest, or with a torn one and nothing else, are those of a run that died before it had
     moved anything.
@@ -130,7 +143,7 @@ def find_boxes(storage: Storage, base: str, location: str) -> tuple[Box, ...]:
             if storage.stat(join(path, DATA)) is None:
                 continue
             raise
-        if manifest.location == location and manifest.id == name:
+        if manifest.id == name:
             found.append(Box(path, manifest))
     return tuple(sorted(found, key=lambda box: (box.manifest.created, box.manifest.id)))
 
@@ -166,6 +179,15 @@ def close_box(storage: Storage, box: Box) -> None:
 def default_base(root: str) -> str:
     """Where the boxes of a location are, unless the user says otherwise."""
     return join(root, QUARANTINE_NAME)
+
+
+def canonical(storage: Storage, path: str) -> str:
+    """A place by the one name that depends neither on links nor on where the command is run."""
+    return _canonical(storage, storage.display(path))
+
+
+def _canonical(storage: Storage, shown: str) -> str:
+    return os.path.realpath(shown) if isinstance(storage, LocalStorage) else shown.rstrip("/")
 
 
 def _markers(storage: Storage, data: str, files: tuple[FileInfo, ...]) -> Iterator[tuple[str, bytes]]:

@@ -26,6 +26,7 @@ from acidctl.jobs.workdir import (
 from acidctl.listing import FileInfo, Listing
 from acidctl.names import LOCK_NAME, WORK_PREFIX, DeltaDir, parse_directory
 from acidctl.plan import InputEntry
+from acidctl.plan_clean_leftovers import is_unowned
 from acidctl.state import ORIGINALS_NAME
 from acidctl.state_journal import Journal, journals_of, standing_of
 from acidctl.storage.port import Storage, join
@@ -36,12 +37,16 @@ _LIMIT = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A work directory of another run; `owner` is None where nothing valid says whose it is."""
+    """A work directory of another run; `owner` is None where nothing valid says whose it is.
+
+    `unowned`: a cleaner may let it go by its age.
+    """
 
     name: str
     owner: Owner | None
     failed: bool
     bare: bool
+    unowned: bool
 
     @property
     def id(self) -> str:
@@ -121,14 +126,15 @@ def _works(storage: Storage, root: str, listing: Listing) -> list[_Left]:
     for name in listing.directories:
         if "/" in name or not name.startswith(WORK_PREFIX) or not is_id(name.removeprefix(WORK_PREFIX)):
             continue
-        files = {info.path[len(name) + 1 :] for info in listing.files if info.path.startswith(f"{name}/")}
+        infos = [info for info in listing.files if info.path.startswith(f"{name}/")]
+        files = {info.path[len(name) + 1 :] for info in infos}
         owner = None
         if OWNER_NAME in files:
             with storage.open(join(root, f"{name}/{OWNER_NAME}")) as stream:
                 owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
         if owner is not None and owner.id != name.removeprefix(WORK_PREFIX):
             owner = None
-        found.append(_Left(name, owner, FAILED_NAME in files, files <= {OWNER_NAME}))
+        found.append(_Left(name, owner, FAILED_NAME in files, files <= {OWNER_NAME}, is_unowned(name, infos)))
     return sorted(found, key=lambda left: left.name)
 
 
@@ -139,7 +145,12 @@ def _is_dead(owner: Owner) -> bool:
 
 def _kept(left: _Left) -> str:
     if left.owner is None:
-        return f"Left {left.name} as it is: nothing says whose it is. `acidctl clean` removes it by age."
+        advice = (
+            "`acidctl clean --leftovers` removes it by age."
+            if left.unowned
+            else "No command removes it; do so by hand once no run of acidctl can need it."
+        )
+        return f"Did not recover {left.name}: nothing says whose it is. {advice}"
     return f"Left {left.name} as it is: whether {left.owner.described} has ended cannot be told."
 
 

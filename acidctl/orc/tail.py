@@ -43,6 +43,8 @@ _MAX_STRIPE_ROWS = 1 << 32
 # The writer version of the ORC that Hive 3 carries; it writes proleptic dates and does not say so.
 _ORC_517 = 7
 _HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
+_EMPTY_HINT = "a writer that died leaves such files; Hive skips them in insert-only tables"
+_OPEN_HINT = "if a dead writer left it open on HDFS, complete it by `hdfs debug recoverLease`; else restore it"
 
 
 class ReadableFile(Protocol):
@@ -221,14 +223,9 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
     size = _size(file, name)
     end = size if length is None else length
     if end > size:
-        hint = "if a dead writer left it open on HDFS, complete it by `hdfs debug recoverLease`; else restore it"
-        raise DamagedDataError(f"{name} has {size} bytes, but its side file promises {end}", path=name, hint=hint)
+        raise damaged(name, f"has {size} bytes, but its side file promises {end}", _OPEN_HINT)
     if end == 0:
-        raise DamagedDataError(
-            f"{name} is empty (0 bytes) and so no ORC file",
-            path=name,
-            hint="a writer that died leaves such files; Hive skips them in insert-only tables",
-        )
+        raise damaged(name, "is empty (0 bytes) and so no ORC file", _EMPTY_HINT)
     if can_fetch(file):
         file.prefetch([(end - min(end, _FIRST_FETCH), min(end, _FIRST_FETCH))])
     window = read_range(file, end - min(end, _FIRST_READ), min(end, _FIRST_READ), name)
@@ -262,9 +259,9 @@ def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
     return b"".join(parts)
 
 
-def damaged(name: str, what: str) -> DamagedDataError:
+def damaged(name: str, what: str, hint: str = _HINT) -> DamagedDataError:
     """The error of this layer: a sentence that begins with the file's name."""
-    return DamagedDataError(f"{name} {what}", path=name, hint=_HINT)
+    return DamagedDataError(f"{name} {what}", path=name, hint=hint)
 
 
 def _size(file: ReadableFile, name: str) -> int:

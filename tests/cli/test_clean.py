@@ -306,6 +306,32 @@ def test_quarantine_and_undo(table: Path, where: str | None) -> None:
     assert names(table) - {"_acidctl_quarantine"} == before - {"delta_0000006_0000006_0000"}
 
 
+def test_undo_of_a_renamed_table_says_what_lies_there(table: Path) -> None:
+    """Exit 3 and the place that was cleaned, as text and as JSON; nothing is brought back."""
+    place = str(table.parent / "aside")
+    assert clean(table, "--quarantine", place).code == 0
+    renamed = table.rename(table.parent / "renamed")
+    result = clean(renamed, "--undo", "--quarantine", place)
+    assert result.code == ExitCode.FINDINGS
+    assert f"{place} holds what was taken from {table}, left as it is" in result.stderr
+    assert "No quarantine" not in result.stderr
+    answer = clean(renamed, "--undo", "--quarantine", place, "-o", "json")
+    assert (answer.code, answer.error()["code"]) == (ExitCode.FINDINGS, "others_only")
+    assert not GONE & names(renamed)
+
+
+def test_what_is_common_to_all_partitions_is_said_once(table: Path) -> None:
+    """Their number stands before it."""
+    place = str(table.parent / "aside")
+    assert clean(table, "--quarantine", place).code == 0
+    lists = ("--validtxns", "default.x:9:9::", "--validtxns", "99:99::")
+    parts = _aged(PARTS, table.parent / "parts")
+    result = acidctl("clean", str(parts), *lists, "--table", "default.x", "--undo", "--quarantine", place)
+    assert result.code == ExitCode.FINDINGS
+    (line,) = (line for line in result.stderr.splitlines() if "holds what was taken" in line)
+    assert f" partitions: {place}" in line
+
+
 def test_a_failing_guard_is_shouted_and_exits_3(table: Path) -> None:
     """Which one, why, and that nothing goes."""
     bucket = table / "delta_0000001_0000004_v0000009" / "bucket_00000"

@@ -140,8 +140,6 @@ def test_force_breaks_the_lock_of_a_living_process(tmp_path: Path) -> None:
         (lambda owner: replace(owner, pid_started=None), Life.OURSELVES),
         (lambda owner: replace(owner, host="elsewhere"), Life.UNKNOWN),
         (lambda owner: replace(owner, machine_id="other"), Life.UNKNOWN),
-        (lambda owner: replace(owner, boot_id="earlier"), Life.DEAD),
-        (lambda owner: replace(owner, boot_id="earlier", machine_id=None), Life.UNKNOWN),
         (lambda owner: replace(owner, pid_namespace="pid:[1]"), Life.UNKNOWN),
         (lambda owner: replace(owner, pid=1, pid_started=None), Life.ALIVE),
         (lambda owner: replace(owner, pid=2**22 + 1), Life.DEAD),
@@ -153,8 +151,6 @@ def test_force_breaks_the_lock_of_a_living_process(tmp_path: Path) -> None:
         "start unknown",
         "other host",
         "other machine of that name",
-        "before a restart",
-        "restart or other machine",
         "other container",
         "another process",
         "no such process",
@@ -167,6 +163,77 @@ def test_what_is_known_of_an_owner(
     """Dead is only what is known to be: machine, boot, container, process id and start time decide."""
     monkeypatch.setattr(owners, "_facts", lambda: ("boot", "machine"))
     assert life_of(change(new_owner(NOW))) is life
+
+
+BOOTED = NOW + 60
+HERE = "pid:[4026531836]"
+
+
+@pytest.mark.parametrize(
+    ("more", "machine", "booted", "life"),
+    [
+        ({}, ("now", "machine", HERE), BOOTED, Life.DEAD),
+        ({}, ("now", "machine", HERE), NOW, Life.UNKNOWN),
+        ({}, ("now", "machine", HERE), NOW - 86400, Life.UNKNOWN),
+        ({}, ("now", "machine", HERE), None, Life.UNKNOWN),
+        ({}, ("now", "machine", "pid:[4026539999]"), BOOTED, Life.UNKNOWN),
+        ({}, ("now", "machine", None), BOOTED, Life.UNKNOWN),
+        ({}, ("now", None, HERE), BOOTED, Life.UNKNOWN),
+        ({}, ("now", "other", HERE), BOOTED, Life.UNKNOWN),
+        ({"machine_id": None}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+        ({"pid_namespace": "pid:[4026539999]"}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+        ({"pid_namespace": None}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+        ({"created": "yesterday"}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+        ({"created": "0001-01-01T00:00:00"}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+        ({"host": "elsewhere"}, ("now", "machine", HERE), BOOTED, Life.UNKNOWN),
+    ],
+    ids=[
+        "before a restart",
+        "at the moment of the restart",
+        "since the restart, on another machine",
+        "restarted nobody knows when",
+        "in a container",
+        "nobody knows whether in a container",
+        "machine unknown",
+        "another machine",
+        "owner of an unknown machine",
+        "owner in a container",
+        "owner perhaps in a container",
+        "no time",
+        "no time that a clock counts",
+        "another host",
+    ],
+)
+def test_a_restart_is_the_end_only_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    machine: tuple[str | None, str | None, str | None],
+    booted: int | None,
+    life: Life,
+) -> None:
+    """Containers of one image have one host name and one machine id, on nodes that both live."""
+    owner = replace(new_owner(NOW), **{"boot_id": "before", "machine_id": "machine", "pid_namespace": HERE, **more})
+    monkeypatch.setattr(owners, "_machine", lambda: machine)
+    monkeypatch.setattr(owners, "_boot_time", lambda: booted)
+    assert life_of(owner) is life
+
+
+def test_the_system_says_when_it_was_started() -> None:
+    """In seconds since 1970, and before now."""
+    booted = owners._boot_time()
+    assert booted is not None
+    assert 1_000_000_000 < booted < time.time() + 1
+
+
+def test_the_living_lock_of_a_container_elsewhere_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until somebody says that its run has ended."""
+    monkeypatch.setattr(owners, "_machine", lambda: ("here", "of the image", "pid:[4026532001]"))
+    _leave(tmp_path, replace(new_owner(NOW), boot_id="there", pid_namespace="pid:[4026539999]"))
+    with pytest.raises(StalePlanError, match="is locked by process") as caught:
+        acquire(LocalStorage(), str(tmp_path), now=NOW)
+    assert "--unsafe-break-lock" in (caught.value.hint or "")
+    with acquire(LocalStorage(), str(tmp_path), now=NOW, unsafe_break_lock=True) as lock:
+        lock.check()
 
 
 def test_a_zombie_is_dead() -> None:

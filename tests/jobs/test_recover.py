@@ -21,6 +21,7 @@ from acidctl.state import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from acidctl.writeids import ValidTxns
+from tests.cli.runner import acidctl
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
 from tests.support.faulty import KILLED, Fault, FaultyStorage, in_child, sweep
 
@@ -208,6 +209,33 @@ def test_only_what_is_known_to_be_dead_is_removed(folder: Path, tmp_path: Path) 
     assert sum("Removed" in sentence for sentence in said) == 2
     assert any("on elsewhere" in sentence and "cannot be told" in sentence for sentence in said)
     assert sum("nothing says whose it is" in sentence for sentence in said) == 4
+    advice = {name: next(text for text in said if name * 12 in text) for name in "5678"}
+    assert [name for name, text in advice.items() if "`acidctl clean --leftovers` removes it by age" in text] == [
+        "5",
+        "6",
+    ]
+    assert all("by hand" in advice[name] for name in "78")
+
+
+def test_the_advice_on_work_of_nobody_is_right(folder: Path, tmp_path: Path) -> None:
+    """A cleaner lets it go, on request and by age, and not while somebody holds the lock."""
+    case = make_case("major", folder)
+    root = tmp_path / "t"
+    case.plant(root)
+    work = _plant_work(root, "5" * 12, None, data=b"x")
+    command = ("clean", str(root), "--assume-exclusive", "--as-of", "99", "--delete", "--yes")
+    assert acidctl(*command, "--leftovers").code == 0
+    assert work.exists(), "it is young"
+    for path in (work / "data", work / "attempts", work):
+        os.utime(path, (1e9, 1e9))
+    assert acidctl(*command).code == 0
+    assert work.exists(), "nobody asked"
+    with acquire(LocalStorage(), str(root), now=NOW):
+        assert acidctl(*command, "--leftovers").code != 0
+    assert work.exists(), "somebody is at work"
+    said = acidctl(*command, "--leftovers")
+    assert (said.code, work.exists()) == (0, False)
+    assert case.rows(root) == case.rows(case.template)
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"type": "acid'], ids=["no owner file", "empty", "torn"])
