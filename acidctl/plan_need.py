@@ -6,6 +6,7 @@ ten delta and delete delta directories ask for a minor one, or for a major one w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from acidctl.errors import UsageError
@@ -68,6 +69,7 @@ def _property(schema: TableSchema | None, key: str, default: float) -> float:
     """A number of a table property; what is no number counts as not set."""
     text = None if schema is None else schema.table_property(key)
     try:
-        return default if text is None else float(text)
+        number = default if text is None else float(text)
     except ValueError:
         return default
+    return number if math.isfinite(number) else default

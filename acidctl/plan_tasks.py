@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acidctl.hivetypes import Dialect, StructType
-from acidctl.names import format_bucket_file
+from acidctl.names import BucketFile, format_bucket_file, parse_file
 from acidctl.plan import KeyCut, PlannedTask, Role
 from acidctl.writeids import RangeAnswer, ValidWriteIds
 
@@ -137,7 +137,7 @@ def make_tasks(sides: Iterable[Side], split_bytes: int) -> tuple[PlannedTask, ..
         offsets = _row_offsets(side.files)
         for bucket_id in sorted(groups):
             files = groups[bucket_id]
-            deletes = [file for file in side.delete_files if _may_concern(file, bucket_id, files)]
+            deletes = [file for file in side.delete_files if _may_concern(file, bucket_id)]
             task = PlannedTask(
                 role=side.role,
                 output=f"{side.directory}/{format_bucket_file(bucket_id)}",
@@ -184,14 +184,17 @@ def has_visible_rows(file: InputFile, ids: ValidWriteIds) -> bool:
     return ids.is_range_aborted(*file.write_ids) is not RangeAnswer.ALL
 
 
-def _may_concern(delete: InputFile, bucket_id: int, files: Sequence[InputFile]) -> bool:
-    """Whether a delete file may hold keys of the files' rows; what is not known counts as yes."""
-    if not delete.rows or bucket_id not in delete.buckets:
+def _may_concern(delete: InputFile, bucket_id: int) -> bool:
+    """Whether a delete file may hold keys of a bucket.
+
+    No books would miss a file that was left out, and rows would come back. So its statistics are believed only where
+    its name says the same, and those of write ids not at all. Hive 3.1 writes deletes of other buckets into a file.
+    """
+    if not delete.rows:
         return False
-    if delete.write_ids is None or any(file.write_ids is None for file in files):
-        return True
-    low, high = delete.write_ids
-    return any(file.write_ids is not None and file.write_ids[0] <= high and low <= file.write_ids[1] for file in files)
+    name = parse_file(delete.path.rpartition("/")[2])
+    named = name.bucket_id if isinstance(name, BucketFile) else None
+    return bucket_id in delete.buckets or named is None or bucket_id == named
 
 
 def _row_offsets(files: Sequence[InputFile]) -> Mapping[str, int]:

@@ -403,7 +403,7 @@ class LocationReader:
         rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
         streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
         if updates:
-            streams = _packed(list(zip(sources, streams, strict=True)), batch_rows)
+            streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
         deleted = self._deleted_rows(sources, updates, span)
         return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates)
 
@@ -463,8 +463,11 @@ def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
     return keys if inside.all() else keys.select(inside)
 
 
-def _packed(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
-    """The streams, with small ones of one statement put together until they have as many rows as a batch."""
+def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
+    """The streams, with small ones of one statement put together until they have as many rows as a batch.
+
+    Small are those of a sixteenth of `batch_rows` at most.
+    """
     small = [pair for pair in streams if pair[0].facts.rows <= batch_rows // _SMALL_PART]
     packs: list[list[EventStream]] = []
     room: dict[int, int] = {}

@@ -53,16 +53,18 @@ def test_files_without_rows_make_no_task() -> None:
 @pytest.mark.parametrize(
     ("delete", "expected"),
     [
-        (file("d/x", 0, ids=(1, 1)), True),
-        (file("d/x", 0, 1, ids=(1, 9)), True),
-        (file("d/x", 1, ids=(1, 1)), False),
-        (file("d/x", 0, ids=(4, 9)), False),
-        (file("d/x", 0, ids=None), True),
-        (file("d/x", 0, rows=0), False),
+        (file("d/bucket_00000", 0, ids=(1, 1)), True),
+        (file("d/bucket_00001", 0, 1, ids=(1, 9)), True),
+        (file("d/bucket_00001", 1, ids=(1, 1)), False),
+        (file("d/bucket_00000", 1, ids=(1, 1)), True),
+        (file("d/x", 1, ids=(1, 1)), True),
+        (file("d/bucket_00000", 0, ids=(4, 9)), True),
+        (file("d/bucket_00000", 0, ids=None), True),
+        (file("d/bucket_00000", 0, rows=0), False),
     ],
 )
 def test_delete_files_go_where_they_may_matter(delete: InputFile, expected: bool) -> None:
-    """By bucket and by write ids; what is not known counts as yes."""
+    """By bucket, where name and statistics agree; what is not known counts as yes."""
     made = tasks_of([file("a/x", 0, ids=(1, 3))], [replace(delete, deletes=True)])
     assert bool(made[0].delete_files) is expected
     assert made[0].bytes_in == (200 if expected else 100)

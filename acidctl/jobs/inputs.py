@@ -16,7 +16,7 @@ from acidctl.jobs.spec import TaskSpec
 from acidctl.merge import check_order, merge_events, valid_mask
 from acidctl.names import BaseDir, DeltaDir, parse_directory
 from acidctl.plan import InputEntry, KeyCut, Role
-from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, stream_of
+from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, pack_small, stream_of
 from acidctl.schema import parse_type
 from acidctl.sources import live_sources
 from acidctl.state import AcidState, EntryKind, EntryState, StateEntry, TableType
@@ -27,6 +27,8 @@ from acidctl.writeids import ValidWriteIds
 _VERSION_SHIFT = 29
 _BUCKET_SHIFT = 16
 _BUCKET_BITS = 0xFFF
+# Of delete files up to a batch is held in any case; they are keys alone.
+_PACK_ROWS = 16 * BATCH_ROWS
 
 
 def state_of(spec: TaskSpec) -> AcidState:
@@ -168,8 +170,9 @@ class TaskEvents:
         self.deletes_applied = merge.deletes_applied
 
     def _delete_events(self) -> Iterator[EventBatch]:
-        streams = [stream_of(source, None, BATCH_ROWS, span=self._span) for source in self._deletes]
-        for batch in coalesce(merge_events(streams), BATCH_ROWS):
+        streams = [(source, stream_of(source, None, BATCH_ROWS, span=self._span)) for source in self._deletes]
+        # Thousands of deltas delete everywhere, so that all are read side by side: those of a batch are not kept open.
+        for batch in coalesce(merge_events(pack_small(streams, _PACK_ROWS)), BATCH_ROWS):
             operation = batch.keys.operation
             if operation is None or (operation != Operation.DELETE).any():
                 raise DamagedDataError(

@@ -300,7 +300,7 @@ class _Application:
             # Everything that launches a JVM is on its command line, for all to see: secrets go another way.
             public = SparkConf(loadDefaults=False)
             public.setAll([("spark.master", self._master)])
-            public.setAll([(key, value) for key, value in self._conf.items() if not spark_host.is_secret(key)])
+            public.setAll([(key, value) for key, value in self._conf.items() if spark_host.is_public(key)])
             outputs = {"stdout": 2, "stderr": 2} if self._verbose else {"stdout": self._log, "stderr": self._log}
             with _environment({"SPARK_LAUNCHER_OPTS": spark_host.lean_java()}):
                 self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
@@ -340,7 +340,8 @@ class _Application:
 
 
 def _with_defaults(conf: Mapping[str, str], local: bool) -> dict[str, str]:
-    settings = {"spark.app.name": "acidctl", **_DEFAULTS, **(_LOOPBACK if local else {}), **conf}
+    shown = {"spark.app.name": "acidctl", "spark.redaction.regex": spark_host.SECRETS}
+    settings = {**shown, **_DEFAULTS, **(_LOOPBACK if local else {}), **conf}
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         settings[key] = spark_host.lean_java(conf.get(key, ""))
     if local:

@@ -21,8 +21,10 @@ from acidctl.errors import MissingDependencyError, UsageError
 # The JVMs only pass messages: compiling well takes longer than it saves, and the cores are needed by the tasks.
 LEAN_COMPILER, LEAN_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 
-# Spark's own default of spark.redaction.regex.
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+# Spark's own default of spark.redaction.regex, and what the keys of object stores are called.
+SECRETS = r"(?i)secret|password|token|access[.]?key|account[.]key|private[.]key|encryption[.]key|[.]sas[.]"
+# Settings of storages and environments hold secrets under any name, and no JVM needs them to start.
+_HIDDEN_PREFIXES = ("spark.hadoop.", "spark.executorEnv.", "spark.driverEnv.", "spark.yarn.appMasterEnv.")
 
 # Documented settings that Spark's core does not register: they belong to other modules, or end in a name of the user's.
 _OPEN_PREFIXES = (
@@ -74,9 +76,9 @@ def lean_java(options: str = "") -> str:
     return " ".join(filter(None, (LEAN_COMPILER, collector, options)))
 
 
-def is_secret(key: str) -> bool:
-    """Whether the value of this setting must not be shown, by Spark's own rule."""
-    return _SECRET.search(key) is not None
+def is_public(key: str) -> bool:
+    """Whether a setting may be shown to everybody, as command lines are."""
+    return not key.startswith(_HIDDEN_PREFIXES) and re.search(SECRETS, key) is None
 
 
 def is_local(master: str) -> bool:

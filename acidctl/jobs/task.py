@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -33,6 +33,9 @@ from acidctl.rowhash import RowDigest
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 
+# More inputs than that do not overlap, or are put together before they are opened.
+_OPEN_FILES = 1 << 16
+
 
 def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     """Do a task and verify what it wrote; the result names the file, or none when there was nothing to write.
@@ -42,6 +45,7 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     hold what was merged, StorageError.
     """
     started = time.monotonic()
+    _allow_open_files()
     storage, root = resolve(spec.url, spec.storage_options)
     if spec.task.role in (Role.ROWS, Role.BYTES):
         from acidctl.jobs.plainfiles import rewrite_plain
@@ -54,6 +58,15 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     else:
         result = _rewrite(spec, storage, root, threads)
     return replace(result, seconds=time.monotonic() - started, peak_memory=_peak_memory())
+
+
+def _allow_open_files() -> None:
+    """As many as the system lets this process have: inputs that overlap are open side by side."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def outcome_of(index: int, spec: TaskSpec, threads: bool = True) -> TaskOutcome:

@@ -54,18 +54,30 @@ def test_the_engine_checks_settings_before_it_starts_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "secret"),
+    ("key", "secret", "public"),
     [
-        ("spark.hadoop.fs.s3a.secret.key", True),
-        ("spark.hadoop.fs.s3a.access.key", True),
-        ("spark.ssl.keyPassword", True),
-        ("spark.kubernetes.authenticate.oauthToken", True),
-        ("spark.executor.memory", False),
+        ("spark.hadoop.fs.s3a.secret.key", True, False),
+        ("spark.hadoop.fs.s3a.access.key", True, False),
+        ("spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net", True, False),
+        ("spark.hadoop.fs.azure.sas.fixed.token.acct", True, False),
+        ("spark.hadoop.fs.azure.sas.cont.acct", True, False),
+        ("spark.hadoop.fs.gs.auth.service.account.private.key", True, False),
+        ("spark.hadoop.fs.s3a.encryption.key", True, False),
+        ("spark.hadoop.fs.s3a.server-side-encryption.key", True, False),
+        ("spark.executorEnv.ANYTHING", False, False),
+        ("spark.yarn.appMasterEnv.ANYTHING", False, False),
+        ("spark.hadoop.fs.defaultFS", False, False),
+        ("spark.ssl.keyPassword", True, False),
+        ("spark.kubernetes.authenticate.oauthToken", True, False),
+        ("spark.executor.memory", False, True),
+        ("spark.driver.memory", False, True),
+        ("spark.jars.packages", False, True),
     ],
 )
-def test_secrets_are_told_by_their_names(key: str, secret: bool) -> None:
-    """As Spark does it before it shows settings."""
-    assert spark_host.is_secret(key) is secret
+def test_secrets_are_told_by_their_names(key: str, secret: bool, public: bool) -> None:
+    """Spark shows no value of the first kind; on a command line stands nothing that storages or tasks are told."""
+    assert bool(re.search(spark_host.SECRETS, key)) is secret
+    assert spark_host.is_public(key) is public
 
 
 @pytest.mark.parametrize(
