@@ -74,9 +74,11 @@ def test_what_was_asked_for_wins_over_the_table_and_that_over_hive() -> None:
 
 def test_a_property_that_is_no_number_counts_as_not_set() -> None:
     """As if the table said nothing."""
-    schema = parse_schema(DDL.replace("'4'", "'many'").replace("'0.5'", "'half'"))
-    assert _verdict(_listing(1000 * MB, [MB] * 10), MINOR, schema=schema)[1] == "not_needed"
-    assert _verdict(_listing(1000 * MB, [MB] * 11), MINOR, schema=schema)[0] is Action.COMPACT
+    for count, fraction in (("many", "half"), ("NaN", "nan"), ("1e999", "inf")):
+        schema = parse_schema(DDL.replace("'4'", f"'{count}'").replace("'0.5'", f"'{fraction}'"))
+        assert _verdict(_listing(1000 * MB, [MB] * 10), MINOR, schema=schema)[1] == "not_needed"
+        assert _verdict(_listing(1000 * MB, [MB] * 11), MINOR, schema=schema)[0] is Action.COMPACT
+        assert _verdict(_listing(100 * MB, [MB * 11]), MAJOR, schema=schema)[0] is Action.COMPACT
 
 
 def test_too_little_to_merge_stays_the_reason() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, partition_json
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.jobs.timelimit import BOUNDS
+from acidctl.storage.redact import without_credentials
 
 PARTITION_TYPE = "compaction_log"
 RUN_TYPE = "compaction_run_log"
@@ -98,7 +99,7 @@ class RunLog:
 
     def _append(self, kind: str, values: dict[str, Any]) -> None:
         head = {"type": kind, "schema_version": SCHEMA_VERSION, **self._head}
-        line = json.dumps({**head, **values}, separators=(",", ":")) + "\n"
+        line = json.dumps(_shown({**head, **values}), separators=(",", ":")) + "\n"
         with self._turn:
             try:
                 _write(self._path, line.encode("ascii"))
@@ -106,6 +107,15 @@ class RunLog:
                 if not self._broken:
                     self._broken = True
                     self._notify(f"the run log {self._path} cannot be written: {_why(error)}; the run goes on")
+
+
+def _shown(value: Any) -> Any:
+    """The same without users and passwords of URLs: logs last, and are read by many."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _opened(path: str) -> int:

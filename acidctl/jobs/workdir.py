@@ -25,6 +25,7 @@ from acidctl.plan import PartitionPlan
 from acidctl.state import EntryKind
 from acidctl.storage.gather import gather
 from acidctl.storage.port import Storage, join
+from acidctl.storage.redact import without_credentials
 from acidctl.storage.retry import PATIENT
 
 WORK_TYPE = "acidctl_work"
@@ -86,7 +87,8 @@ class WorkDir:
     def fail(self, reason: str) -> None:
         """Mark it to be kept as evidence; nobody but `clean` removes it then."""
         if not self.half_published:
-            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": reason}
+            said = without_credentials(reason)
+            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": said}
             write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"))
 
     def remove(self) -> None:

@@ -6,7 +6,6 @@ each task. Secrets of other systems stay behind; those for this storage travel, 
 
 from __future__ import annotations
 
-import getpass
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +46,7 @@ def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping
         return _of_s3(options, environment)
     if scheme not in _HADOOP:
         return dict(options)
-    from acidctl.storage.hadoopconf import load_hadoop_conf
+    from acidctl.storage.hadoopconf import account_name, load_hadoop_conf
 
     here = load_hadoop_conf(environment)
     config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}
@@ -60,7 +59,9 @@ def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping
         known = {"token": access.token, "user": access.user}
         return {**{key: value for key, value in known.items() if value is not None}, **found}
     if "user" not in options and str(config.get("hadoop.security.authentication", "simple")).lower() == "simple":
-        found["user"] = environment.get("HADOOP_USER_NAME") or getpass.getuser()
+        user = environment.get("HADOOP_USER_NAME") or account_name()
+        if user is not None:
+            found["user"] = user
     return found
 
 
@@ -74,10 +75,15 @@ def _of_s3(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[s
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     if endpoint and "endpoint_url" not in found and "endpoint_url" not in client:
         found["endpoint_url"] = endpoint
-    region = environment.get("AWS_DEFAULT_REGION")
+    region = aws_region(environment)
     if region and "region_name" not in client:
         found["client_kwargs"] = {**client, "region_name": region}
     return found
+
+
+def aws_region(environment: Mapping[str, str]) -> str | None:
+    """As the AWS command line has it; botocore itself knows the second variable only."""
+    return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
 
 
 def packages_elsewhere(url: str) -> tuple[Package, ...]:

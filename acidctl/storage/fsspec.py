@@ -5,6 +5,7 @@ All caches are off: what a table holds is asked of the server each time.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +24,10 @@ from acidctl.errors import (
     UsageError,
 )
 from acidctl.listing import FileInfo
+from acidctl.storage.elsewhere import aws_region
 from acidctl.storage.objects import Item, ObjectStorage, entry_of
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
-from acidctl.storage.redact import without_credentials, without_secret
+from acidctl.storage.redact import without_secret, without_signatures
 from acidctl.storage.treewalk import Found
 
 _READING = Facts(atomic_rename=False, exclusive_create=False, mtimes=True, owner_and_mode=False, trash=False)
@@ -33,6 +35,8 @@ _OBJECTS = Facts(
     atomic_rename=False, exclusive_create=True, mtimes=True, owner_and_mode=False, trash=False, empty_directories=False
 )
 _EXTRAS = {"s3": "s3"}
+# Options of s3fs that are settings themselves.
+_TABLES = ("config_kwargs", "client_kwargs", "s3_additional_kwargs")
 _UNCACHED = {"use_listings_cache": False, "skip_instance_cache": True}
 # What makes a write conditional, by scheme: `mode` of fsspec, which gcsfs sends as ifGenerationMatch=0; adlfs has a
 # name of its own for If-None-Match.
@@ -278,7 +282,7 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
             hint="Use a local path, file:, hdfs:, webhdfs:, s3: or another scheme known to fsspec.",
         ) from error
     except Exception as error:
-        reason = without_credentials(" ".join(str(error).split()))
+        reason = without_signatures(" ".join(str(error).split()))
         raise StorageError(f"{scheme}: cannot be opened: {reason}") from error
     if scheme in _CREATE:
         objects = FsspecObjects(filesystem, scheme, _CREATE[scheme])
@@ -293,10 +297,19 @@ def _connect_s3(url: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
         from acidctl.storage.s3 import DEFAULT_CONFIG, FACTS, S3Objects
     except ImportError as error:
         raise _missing("s3", str(error)) from error
+    for name in _TABLES:
+        if not isinstance(options.get(name, {}), Mapping):
+            raise UsageError(
+                f"the option {name} of [storage] for s3: is no table of settings",
+                hint=f'Write it as {name} = {{ "NAME" = "VALUE" }}.',
+            )
     config = {**DEFAULT_CONFIG, **options.get("config_kwargs", {})}
+    client = {**options.get("client_kwargs", {})}
+    if aws_region(os.environ) is not None:
+        client.setdefault("region_name", aws_region(os.environ))
 
     def make() -> Any:
-        filesystem = S3FileSystem(**{**_UNCACHED, **options, "config_kwargs": config})
+        filesystem = S3FileSystem(**{**_UNCACHED, **options, "config_kwargs": config, "client_kwargs": client})
         filesystem.retries = 1
         return filesystem
 
@@ -331,7 +344,7 @@ def _translated(shown: str) -> Iterator[None]:
     except FileExistsError as error:
         raise ExistsError(f"{shown} exists already", path=shown) from error
     except Exception as error:
-        reason = without_credentials(" ".join(str(error).split())) or type(error).__name__
+        reason = without_signatures(" ".join(str(error).split())) or type(error).__name__
         raise StorageError(
             f"{shown} cannot be used: {reason}",
             path=shown,

@@ -117,5 +117,13 @@ def _variable(name: str, found: Mapping[str, str], environment: Mapping[str, str
                 return known if known or (empty_counts and known is not None) else default
         return environment.get(name)
     if name == "user.name":
-        return getpass.getuser()
+        return account_name()
     return found.get(name)
+
+
+def account_name() -> str | None:
+    """The name of this user; None where the system has none, as in containers that run under any number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None

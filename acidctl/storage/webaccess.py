@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import socket
@@ -12,7 +11,7 @@ from typing import Any
 
 from acidctl.errors import StorageError, UsageError
 from acidctl.storage import hadooptokens
-from acidctl.storage.hadoopconf import load_hadoop_conf
+from acidctl.storage.hadoopconf import account_name, load_hadoop_conf
 from acidctl.storage.hadoopoptions import Kinds, check_options, is_name_service, namenodes, to_texts
 
 _OPTIONS: Kinds = {
@@ -80,7 +79,12 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     token = options.get("token") or _token(environment, nodes, name_service)
     user = options.get("user")
     if user is None and token is None and not kerberos:
-        user = environment.get("HADOOP_USER_NAME") or getpass.getuser()
+        user = environment.get("HADOOP_USER_NAME") or account_name()
+        if user is None:
+            raise UsageError(
+                f"who reads {scheme}: is not known, because this user has no name on this machine",
+                hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
+            )
     access = Access(
         nodes=nodes,
         user=user,

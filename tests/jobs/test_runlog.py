@@ -62,6 +62,17 @@ def test_runs_that_share_a_log_do_not_mix_their_lines(tmp_path: Path) -> None:
     assert len({(line["run"], line["partition"]) for line in lines}) == 4 * 300
 
 
+def test_a_log_holds_no_credentials(tmp_path: Path) -> None:
+    """It lasts, and is read by many."""
+    log = _log(tmp_path / "log", [])
+    log.partition(
+        PartitionReport("ds=1", Outcome.FAILED, "storage", "no spark://u:hush@h:1", hint="See s3://k:hush@b.")
+    )
+    log.failed(StorageError("spark://u:hush@h:1:2 is not a Spark master"))
+    assert "hush" not in (tmp_path / "log").read_text()
+    assert "spark://h:1" in (tmp_path / "log").read_text()
+
+
 def test_a_log_that_breaks_is_told_of_once(tmp_path: Path) -> None:
     """The run goes on; a log that was rotated away is begun anew."""
     folder, said = tmp_path / "logs", list[str]()

@@ -147,3 +147,27 @@ def test_storages_are_opened_out_of_an_archive(url: str, tmp_path: Path) -> None
     )
     assert done.stderr == ""
     assert done.stdout.strip() in ("/t", "bucket/t")
+
+
+def test_users_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run under any number; over HTTP somebody has to be named."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    assert "user" not in options_elsewhere("hdfs://nn:1/t", {}, {})
+    assert options_elsewhere("hdfs://nn:1/t", {}, {"HADOOP_USER_NAME": "ada"})["user"] == "ada"
+    with pytest.raises(UsageError, match="has no name on this machine") as caught:
+        options_elsewhere("webhdfs://nn:1/t", {}, {})
+    assert "HADOOP_USER_NAME" in str(caught.value.hint)
+    assert options_elsewhere("webhdfs://nn:1/t", {"user": "ada"}, {})["user"] == "ada"
+
+
+def test_the_region_is_that_of_the_command_line() -> None:
+    """By either variable; what was given wins."""
+    both = {"AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    assert options_elsewhere("s3://b/t", {}, both)["client_kwargs"] == {"region_name": "eu-central-1"}
+    assert options_elsewhere("s3://b/t", {}, {"AWS_DEFAULT_REGION": "x"})["client_kwargs"] == {"region_name": "x"}
+    given = {"client_kwargs": {"region_name": "mine"}}
+    assert options_elsewhere("s3://b/t", given, both) == given
