@@ -464,10 +464,7 @@ def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
 
 
 def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
-    """The streams, with small ones of one statement put together until they have as many rows as a batch.
-
-    Small are those of a sixteenth of `batch_rows` at most.
-    """
+    """The streams, small ones (a sixteenth of a batch at most) of one statement put together to as much as a batch."""
     small = [pair for pair in streams if pair[0].facts.rows <= batch_rows // _SMALL_PART]
     packs: list[list[EventStream]] = []
     room: dict[int, int] = {}

@@ -338,6 +338,9 @@ def _copy(storage: Storage, root: str, work: WorkDir, journal: Journal) -> None:
         except AcidctlError:
             place = join(root, journal.outputs[0])
             raise _half(storage, place, work, "is published in part", error) from error
+        if isinstance(error, StalePlanError) and not storage.facts.knows_own:
+            # What was there already may be ours: then only the journal keeps readers from taking it for whole.
+            raise _half(storage, join(root, journal.outputs[0]), work, "may be published in part", error) from error
         raise
 
 
@@ -385,7 +388,7 @@ def _half(storage: Storage, place: str, work: WorkDir, what: str, error: BaseExc
     """The error for what is neither published nor could be taken back; the work directory is kept by it."""
     work.half_published = True
     shown = storage.display(place)
-    why = error.message if isinstance(error, StorageError) else "interrupted"
+    why = error.message if isinstance(error, AcidctlError) else "interrupted"
     return StorageError(
         f"{shown} {what}, and could not be taken back: {why}",
         path=shown,

@@ -32,7 +32,13 @@ from acidctl.storage.treewalk import Found
 
 _READING = Facts(atomic_rename=False, exclusive_create=False, mtimes=True, owner_and_mode=False, trash=False)
 _OBJECTS = Facts(
-    atomic_rename=False, exclusive_create=True, mtimes=True, owner_and_mode=False, trash=False, empty_directories=False
+    atomic_rename=False,
+    exclusive_create=True,
+    mtimes=True,
+    owner_and_mode=False,
+    trash=False,
+    empty_directories=False,
+    knows_own=False,
 )
 _EXTRAS = {"s3": "s3"}
 # Options of s3fs that are settings themselves.

@@ -122,7 +122,17 @@ def gather(
             if left:
                 continue
             raise error.reason from error
-        if locked or not any(_ended_meanwhile(location.listing) for location in locations):
+        if locked:
+            break
+        if not storage.facts.atomic_rename and any(_went_on(storage, location.listing) for location in locations):
+            if left:
+                continue
+            raise StorageError(
+                f"{storage.display(root)} changes again and again while it is listed",
+                path=storage.display(root),
+                hint="A compaction is at work; run the command again.",
+            )
+        if not any(_ended_meanwhile(location.listing) for location in locations):
             break
     if not locations:
         given = " or ".join(repr(item.text) for item in filters)
@@ -243,6 +253,25 @@ def _ended_meanwhile(listing: Listing) -> bool:
     if not any(info.path == LOCK_NAME for info in listing.files):
         return False
     return not any(path.startswith(WORK_PREFIX) and path.endswith("/attempts") for path in listing.directories)
+
+
+def _went_on(storage: Storage, listing: Listing) -> bool:
+    """Whether a compaction began to publish, or has ended, between two pages of one listing.
+
+    Pages are in the order of names: that of the lock and the work directories may be older than those of what is
+    published, and lack the journal that tells what of it counts.
+    """
+    paths = {info.path for info in listing.files}
+    if LOCK_NAME not in paths:
+        return False
+    if storage.stat(join(listing.root, LOCK_NAME)) is None:
+        return True
+    works = {path.partition("/")[0] for path in paths if path.startswith(WORK_PREFIX)}
+    for work in sorted(works):
+        journal = f"{work}/{JOURNAL_NAME}"
+        if journal not in paths and storage.stat(join(listing.root, journal)) is not None:
+            return True
+    return False
 
 
 def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Location, ...]:

@@ -25,7 +25,8 @@ class Facts:
     `exclusive_create`: of two that create one name, one is refused. `empty_directories`: a directory stays when
     nothing is in it; where False, directories are prefixes of names, and `mkdir` makes nothing that lasts.
     `server_side_copy`: `copy_file` moves no bytes through this machine. `trash`: there is one to `discard` into.
-    `conditional_replace`: it is a `Swapping` as well.
+    `conditional_replace`: it is a `Swapping` as well. `knows_own`: no name is refused as taken because of the very
+    write that was repeated after its answer was lost.
     """
 
     atomic_rename: bool
@@ -36,6 +37,7 @@ class Facts:
     empty_directories: bool = True
     server_side_copy: bool = False
     conditional_replace: bool = False
+    knows_own: bool = True
 
 
 @dataclass(frozen=True, slots=True)
