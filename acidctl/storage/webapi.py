@@ -29,8 +29,9 @@ PREFIX = "/webhdfs/v1"
 _CONNECT_SECONDS = 10.0
 # Connections kept alive per server, for the walk and for reading ahead together.
 _CONNECTIONS = 32
-# How many DataNodes are tried: the NameNode goes on naming one that is gone for up to ten minutes.
-_REDIRECTS = 4
+# How many DataNodes are tried: the NameNode goes on naming one that is gone for up to ten minutes. Of several on one
+# host it leaves out any, not the one that is gone, because only hosts can be named to it.
+_REDIRECTS = 10
 
 Body = bytes | Iterator[bytes]
 Answer = TypeVar("Answer")

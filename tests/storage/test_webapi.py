@@ -275,7 +275,7 @@ def test_another_datanode_is_asked_for_when_one_is_gone(closed_port: int) -> Non
         with storage.create("/d/large") as stream:
             stream.write(b"x" * (9 << 20))
         assert [request.size for request in nodes.requests] == [4, 9 << 20]
-        ports.extend([closed_port] * 9)
+        ports.extend([closed_port] * 15)
         with pytest.raises(UnreachableError, match=f"http://127.0.0.1:{closed_port} accepts no connections") as caught:
             storage.create_exclusive("/t", b"data")
         assert len(ports) == 5
