@@ -161,8 +161,9 @@ def _listed(options: SnapshotOptions, view: View) -> LsReport:
     locations = locate(prepared.found, prepared.root, filters)
     root = prepared.root or "."
     require_table(locations, root)
-    readings = read(locations, **options.view())
-    if options.view().get("table") is None:
+    asked = options.view()
+    readings = read(locations, **asked)
+    if asked.get("table") is None:
         require_own_list(readings, root, root)
     return report(root, readings, long=view.long, sizes=prepared.sizes)
 

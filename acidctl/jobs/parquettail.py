@@ -1,7 +1,8 @@
 """The footer of a Parquet file with another `created_by`, by which Hive decides how it reads timestamps.
 
 Arrow writes its own name there and offers no way to write another. The footer is a Thrift struct (FileMetaData of
-parquet.thrift) in the compact protocol, followed by its length and a magic word.
+parquet.thrift) in the compact protocol, whose numbers are written as protobuf's are, followed by its length and a magic
+word.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import struct
 from typing import BinaryIO
 
 from acidctl.errors import InternalError
+from acidctl.orc.wire import varint, zigzag
+from acidctl.orc.wirewrite import encode_varint
 
 _MAGIC = b"PAR1"
 _END = 4 + len(_MAGIC)
@@ -60,7 +63,7 @@ def renamed(end: bytes, created_by: str) -> bytes:
     footer = end[start:-_END]
     begin, stop = _place(footer)
     name = created_by.encode()
-    footer = footer[:begin] + _varint(len(name)) + name + footer[stop:]
+    footer = footer[:begin] + encode_varint(len(name)) + name + footer[stop:]
     return end[:start] + footer + struct.pack("<I", len(footer)) + _MAGIC
 
 
@@ -73,8 +76,8 @@ def _place(footer: bytes) -> tuple[int, int]:
         if delta:
             field += delta
         else:
-            number, at = _read_varint(footer, at)
-            field = (number >> 1) ^ -(number & 1)
+            number, at = varint(footer, at)
+            field = zigzag(number)
         end = _skip(footer, at, kind)
         if field == _CREATED_BY and kind == _BINARY:
             return at, end
@@ -89,17 +92,17 @@ def _skip(data: bytes, at: int, kind: int, *, inside: bool = False) -> int:
     if kind == _BYTE:
         return at + 1
     if kind in (_I16, _I32, _I64):
-        return _read_varint(data, at)[1]
+        return varint(data, at)[1]
     if kind == _DOUBLE:
         return at + 8
     if kind == _BINARY:
-        length, at = _read_varint(data, at)
+        length, at = varint(data, at)
         return at + length
     if kind in (_LIST, _SET):
         count, element = data[at] >> 4, data[at] & 0x0F
         at += 1
         if count == 15:
-            count, at = _read_varint(data, at)
+            count, at = varint(data, at)
         for _ in range(count):
             at = _skip(data, at, element, inside=True)
         return at
@@ -107,27 +110,7 @@ def _skip(data: bytes, at: int, kind: int, *, inside: bool = False) -> int:
         while (head := data[at]) != _STOP:
             at += 1
             if not head >> 4:
-                at = _read_varint(data, at)[1]
+                at = varint(data, at)[1]
             at = _skip(data, at, head & 0x0F)
         return at + 1
     raise InternalError(f"A Parquet footer holds a value of Thrift type {kind}.")
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -311,8 +311,9 @@ def _connect_s3(url: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
             )
     config = {**DEFAULT_CONFIG, **options.get("config_kwargs", {})}
     client = {**options.get("client_kwargs", {})}
-    if aws_region(os.environ) is not None:
-        client.setdefault("region_name", aws_region(os.environ))
+    region = aws_region(os.environ)
+    if region is not None:
+        client.setdefault("region_name", region)
 
     def make() -> Any:
         filesystem = S3FileSystem(**{**_UNCACHED, **options, "config_kwargs": config, "client_kwargs": client})
