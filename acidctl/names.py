@@ -28,6 +28,8 @@ LOCK_NAME = "_acidctl_lock"
 WORK_PREFIX = "_acidctl_work_"
 QUARANTINE_NAME = "_acidctl_quarantine"
 JOURNAL_NAME = "journal.json"
+OWNER_NAME = "owner.json"
+FAILED_NAME = "failed"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 MAX_LONG = (1 << 63) - 1

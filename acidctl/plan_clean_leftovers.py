@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from acidctl.listing import FileInfo, Listing
-from acidctl.names import JOURNAL_NAME, WORK_PREFIX, is_journal
+from acidctl.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX, is_journal
 from acidctl.plan_clean_rules import Label, Mark
 from acidctl.state_journal import journals_of, standing_of
 from acidctl.state_types import Stock
 
-FAILED = "failed"
-OWNER = "owner.json"
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
 _HIVE_PREFIXES = ("_tmp_", ".hive-staging", "_tmp.", "_task_tmp.")
@@ -82,13 +80,13 @@ def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:
     without its owner, be the journal readable or not.
     """
     sizes = {info.path: info.size for info in files}
-    return not sizes.get(f"{name}/{OWNER}") and f"{name}/{JOURNAL_NAME}" not in sizes
+    return not sizes.get(f"{name}/{OWNER_NAME}") and f"{name}/{JOURNAL_NAME}" not in sizes
 
 
 def _work(name: str, files: tuple[FileInfo, ...], *, half: bool, dead: bool, leftovers: bool) -> Leftover:
     if half:
         return Leftover(name, "half_published", "a compaction that `acidctl compact` has to complete or undo", None)
-    if any(info.path == f"{name}/{FAILED}" for info in files):
+    if any(info.path == f"{name}/{FAILED_NAME}" for info in files):
         return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
     if dead:
         return Leftover(name, "work_dead", "left by an acidctl run that has died", at_once=True)

@@ -9,7 +9,6 @@ moved by then, the table reads as before; the next run removes what lies in the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ from acidctl.jobs.owner import to_bytes
 from acidctl.jobs.recover import recover
 from acidctl.jobs.timelimit import MAX_RUNTIME
 from acidctl.jobs.workdir import (
-    OWNER_NAME,
     REMOVED,
     WORK_TYPE,
     list_location,
@@ -37,14 +35,14 @@ from acidctl.jobs.workdir import (
     write_file,
 )
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, QUARANTINE_NAME, WORK_PREFIX
+from acidctl.names import LOCK_NAME, OWNER_NAME, QUARANTINE_NAME, WORK_PREFIX
 from acidctl.plan_clean import Entry, LocationPlan, plan_location, untouched
 from acidctl.plan_clean_leftovers import half_published
 from acidctl.plan_clean_rules import Meet
 from acidctl.plan_clean_survey import Rules, survey
 from acidctl.state import TableGuess
 from acidctl.storage.gather import Location
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.local import whole_path
 from acidctl.storage.port import Storage, join
 
 # Why an entry may come back: something still there covers it. Aborted ones would look committed one day.
@@ -153,7 +151,7 @@ class Cleaning:
 
     def absolute(self, root: str) -> str:
         """A place by a name that does not depend on where the command is run."""
-        return os.path.abspath(root) if isinstance(self.storage, LocalStorage) else self.storage.display(root)
+        return whole_path(self.storage, self.storage.display(root))
 
     def _own(self, root: str, found: Iterable[boxes.Box]) -> tuple[boxes.Box, ...]:
         place = boxes.canonical(self.storage, root)

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.jobs.owner import Life, from_bytes, life_of
-from acidctl.jobs.workdir import OWNER_NAME, WORK_TYPE
+from acidctl.jobs.workdir import WORK_TYPE
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir
+from acidctl.names import LOCK_NAME, OWNER_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir
 from acidctl.plan_clean_guards import CoverFacts, Evidence, without
 from acidctl.plan_clean_rules import Meet, base_write_id, contains
 from acidctl.plan_clean_survey import Rules, Survey, survey

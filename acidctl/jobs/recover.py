@@ -15,16 +15,14 @@ from acidctl.jobs.lock import LOCK_TYPE, TAKEN_PREFIX, Lock
 from acidctl.jobs.owner import Life, Owner, from_bytes, is_id, life_of
 from acidctl.jobs.publish import changed, copy_files, remove_copies, rename_dir
 from acidctl.jobs.workdir import (
-    FAILED_NAME,
     OUT,
-    OWNER_NAME,
     WORK_TYPE,
     list_location,
     remove_file,
     remove_work,
 )
 from acidctl.listing import FileInfo, Listing
-from acidctl.names import LOCK_NAME, WORK_PREFIX, DeltaDir, parse_directory
+from acidctl.names import FAILED_NAME, LOCK_NAME, OWNER_NAME, WORK_PREFIX, DeltaDir, parse_directory
 from acidctl.plan import InputEntry
 from acidctl.plan_clean_leftovers import is_unowned
 from acidctl.state import ORIGINALS_NAME

@@ -20,7 +20,7 @@ from acidctl.errors import AcidctlError, StalePlanError, StorageError
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.owner import SCHEMA_VERSION, to_bytes
 from acidctl.listing import Listing
-from acidctl.names import JOURNAL_NAME, WORK_PREFIX
+from acidctl.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
 from acidctl.plan import PartitionPlan
 from acidctl.state import EntryKind
 from acidctl.storage.gather import gather
@@ -29,10 +29,8 @@ from acidctl.storage.redact import without_credentials
 from acidctl.storage.retry import PATIENT
 
 WORK_TYPE = "acidctl_work"
-OWNER_NAME = "owner.json"
 ATTEMPTS = "attempts"
 OUT = "out"
-FAILED_NAME = "failed"
 REMOVED = "removed"
 
 

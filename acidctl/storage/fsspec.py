@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import IO, Any, BinaryIO, NoReturn, cast
 
@@ -25,21 +26,13 @@ from acidctl.errors import (
 )
 from acidctl.listing import FileInfo
 from acidctl.storage.elsewhere import aws_region
-from acidctl.storage.objects import Item, ObjectStorage, entry_of
+from acidctl.storage.objects import OBJECT_FACTS, Item, ObjectStorage, entry_of
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
 from acidctl.storage.redact import without_secret, without_signatures
 from acidctl.storage.treewalk import Found
 
 _READING = Facts(atomic_rename=False, exclusive_create=False, mtimes=True, owner_and_mode=False, trash=False)
-_OBJECTS = Facts(
-    atomic_rename=False,
-    exclusive_create=True,
-    mtimes=True,
-    owner_and_mode=False,
-    trash=False,
-    empty_directories=False,
-    knows_own=False,
-)
+_OBJECTS = replace(OBJECT_FACTS, knows_own=False)
 _EXTRAS = {"s3": "s3"}
 # Options of s3fs that are settings themselves.
 _TABLES = ("config_kwargs", "client_kwargs", "s3_additional_kwargs")

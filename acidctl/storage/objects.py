@@ -20,6 +20,10 @@ from acidctl.storage.port import Descend, Facts, PathStat, Walk
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree
 
+# Of any object store; each adds what it has besides.
+OBJECT_FACTS = Facts(
+    atomic_rename=False, exclusive_create=True, mtimes=True, owner_and_mode=False, trash=False, empty_directories=False
+)
 # What one writer holds: a part that fills up, and a few under way.
 PART_BYTES = 8 << 20
 _COPIES = 8

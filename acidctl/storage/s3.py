@@ -13,26 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from acidctl.errors import AcidctlError, ExistsError, MissingDependencyError, NoSuchTableError, StorageError
 from acidctl.names import WORK_PREFIX
-from acidctl.storage.objects import Item, entry_of
-from acidctl.storage.port import Facts
+from acidctl.storage.objects import OBJECT_FACTS, Item, entry_of
 from acidctl.storage.retry import PATIENT, Patience
 from acidctl.storage.s3fault import code_of, error_for, translated
 from acidctl.storage.treewalk import Found
 
-FACTS = Facts(
-    atomic_rename=False,
-    exclusive_create=True,
-    mtimes=True,
-    owner_and_mode=False,
-    trash=False,
-    empty_directories=False,
-    server_side_copy=True,
-    conditional_replace=True,
-)
+FACTS = replace(OBJECT_FACTS, server_side_copy=True, conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
 _WORD = "acidctl-write"

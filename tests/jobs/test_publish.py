@@ -13,7 +13,8 @@ from acidctl.errors import StalePlanError, StorageError, VerificationError
 from acidctl.jobs.lock import Lock, acquire
 from acidctl.jobs.publish import NoRowsError, NothingToDoError, publish, require_inputs
 from acidctl.jobs.spec import TaskResult
-from acidctl.jobs.workdir import FAILED_NAME, WorkDir, list_location
+from acidctl.jobs.workdir import WorkDir, list_location
+from acidctl.names import FAILED_NAME
 from acidctl.plan import PartitionPlan
 from acidctl.state import EntryState
 from acidctl.storage.local import LocalStorage
