@@ -29,7 +29,6 @@ from acidctl.storage.retry import Retrying
 from tests.cli.runner import acidctl as command
 from tests.jobs.breaking import AllAtOnce, in_turn
 from tests.jobs.cleaning_cases import FIXTURES, step
-from tests.services.s3 import has_versitygw
 from tests.support.extent import SWEEP
 from tests.support.faulty import Fault, FaultyStorage
 
@@ -97,8 +96,7 @@ def far(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, nobody_
     in_turn(monkeypatch)
     local = FIXTURES / STEP / "table"
     if request.param == "s3":
-        # Thousands of tables: minutes with the gateway, hours with moto.
-        server = request.getfixturevalue("versitygw" if SWEEP and has_versitygw() else "moto")
+        server = request.getfixturevalue("moto")
         bucket = server.bucket()
 
         def put() -> str:
