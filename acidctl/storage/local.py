@@ -23,6 +23,7 @@ from acidctl.errors import (
 )
 from acidctl.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, may_be_closed
+from acidctl.storage.rename import rename_new
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -148,7 +149,7 @@ class LocalStorage:
                 os.chmod(path, mode)
 
     def rename_dir(self, source: str, target: str) -> None:
-        """The test closes the one case that POSIX rename would let pass: an empty directory in the way."""
+        """Directories only; never onto an empty one, which POSIX would replace."""
         if not os.path.isdir(source) and os.path.lexists(source):
             raise StorageError(f"{source} is not a directory", path=source)
         self.move(source, target)
@@ -167,10 +168,11 @@ class LocalStorage:
 
     def move(self, source: str, target: str) -> None:
         """Within one file system only: a copy could be seen half done."""
-        if os.path.lexists(target):
-            raise ExistsError(f"{target} exists already", path=target)
         with _writing(source):
-            os.rename(source, target)
+            try:
+                rename_new(source, target)
+            except FileExistsError as error:
+                raise ExistsError(f"{target} exists already", path=target) from error
             _sync_parents(target, source)
 
     def copy_file(self, source: str, target: str) -> None:

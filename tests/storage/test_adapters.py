@@ -20,6 +20,7 @@ from acidctl.errors import (
     StorageError,
     UsageError,
 )
+from acidctl.storage import local as local_module
 from acidctl.storage.fsspec import FsspecStorage
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
@@ -178,8 +179,9 @@ class TestLocal(WritingStorage):
             raise OSError(number, os.strerror(number))
 
         storage = LocalStorage()
-        for name in ("fsync", "mkdir", "rename"):
+        for name in ("fsync", "mkdir"):
             monkeypatch.setattr(os, name, refuse)
+        monkeypatch.setattr(local_module, "rename_new", refuse)
         changes: tuple[Callable[[], None], ...] = (
             lambda: storage.create_exclusive(f"{tmp_path}/f", b"1"),
             lambda: storage.mkdir(f"{tmp_path}/d"),
