@@ -6,7 +6,6 @@ another process may put it there. Linux has a call that refuses in the same step
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Callable
@@ -39,6 +38,9 @@ def rename_new(source: str, target: str) -> None:
 @cache
 def _renameat2() -> Callable[[bytes, bytes], int] | None:
     """Linux's call, which gives an error number or 0; None on other systems."""
+    # Only what renames needs it; reading commands start without.
+    import ctypes
+
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
         return None
