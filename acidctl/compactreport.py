@@ -130,12 +130,15 @@ class CompactionReport:
     def exit_code(self) -> ExitCode:
         """13 where a verification failed; the failures' own code where nothing else was done; 3 for a part undone.
 
-        A refusal is no failure: what is left undone is told by 3.
+        A refusal is no failure: what is left undone is told by 3. What was left because of a failure has its code.
         """
-        failed = {part.exit_code for part in self.partitions if part.outcome is Outcome.FAILED}
+        failed = {part.exit_code for part in self.partitions if part.outcome is Outcome.FAILED or part.exit_code}
         wrong = any(part.reason_code == "verification_failed" for part in self.partitions)
         undone = any(part.outcome in (Outcome.FAILED, Outcome.REFUSED) for part in self.partitions)
-        others = any(part.outcome in (Outcome.COMPACTED, Outcome.REFUSED) for part in self.partitions)
+        others = any(
+            part.outcome is Outcome.COMPACTED or (part.outcome is Outcome.REFUSED and not part.exit_code)
+            for part in self.partitions
+        )
         if wrong:
             return ExitCode.DAMAGED
         if len(failed) == 1 and not others:

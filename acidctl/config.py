@@ -12,14 +12,15 @@ TOML, by default `acidctl/config.toml` in the user's configuration folder:
     master = "yarn"
 
 What changes a table or agrees to a risk (`--delete`, `--quarantine`, `--undo`, `--yes`, `--skip-trash`, `--assume-*`,
-`--unsafe-*`) is taken from the command line only.
+`--drop-columns`, `--unsafe-*`) is taken from the command line only.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.errors import UsageError
@@ -29,12 +30,16 @@ _SECTIONS = frozenset({"options", "storage", "spark"})
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration as read; empty when there is no file, or none that this user may read (`skipped`)."""
+    """A configuration as read; empty when there is no file, or none that this user may read (`skipped`).
+
+    `shared` is the path of a file that other users may read too.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
     skipped: str | None = None
+    shared: str | None = None
 
     def storage_options(self, url: str) -> Mapping[str, Any]:
         """The options of the longest prefix that the URL begins with."""
@@ -45,7 +50,8 @@ class Config:
 def is_safety_option(name: str) -> bool:
     """True for options that agree to a risk; `name` is the long form, with dashes or underscores."""
     name = name.strip("-").replace("-", "_")
-    return name in ("delete", "quarantine", "undo", "yes", "skip_trash") or name.startswith(("assume_", "unsafe_"))
+    known = ("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns")
+    return name in known or name.startswith(("assume_", "unsafe_"))
 
 
 def default_path(environment: Mapping[str, str]) -> str | None:
@@ -66,7 +72,7 @@ def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
         return Config()
     try:
         with open(chosen, "rb") as stream:
-            text = stream.read()
+            text, mode = stream.read(), os.fstat(stream.fileno()).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
         if path is None:
             return Config()
@@ -78,7 +84,9 @@ def load_config(path: str | None, environment: Mapping[str, str]) -> Config:
         raise _unreadable(chosen, error) from error
     except (OSError, ValueError) as error:
         raise _unreadable(chosen, error) from error
-    return _parse(text, chosen)
+    config = _parse(text, chosen)
+    # Pipes (`--config <(...)`) have modes of their own, and are gone with the command.
+    return replace(config, shared=chosen) if stat.S_ISREG(mode) and mode & 0o077 else config
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> UsageError:

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from acidctl.errors import NoSuchTableError
-from acidctl.names import SIDE_FILE_SUFFIX, is_hidden_to_hive
+from acidctl.errors import DamagedDataError, NoSuchTableError
+from acidctl.names import SIDE_FILE_SUFFIX, is_hidden_to_hive, must_hold_events
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
 
 if TYPE_CHECKING:
     from acidctl.orc.reader import OrcFile
+    from acidctl.orc.stats import ColumnStatistics
     from acidctl.orc.tail import Tail
 
 
@@ -33,10 +34,14 @@ class SideFileFacts:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An open file: `orc` gives its rows and tail, `stream` its bytes (not while a scan is running)."""
+    """An open file: `orc` gives its rows and tail, `stream` its bytes (not while a scan is running).
+
+    `shape_damage` is why its columns cannot be what was written; commands that use the rows refuse such a file.
+    """
 
     orc: OrcFile
     stream: BinaryIO
+    shape_damage: DamagedDataError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,14 @@ class DataFile:
 
     @contextmanager
     def open(self, side: SideFileFacts | None) -> Iterator[OpenedFile]:
-        """The file up to its logical end, closed with the block; errors as `open_orc`."""
-        from acidctl.orc.reader import open_orc
+        """The file up to its logical end, closed with the block; errors as `open_as_it_is`."""
+        from acidctl.orc.eventshape import shape_damage
+        from acidctl.orc.reader import open_as_it_is
 
         with self.storage.open(self.path) as stream:
             length = None if side is None else side.logical_length
-            yield OpenedFile(open_orc(stream, name=self.name, length=length), stream)
+            orc = open_as_it_is(stream, name=self.name, length=length)
+            yield OpenedFile(orc, stream, shape_damage(orc.tail, events=must_hold_events(self.path)))
 
 
 def batch_rows(tail: Tail, most: int) -> int:
@@ -75,13 +82,21 @@ def batch_rows(tail: Tail, most: int) -> int:
     if not tail.rows:
         return most
     total = sum(
-        8 * (column.count or 0) + (getattr(column.values, "sum", 0) or 0)
+        8 * (column.count or 0) + _total_length(column)
         for column, entry in zip(tail.statistics, tail.types, strict=False)
         if entry.kind.name in _TEXTUAL
     )
     # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
     width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
     return min(most, max(_FEWEST_ROWS, int(_BATCH_BYTES / width)))
+
+
+def _total_length(column: ColumnStatistics) -> int:
+    """Bytes of all values of a text column, 0 where its statistics are of another kind."""
+    from acidctl.orc.stats import BinaryStatistics, StringStatistics
+
+    values = column.values
+    return max(values.sum or 0, 0) if isinstance(values, StringStatistics | BinaryStatistics) else 0
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:

@@ -84,31 +84,38 @@ class VerificationError(AcidctlError):
 class StorageError(AcidctlError):
     """The storage refused or could not be reached; `transient` says that asking again may help.
 
-    `attempts` is how often it was asked already.
+    `attempts` is how often it was asked already. Each kind has an `advice`: the hint where nobody knows better.
     """
 
     exit_code = ExitCode.STORAGE
     code = "storage"
     transient = False
     attempts = 1
+    advice = "See what stands there and whether this user may use it, then run the command again."
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, path=path, hint=hint or self.advice)
 
 
 class ExistsError(StorageError):
     """Something stands where something new was to be made."""
 
     code = "exists"
+    advice = "See what has put it there; if another command is at work on this table, wait until it has ended."
 
 
 class DeniedError(StorageError):
     """This user may not do that: permissions, missing or expired credentials."""
 
     code = "denied"
+    advice = "Run as a user that may read the table, and write to it where it is to be changed."
 
 
 class UnreachableError(StorageError):
     """No answer, or none in time; whether a change was carried out is unknown."""
 
     code = "unreachable"
+    advice = "Check the address, the network and that the server runs, then run the command again."
     transient = True
 
 
@@ -116,18 +123,21 @@ class SafeModeError(StorageError):
     """The storage takes no changes now: HDFS in safe mode, a NameNode in standby, a read-only mount."""
 
     code = "safe_mode"
+    advice = "Run the command again when the storage takes changes; reading works meanwhile."
 
 
 class QuotaError(StorageError):
     """No room: a quota or the storage itself is full."""
 
     code = "quota"
+    advice = "Raise the quota or free space, and run the command again; the table is as it was."
 
 
 class ThrottledError(StorageError):
     """The storage asks for fewer requests; nothing was carried out."""
 
     code = "throttled"
+    advice = "Run the command again later."
     transient = True
 
 
@@ -143,6 +153,13 @@ class StalePlanError(AcidctlError):
 
     exit_code = ExitCode.STALE_PLAN
     code = "stale_plan"
+
+
+class UnwritableError(AcidctlError):
+    """Rows that can be read hold a value that no file can be given; compaction leaves them as they are."""
+
+    exit_code = ExitCode.FINDINGS
+    code = "unwritable"
 
 
 class InternalError(AcidctlError):

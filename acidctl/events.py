@@ -17,17 +17,13 @@ import pyarrow as pa
 
 from acidctl.arrays import concat
 from acidctl.errors import DamagedDataError
+from acidctl.eventfields import KEY_FIELDS
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 # Joining saves the cost of small batches; from here on there is nothing to save, only memory to hold.
 _JOINED_BYTES = 16 << 20
-
-#: Top-level field names of an ACID file, in file order (Hive: `OrcRecordUpdater.ALL_ACID_ROW_NAMES`).
-EVENT_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
-#: The fields that say which row an event concerns and who wrote it.
-KEY_FIELDS = EVENT_FIELDS[:5]
 
 
 class Operation(IntEnum):

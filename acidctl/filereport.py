@@ -20,7 +20,7 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
     """Everything about one file; `row_index` names columns whose row indexes are wanted.
 
     Raises DamagedDataError where the tail cannot be trusted, also when nothing of the file was ever committed;
-    damage in the rows themselves is told in the report.
+    damage in the rows themselves, and columns that cannot be the file's, are told in the report.
     """
     side = file.side_file()
     with file.open(side) as opened:
@@ -37,6 +37,8 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
         }
         if orc.is_acid:
             acid |= _facts(acid_facts(orc))
+        elif opened.shape_damage is not None:
+            acid["damage"] = opened.shape_damage.message
     return report | {"acid": acid}
 
 

@@ -86,7 +86,8 @@ def _unplain(text: pa.Array, values: npt.NDArray[np.float64]) -> pa.Array:
     size = np.abs(values)
     integers = (size >= _EXACT_INTEGERS) & (size < 2.0**63)
     odd = ~np.isfinite(values) | (size < _LOW_PRECISION) | ((size >= 2.0**63) & (size < _NO_MIDPOINTS))
-    mantissa, _ = np.frexp(values)
+    with np.errstate(invalid="ignore"):  # of a NaN it is asked in vain, and numpy 2.4 warns
+        mantissa, _ = np.frexp(values)
     odd |= (np.abs(mantissa) == 0.5) & ((size < _PLAIN_LOW) | (size >= _NO_MIDPOINTS))
     exponent_form = pc.match_substring(text, "e").to_numpy(zero_copy_only=False) & ~odd & ~integers
     ways: tuple[tuple[npt.NDArray[np.bool_], Callable[[npt.NDArray[np.intp]], pa.Array]], ...] = (

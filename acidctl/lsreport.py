@@ -117,7 +117,10 @@ class LsPartition:
 
 @dataclass(frozen=True, slots=True)
 class LsReport:
-    """The whole answer; `assumed` names the lists that were not given and taken as everything committed."""
+    """The whole answer; `assumed` names the lists that were not given and taken as everything committed.
+
+    `doubts` are those of the `warnings` that say why rows may be missing or come twice.
+    """
 
     location: str
     profile: str
@@ -131,6 +134,7 @@ class LsReport:
     damaged: tuple[Damage, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
     @property
     def damaged_live(self) -> bool:
@@ -144,8 +148,10 @@ class LsReport:
 
     @property
     def has_findings(self) -> bool:
-        """True when something was not understood or is damaged, or a location cannot be read with this snapshot."""
-        return bool(self.gaps or self.damaged or self.summary.states.get(EntryState.UNRECOGNISED.value))
+        """True when something was not understood or is damaged, when rows may come twice or be missing, or a location
+        cannot be read with this snapshot.
+        """
+        return bool(self.gaps or self.damaged or self.doubts or self.summary.states.get(EntryState.UNRECOGNISED.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -190,12 +191,24 @@ def packed(streams: Sequence[EventStream]) -> EventStream:
     return EventStream(streams[0].name, events, lowest, streams[0].statement_id)
 
 
+class Oddity(Enum):
+    """What a merge may notice: two inserts of one row, or a row that comes after a later one."""
+
+    DOUBLE = "double"
+    DISORDER = "disorder"
+
+
+#: What is done about an oddity at a row.
+Notice = Callable[[Oddity, RowId], None]
+
+
 class MergeReader:
     """The visible rows of one bucket, in ROW__ID order.
 
     `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
     newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
-    After the reading `deletes_applied` says how many rows were removed by a DELETE event.
+    After the reading `deletes_applied` says how many rows were removed by a DELETE event. `notice` is told of the first
+    oddity of each batch.
     """
 
     def __init__(
@@ -205,7 +218,9 @@ class MergeReader:
         write_ids: ValidWriteIds,
         deleted: DeletedRows,
         updates: bool = False,
+        notice: Notice | None = None,
     ) -> None:
+        self._notice = notice
         self._streams = streams
         self._write_ids = write_ids
         self._deleted = deleted
@@ -216,6 +231,8 @@ class MergeReader:
         merged = _merge_sorted([self._visible(stream) for stream in self._streams])
         if self._updates:
             merged = self._newest_events(merged)
+        elif self._notice is not None:
+            merged = _watched(merged, self._notice)
         for batch in merged:
             deleted = self._deleted.mask(batch.keys)
             if deleted is None:
@@ -230,6 +247,8 @@ class MergeReader:
         for batch, first in _first_of_each(batches, lambda keys: keys.same_as_previous()):
             keep = first
             operation = batch.keys.operation
+            if self._notice is not None and not first.all():
+                _notice_double_inserts(batch.keys, first, self._notice)
             if operation is not None:
                 keep = first & (operation != Operation.DELETE)
                 self.deletes_applied += int(np.count_nonzero(first)) - int(np.count_nonzero(keep))
@@ -254,6 +273,42 @@ class MergeReader:
                     yield kept
 
         return _Cursor(batches, stream.lower, stream.statement_id)
+
+
+def _watched(batches: Iterator[EventBatch], notice: Notice) -> Iterator[EventBatch]:
+    """The same batches; each row has to have a greater id than the one before it."""
+    last: RowId | None = None
+    for batch in batches:
+        keys = batch.keys
+        if len(keys):
+            first = keys.at(0)
+            if last is not None and first <= last:
+                notice(Oddity.DOUBLE if first == last else Oddity.DISORDER, first)
+            _notice_oddity(keys, notice)
+            last = keys.at(-1)
+        yield batch
+
+
+def _notice_oddity(keys: EventKeys, notice: Notice) -> None:
+    # Within a stretch of one write and bucket, which is nearly all of a batch, only row numbers are compared.
+    odd = keys.row_id[1:] <= keys.row_id[:-1]
+    # Whole batches mostly are of one, and comparing with one number costs half of comparing neighbours.
+    if not ((keys.write_id == keys.write_id[0]).all() and (keys.bucket == keys.bucket[0]).all()):
+        turns = keys.run_heads()[1:]
+        odd[turns - 1] = ~keys.select(turns).at_or_after(keys.select(turns - 1))
+    if odd.any():
+        place = int(np.argmax(odd))
+        double = keys.at(place) == keys.at(place + 1)
+        notice(Oddity.DOUBLE if double else Oddity.DISORDER, keys.at(place + 1))
+
+
+def _notice_double_inserts(keys: EventKeys, first: BoolArray, notice: Notice) -> None:
+    """Of the events of one row all but one have to be updates or deletes (ACID version 1)."""
+    double = ~first[1:]
+    if keys.operation is not None:
+        double &= (keys.operation[1:] == Operation.INSERT) & (keys.operation[:-1] == Operation.INSERT)
+    if double.any():
+        notice(Oddity.DOUBLE, keys.at(int(np.argmax(double)) + 1))
 
 
 def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:

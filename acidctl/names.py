@@ -24,12 +24,15 @@ BUCKET_PREFIX = "bucket_"
 SIDE_FILE_SUFFIX = "_flush_length"
 VERSION_MARKER = "_orc_acid_version"
 METADATA_MARKER = "_metadata_acid"
+# Every name that acidctl gives to something of its own begins so.
+OWN_PREFIX = "_acidctl_"
 LOCK_NAME = "_acidctl_lock"
 WORK_PREFIX = "_acidctl_work_"
 QUARANTINE_NAME = "_acidctl_quarantine"
 JOURNAL_NAME = "journal.json"
 OWNER_NAME = "owner.json"
 FAILED_NAME = "failed"
+UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 MAX_LONG = (1 << 63) - 1
@@ -150,6 +153,11 @@ _HIDDEN_REASONS = (
 )
 
 
+def is_marker(name: str) -> bool:
+    """Whether a file of this name is a marker of Hive."""
+    return name in (VERSION_MARKER, METADATA_MARKER)
+
+
 def is_journal(path: str) -> bool:
     """Whether a path below a location is that of the journal in a work directory of `compact`."""
     work, _, name = path.partition("/")
@@ -187,7 +195,7 @@ def parse_directory(name: str) -> ParsedDirectory:
 @lru_cache(maxsize=4096)
 def parse_file(name: str) -> ParsedFile:
     """Say what a file name means, wherever the file stands."""
-    if name in (VERSION_MARKER, METADATA_MARKER):
+    if is_marker(name):
         return Marker(name)
     hidden = _hidden(name)
     if hidden is not None:
@@ -227,6 +235,21 @@ def is_hidden_to_hive(name: str) -> bool:
 def format_base(write_id: int, visibility_txn_id: int | None = None) -> str:
     """Name of a base directory as Hive writes it."""
     return f"{BASE_PREFIX}{write_id:07d}{_format_visibility(visibility_txn_id)}"
+
+
+def must_hold_events(path: str) -> bool:
+    """Whether the file at a path can hold nothing but ACID events, in a table that is not insert-only.
+
+    In a base or delta Hive gives other names to files without ACID columns (LOAD DATA: `000000_0`); nothing else is in
+    a delete delta.
+    """
+    *parents, name = path.split("/")
+    while parents and parents[-1].startswith(UNION_SUBDIRECTORY):
+        parents.pop()
+    directory = parse_directory(parents[-1]) if parents else None
+    if isinstance(directory, DeltaDir) and directory.kind is DeltaKind.DELETE:
+        return True
+    return isinstance(directory, BaseDir | DeltaDir) and name.startswith(BUCKET_PREFIX)
 
 
 def format_delta(
@@ -386,3 +409,9 @@ def _int32(text: str | None) -> int | None:
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...") if text else "an empty text"
+
+
+def same_table(first: str, second: str) -> bool:
+    """Whether two names can mean one table: catalog and database count only where both have them."""
+    pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
+    return all(one == other for one, other in pairs)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acidctl.errors import ExitCode, UsageError
+from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.listing import FileInfo
 
 PLAN_TYPE = "compaction_plan"
@@ -181,7 +181,8 @@ class TableFacts:
 class CompactionPlan:
     """A whole run. `write_ids` and `txns` are the reader's lists as texts, empty where everything counts as committed.
 
-    `assume_exclusive` records that nobody else uses the table during the run; it allows two renames.
+    `assume_exclusive` records that nobody else uses the table during the run; it allows two renames. `options` is what
+    the user asked for, as JSON values (`plan_request.to_options`).
     """
 
     location: str
@@ -195,11 +196,33 @@ class CompactionPlan:
     assumed: tuple[str, ...] = ()
     assume_exclusive: bool = False
     notes: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
-        """What making the plan ends with: 3 where something went wrong with a partition, as a run would end."""
-        return ExitCode.FINDINGS if any(part.failed for part in self.partitions) else ExitCode.DONE
+        """What making the plan ends with, as a run would: 3 where something is refused, or went wrong."""
+        refused = any(part.action is Action.REFUSED for part in self.partitions)
+        return ExitCode.FINDINGS if refused else ExitCode.DONE
+
+
+def is_within(plan: PartitionPlan, decided: PartitionPlan) -> bool:
+    """Whether a plan of a location does no more than one that was decided before.
+
+    Outputs have names that were decided; inputs were inputs, or lie within what those held together, as what a
+    compaction has made of some of them.
+    """
+    known = {entry.name for entry in decided.inputs}
+    ids = [i for entry in decided.inputs for i in (entry.min_write_id, entry.max_write_id) if i is not None]
+
+    def held(entry: InputEntry) -> bool:
+        if entry.name in known:
+            return True
+        low, high = entry.min_write_id, entry.max_write_id
+        return bool(ids) and high is not None and high <= max(ids) and (low is None or min(ids) <= low)
+
+    names = {output.name for output in decided.outputs}
+    same_place = (plan.partition, plan.path) == (decided.partition, decided.path)
+    return same_place and all(output.name in names for output in plan.outputs) and all(map(held, plan.inputs))
 
 
 def fingerprint_of(entries: Iterable[InputEntry]) -> str:
@@ -214,14 +237,28 @@ def fingerprint_of(entries: Iterable[InputEntry]) -> str:
 
 
 def to_json(plan: CompactionPlan) -> dict[str, Any]:
-    """The plan as JSON values, `type` and `schema_version` first; `from_json` reads it back unchanged."""
-    values = encode(plan)
-    assert isinstance(values, dict)
-    return {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION, **values}
+    """The plan as JSON values, `type` and `schema_version` first; `from_json` reads it back unchanged.
+
+    `hash` is over all the others, so that a plan that was changed on its way is known.
+    """
+    values = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION, "hash": "", **encode(plan)}
+    return {**values, "hash": hash_of(values)}
 
 
-def from_json(values: object) -> CompactionPlan:
-    """A plan from JSON values; UsageError for everything that `to_json` does not make."""
+def hash_of(values: Mapping[str, Any]) -> str:
+    """A hash over everything in a plan's JSON values but the hash itself, whatever the order of names."""
+    others = {name: value for name, value in values.items() if name != "hash"}
+    return "sha256:" + hashlib.sha256(json.dumps(others, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def from_json(values: object, *, accept_edited: bool = False) -> CompactionPlan:
+    """A plan from JSON values; UsageError for everything that `to_json` does not make.
+
+    StalePlanError where it is not as it was written, unless `accept_edited`: then it must not be carried out as it is
+    (see `plan_edited`).
+    """
+    if isinstance(values, dict) and "hash" in values and not accept_edited and values["hash"] != hash_of(values):
+        raise StalePlanError("the plan was changed after it was made", hint=_EDITED_HINT)
     if not isinstance(values, dict) or values.get("type") != PLAN_TYPE:
         found = values.get("type") if isinstance(values, dict) else None
         what = f"is a {found}" if isinstance(found, str) else "is something else"
@@ -233,6 +270,8 @@ def from_json(values: object) -> CompactionPlan:
             f"the plan has schema version {values.get('schema_version')!r}, this acidctl knows {SCHEMA_VERSION}",
             hint="Make the plan anew with this version.",
         )
+    if "hash" not in values and not accept_edited:
+        raise StalePlanError("the plan has no hash: an older acidctl made it, or somebody edited it", hint=_EDITED_HINT)
     plan = decode(CompactionPlan, values, "plan")
     stray = next((path for part in plan.partitions for path in _paths(part) if not _is_inside(path)), None)
     if stray is not None:
@@ -260,13 +299,18 @@ def _is_inside(path: str) -> bool:
     return not {"", ".", ".."} & set(path.split("/"))
 
 
-def parse(text: str) -> CompactionPlan:
-    """A plan from the text of a plan file; UsageError when it is none."""
+_EDITED_HINT = (
+    "Make it anew with `acidctl compact ... --plan-out FILE`, or add --accept-edited if the change is meant: all of it "
+    "is then compared with a new plan."
+)
+
+
+def parse(text: str, *, accept_edited: bool = False) -> CompactionPlan:
+    """A plan from the text of a plan file; UsageError when it is none, and see `from_json`."""
     try:
-        values = json.loads(text)
+        return from_json(json.loads(text), accept_edited=accept_edited)
     except (ValueError, RecursionError) as error:
         raise UsageError("the plan is not JSON", hint="Make one with `acidctl compact ... --plan-out FILE`.") from error
-    return from_json(values)
 
 
 def encode(value: Any) -> Any:
@@ -276,7 +320,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, tuple):
         return [encode(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        return {one.name: encode(getattr(value, one.name)) for one in fields(value)}
     return value
 
 
@@ -286,9 +330,9 @@ def decode(kind: type[Value], values: object, where: str) -> Value:
         raise _misfit(where)
     hints = get_type_hints(kind)
     given = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.name in values:
-            given[field.name] = _decode(hints[field.name], values[field.name], f"{where}.{field.name}")
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name in values:
+            given[one.name] = _decode(hints[one.name], values[one.name], f"{where}.{one.name}")
     try:
         return kind(**given)
     except TypeError as error:
@@ -311,6 +355,10 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
         if len(kinds) != len(value):
             raise _misfit(where)
         return tuple(_decode(one, item, where) for one, item in zip(kinds, value, strict=True))
+    if origin is Mapping:
+        if not isinstance(value, dict):
+            raise _misfit(where)
+        return value
     if isinstance(kind, type) and issubclass(kind, Enum):
         try:
             return kind(value)

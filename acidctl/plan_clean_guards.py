@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from acidctl.errors import AcidctlError
-from acidctl.listing import Listing
-from acidctl.names import BaseDir, DeltaDir
+from acidctl.listing import Listing, obstacle
+from acidctl.names import BaseDir, DeltaDir, same_table
 from acidctl.plan_clean_leftovers import half_published
 from acidctl.plan_clean_rules import Label
 from acidctl.plan_clean_survey import Survey
@@ -21,7 +21,7 @@ from acidctl.state_deltas import delta_of, delta_order
 from acidctl.state_types import Candidate
 from acidctl.writeids import MAX_ID, ValidTxns
 
-GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "simulation")
+GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "own_files", "simulation")
 
 # Hive 4 renames what a non-blocking DROP has given up (HIVE-25688).
 _DROPPED = re.compile(r"\.v[0-9]+$")
@@ -74,6 +74,7 @@ def judge(seen: Survey, evidence: Evidence) -> tuple[GuardResult, ...]:
         _g7(evidence),
         _g8(seen, evidence),
         _g9(seen),
+        _own_files(seen),
         _simulation(seen),
     )
     return tuple(
@@ -92,7 +93,7 @@ def _g1(seen: Survey) -> _Answer:
     if txns is not None and txns.high_watermark == MAX_ID:
         return "the transaction list has no real high watermark, so that it excludes nothing", ""
     table = seen.rules.table
-    if table is not None and ids.table is not None and not _same_table(ids.table, table):
+    if table is not None and ids.table is not None and not same_table(ids.table, table):
         return f"the write-id list is of {ids.table}, and this table is {table}", ""
     of = "" if ids.table is None else f" of {ids.table}"
     return None, f"the write ids{of} end at {ids.high_watermark}"
@@ -124,6 +125,14 @@ def _g3(seen: Survey) -> _Answer:
             if _cross(cover.parsed, delta_of(candidate)):
                 return f"{candidate.name}, which is not settled, overlaps {cover.name} in part", ""
     return None, "ranges of write ids are nested or disjoint"
+
+
+def _own_files(seen: Survey) -> _Answer:
+    """What lies behind a link is no cover to rely on and nothing to remove, and what is no file can be neither."""
+    found = obstacle(seen.listing)
+    if found is None:
+        return None, "all that readers look at are files and directories of the table itself"
+    return f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})", ""
 
 
 def _crossing(settled: list[Candidate]) -> tuple[Candidate, Candidate] | None:
@@ -258,11 +267,6 @@ def _opened(seen: Survey, listing: Listing, profile: Profile) -> object:
     except AcidctlError as error:
         return type(error)
     return opened(state)
-
-
-def _same_table(first: str, second: str) -> bool:
-    pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
-    return all(one == other for one, other in pairs)
 
 
 def failing(results: tuple[GuardResult, ...]) -> Iterator[str]:

@@ -47,14 +47,18 @@ class Leftover:
 
 
 def find_leftovers(
-    stock: Stock, halves: frozenset[str], dead: frozenset[str], *, leftovers: bool
+    stock: Stock, halves: frozenset[str], dead: frozenset[str], linked: frozenset[str], *, leftovers: bool
 ) -> Iterator[Leftover]:
     """Every hidden entry that a dead or failed run may have left.
 
-    `halves` are the work directories of half published compactions, `dead` those whose owner has ended.
+    `halves` are the work directories of half published compactions, `dead` those whose owner has ended, `linked` the
+    names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
     """
     for entry in stock.settled:
-        if entry.name.startswith(WORK_PREFIX):
+        if entry.name in linked:
+            if entry.reason_code != "foreign_link":
+                yield Leftover(entry.name, "holds_link", f"{entry.reason}; holds a symbolic link, so it stays", None)
+        elif entry.name.startswith(WORK_PREFIX):
             yield _work(
                 entry.name, entry.files, half=entry.name in halves, dead=entry.name in dead, leftovers=leftovers
             )

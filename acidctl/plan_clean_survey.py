@@ -110,7 +110,7 @@ def survey(
     capped = _capped(meet, rules.highest_write_id)
     bare = classify(stock, capped, kind)
     halves = half_published(listing)
-    lying = find_leftovers(stock, halves, frozenset(dead), leftovers=rules.leftovers)
+    lying = find_leftovers(stock, halves, frozenset(dead), listing.linked_entries, leftovers=rules.leftovers)
     leftovers = {item.name: item for item in lying}
     first = Survey(listing, stock, capped, kind, rules, dict(times or {}), bare, bare, leftovers, (), ())
     young = frozenset(name for name, files in _candidates(stock) if rules.is_young(first.modified(name, files)))

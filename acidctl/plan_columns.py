@@ -23,6 +23,7 @@ from acidctl.hivetypes import (
 _PLACEHOLDER = re.compile(r"_col[0-9]+\Z")
 _DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
 _INTEGERS = tuple(_DIGITS)
+_NUMBERS = (*_INTEGERS, TypeKind.BOOLEAN, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 # Integers that every double, or float, holds exactly.
 _EXACT = {
     TypeKind.DOUBLE: (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.FLOAT),
@@ -164,27 +165,30 @@ def misfit(shapes: Sequence[Shape], chosen: Columns, census: Dialect) -> tuple[s
 _HIVES = {Dialect.HIVE3: "Hive 3", Dialect.HIVE4: "Hive 4"}
 
 
-def left_out(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
-    """Names of columns that files have and the user's columns have not."""
-    if not chosen.given:
-        return ()
-    missing: dict[str, None] = {}
-    for shape in shapes:
-        try:
-            fit = plan_fit(shape.columns, chosen.columns, dialect=chosen.dialect)
-        except DamagedDataError:
-            continue
-        if fit.action is FitAction.REBUILD:
-            taken = {child[0] for child in fit.children if child is not None}
-            missing.update((f.name, None) for i, f in enumerate(shape.columns.fields) if i not in taken)
-    return tuple(missing)
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A column of the files, by its name there, of which the user's columns do not keep every value.
+
+    `converted` is what becomes of it, such as `string as int`; empty where no column takes it up.
+    """
+
+    name: str
+    converted: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.converted})" if self.converted else self.name
 
 
-def narrowed(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
-    """`name (string as int)` of columns whose values the user's types cannot all hold."""
+def losses(shapes: Sequence[Shape], chosen: Columns) -> tuple[Loss, ...]:
+    """What the user's columns cost for good once the inputs are cleaned, each column once.
+
+    Hive refuses to drop a column of an ORC table (error 10313), so the usual cause is a DDL of before the column was
+    added or widened.
+    """
     if not chosen.given:
         return ()
-    found: dict[str, None] = {}
+    found: dict[str, Loss] = {}
     for shape in shapes:
         try:
             fit = plan_fit(shape.columns, chosen.columns, dialect=chosen.dialect)
@@ -192,11 +196,13 @@ def narrowed(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
             continue
         if fit.action is not FitAction.REBUILD:
             continue
-        for field, child in zip(chosen.columns.fields, fit.children, strict=True):
-            lost = None if child is None else _loss(child[1], _is_lossless)
-            if lost is not None:
-                found[f"{field.name} ({lost[0]} as {lost[1]})"] = None
-    return tuple(found)
+        kept = {child[0]: child[1] for child in fit.children if child is not None}
+        for place, field in enumerate(shape.columns.fields):
+            lost = _loss(kept[place], _keeps_values) if place in kept else None
+            if place not in kept or lost is not None:
+                said = "" if lost is None else f"{lost[0]} as {lost[1]}"
+                found.setdefault(field.name.lower(), Loss(field.name, said, shape.path))
+    return tuple(found.values())
 
 
 def _places(fit: Fit) -> tuple[int | None, ...]:
@@ -221,6 +227,18 @@ def _loss(fit: Fit, keeps: Callable[[HiveType, HiveType], bool]) -> tuple[HiveTy
 def _same_in_both(source: HiveType, target: HiveType) -> bool:
     """Whether Hive 3 and Hive 4 convert every value alike: integers into wider ones."""
     return source.kind in _INTEGERS and target.kind in _INTEGERS and _is_lossless(source, target)
+
+
+def _keeps_values(source: HiveType, target: HiveType) -> bool:
+    """Whether Hive's conversion keeps what there was to see, so that a user may ask for it.
+
+    As `_is_lossless`, and what Hive allows anybody who alters a column: text of whatever has one.
+    """
+    if target.kind is TypeKind.STRING and source.kind in (*_NUMBERS, TypeKind.TIMESTAMP):
+        return True
+    if source.kind is TypeKind.DATE and target.kind is TypeKind.TIMESTAMP:
+        return True
+    return _is_lossless(source, target)
 
 
 def _is_lossless(source: HiveType, target: HiveType) -> bool:

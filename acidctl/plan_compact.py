@@ -118,7 +118,7 @@ def settle(
     """
     listings = tuple(listings)
     lists = view.lists
-    check_options(request)
+    check_options(request, view)
     if not request.assume_committed:
         _check_lists(view, request, listings)
     write_ids = lists.write_ids
@@ -176,9 +176,10 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
     refusal = _refusal(ground, state, consumed)
     if refusal is not None:
         return Draft(_refuse(blank, *refusal), listing.root)
-    outputs = _outputs(ground, state, consumed)
+    reach = _reach(ground, state, consumed)
+    outputs = _outputs(ground, consumed, reach)
     present = frozenset(output.name for output in outputs if _exists(listing, output.name))
-    settled = _judge_outputs(ground, state, consumed, outputs, present)
+    settled = _judge_outputs(state, consumed, reach, outputs, present)
     if settled is not None:
         action, code, reason = settled
         return Draft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
@@ -193,7 +194,7 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
         outputs=outputs,
         bytes_in=sum(info.size for entry in entries for info in entry.files),
         fingerprint=fingerprint_of(entries),
-        notes=_notes(ground, listing, state, consumed),
+        notes=(*_notes(ground, listing, state, consumed), *ranges.uncovered(state.entries, outputs[0].name, reach[1])),
     )
     return Draft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
 
@@ -312,16 +313,15 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
     return None
 
 
-def _outputs(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[OutputDir, ...]:
+def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: tuple[int, int]) -> tuple[OutputDir, ...]:
     """The directories that will be published, markers included; a side that no input has is not among them."""
     txn = ground.request.visibility_txn
     version = () if ground.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
+    low, high = reach
     if ground.request.kind is CompactionKind.MAJOR:
         # The suffix says "compacted" to Hive 4; without it both Hives need the marker.
         metadata = () if txn is not None else ((METADATA_MARKER, METADATA_TEXT),)
-        name = format_base(_base_write_id(ground, state, consumed), txn)
-        return (OutputDir(name, EntryKind.BASE.value, (*version, *metadata)),)
-    low, high = ranges.span(consumed)
+        return (OutputDir(format_base(high, txn), EntryKind.BASE.value, (*version, *metadata)),)
     return tuple(
         OutputDir(format_delta(kind, low, high, None, txn), kind.value, version)
         for kind in (DeltaKind.INSERT, DeltaKind.DELETE)
@@ -329,23 +329,39 @@ def _outputs(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
     )
 
 
-def _base_write_id(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
+def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[int, int]:
+    """The write ids that the outputs stand for; a base begins at the beginning."""
+    request = ground.request
+    minor = request.kind is CompactionKind.MINOR
+    low, high = ranges.span(consumed) if minor else (MIN_LONG, _newest(ground, state, consumed))
+    naming = ranges.Naming(
+        ground.compactor_ids,
+        base=not minor,
+        suffixed=request.visibility_txn is not None,
+        hive3=request.target is Target.HIVE3,
+        acid_v1=ground.acid_v1,
+    )
+    return (low, high) if high == MIN_LONG else ranges.reaching(state.entries, consumed, low, high, naming)
+
+
+def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
     """The largest id of what is consumed; of originals alone the watermark, where it is one and nothing crosses it."""
     known = [entry.max_write_id for entry in consumed if entry.max_write_id is not None]
     if known:
         return max(known)
-    watermark = ground.compactor_ids.high_watermark
-    real = 1 <= watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
+    ids = ground.compactor_ids
+    real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
+    watermark = ranges.last_kept(ids) if real else None
     # In Hive 2 a write id is a transaction id; after an upgrade such a number need not be reached for long.
-    if not real or state.acid_v1 or ranges.straddling(state.entries, (), MIN_LONG, watermark):
+    if watermark is None or state.acid_v1 or ranges.straddling(state.entries, (), MIN_LONG, watermark):
         return MIN_LONG
     return watermark
 
 
 def _judge_outputs(
-    ground: Ground,
     state: AcidState,
     consumed: Sequence[StateEntry],
+    reach: tuple[int, int],
     outputs: Sequence[OutputDir],
     present: frozenset[str],
 ) -> tuple[Action, str, str] | None:
@@ -353,9 +369,7 @@ def _judge_outputs(
     names = [output.name for output in outputs]
     if present == set(names):
         return Action.NOTHING_TO_DO, "already_there", already_there(names)
-    low, high = ranges.span(consumed) if ground.request.kind is CompactionKind.MINOR else (MIN_LONG, 0)
-    if ground.request.kind is CompactionKind.MAJOR:
-        high = _base_write_id(ground, state, consumed)
+    low, high = reach
     crossing = ranges.straddling(state.entries, consumed, low, high)
     if crossing is not None:
         return (
@@ -364,7 +378,7 @@ def _judge_outputs(
             f"{crossing.name} ({crossing.state.value.replace('_', ' ')}) reaches across the edge of {names[0]}, so "
             "that part of it would be hidden; compact when it is committed, compacted or cleaned",
         )
-    hidden = None if ground.request.kind is CompactionKind.MAJOR and high == MIN_LONG else _hidden_by(state, low, high)
+    hidden = None if high == MIN_LONG else _hidden_by(state, low, high)
     if hidden is not None:
         return (
             Action.REFUSED,

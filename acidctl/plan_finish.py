@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from acidctl.errors import UsageError
 from acidctl.hivetypes import Dialect, StructType
+from acidctl.names import BaseDir, parse_directory
 from acidctl.plan import (
     Action,
     CompactionKind,
@@ -16,7 +18,7 @@ from acidctl.plan import (
     Target,
     WriterSettings,
 )
-from acidctl.plan_columns import Census, Columns, Shape, left_out, misfit, narrowed, widest
+from acidctl.plan_columns import Census, Columns, Loss, Shape, losses, misfit, widest
 from acidctl.plan_compact import Draft, Ground, already_there
 from acidctl.plan_settings import unreadable_codec, writer_settings
 from acidctl.plan_tasks import (
@@ -29,7 +31,7 @@ from acidctl.plan_tasks import (
     plain_format,
     problem_of,
 )
-from acidctl.schema import TableSchema
+from acidctl.schema import TableSchema, parse_type
 from acidctl.state import EntryKind
 
 _HIVE3_REMEDY = (
@@ -201,20 +203,18 @@ def finish(
     if codec is not None and request.compression is None and not _stated_codec(ground):
         # What a file of another table once brought along does not bind this one.
         settings, codec = replace(settings, compression="zlib"), None
-    losses = _losses(harvest.census.shapes, chosen) if orc else ()
-    # Hive's own word on the table is obeyed; columns typed by hand may be a slip that costs values.
-    slip = None
-    if losses and view.schema is not None and not view.schema.from_ddl:
-        slip = "schema_loses", f"{'; '.join(losses)}; if that is meant, give the text of SHOW CREATE TABLE as --schema"
     done = []
     written_by = harvest.census.dialect
     for plan in plans:
         problem = None
         if plan.action is Action.COMPACT:
-            unfit = misfit(harvest.census.of(plan.path), chosen, written_by) if orc else None
-            problem = codec or unfit or slip
+            shapes = harvest.census.of(plan.path) if orc else ()
+            unfit = misfit(shapes, chosen, written_by) or _loss_unasked(ground, shapes, chosen)
+            problem = codec or unfit or _lost_base(ground, plan, target)
         done.append(plan if problem is None else refuse(plan, *problem))
-    said = (*said, *(f"{loss[:1].upper()}{loss[1:]}." for loss in losses if slip is None))
+    lost = losses(harvest.census.shapes, chosen) if request.drop_columns and orc else ()
+    if lost:
+        said = (*said, f"What --schema does not keep is dropped for good: {_listed(lost)} (--drop-columns).")
     about = (f"Columns: {_source(ground, harvest)}.",) if orc and work else ()
     how = "" if request.target is not None else ", because of " + _target_reason(ground)
     about = (f"Names and markers for {_TARGETS[target]}{how}.", *about) if work else ()
@@ -237,19 +237,74 @@ def finish(
         txns="" if view.lists.txns is None else view.lists.txns.format(),
         assumed=ground.assumed,
         assume_exclusive=request.assume_exclusive,
-        notes=(*ground.notes, *about, *said, *notes),
+        notes=(*view.lists.notes, *ground.notes, *about, *said, *notes),
     )
 
 
-def _losses(shapes: Sequence[Shape], chosen: Columns) -> tuple[str, ...]:
-    """What the user's columns cost for good, once the inputs are cleaned, in sentences without their stop."""
-    missing, converted = left_out(shapes, chosen), narrowed(shapes, chosen)
-    found = []
-    if missing:
-        found.append(f"columns of files that --schema does not name would be lost: {', '.join(missing)}")
-    if converted:
-        found.append(f"the types of --schema do not hold all values of {', '.join(converted)}")
-    return tuple(found)
+def refit(ground: Ground, decided: CompactionPlan, plan: PartitionPlan, harvest: Harvest) -> PartitionPlan:
+    """The plan of one location, made after that of the whole run, which has decided format and columns for good."""
+    if plan.action is not Action.COMPACT:
+        return plan
+    again = finish(ground, decided.location, [plan], harvest)
+    (new,), facts = again.partitions, decided.table
+    if new.action is not Action.COMPACT:
+        return new
+    if again.table.file_format != facts.file_format:
+        why = f"its files are {again.table.file_format} now, and {facts.file_format} was planned"
+        return refuse(new, "mixed_formats", why)
+    columns = parse_type(facts.columns)
+    assert isinstance(columns, StructType)
+    chosen = Columns(columns, Dialect(facts.dialect), ground.view.schema is not None)
+    unfit = misfit(harvest.census.of(plan.path), chosen, harvest.census.dialect) if facts.file_format == "orc" else None
+    return new if unfit is None else refuse(new, *unfit)
+
+
+def _loss_unasked(ground: Ground, shapes: Sequence[Shape], chosen: Columns) -> tuple[str, str] | None:
+    """Code and reason where --schema costs values of columns that --drop-columns does not name."""
+    agreed = {name.lower() for name in ground.request.drop_columns}
+    lost = [loss for loss in losses(shapes, chosen) if loss.name.lower() not in agreed]
+    if not lost:
+        return None
+    names = ",".join(loss.name for loss in lost)
+    return (
+        "schema_loses",
+        f"--schema does not keep all values of {_listed(lost)} in {lost[0].path}, as the DDL of an earlier day would; "
+        f"give the table's columns of today, or --drop-columns '{names}' if these values may go",
+    )
+
+
+def check_dropped(ground: Ground, plan: CompactionPlan, harvest: Harvest) -> None:
+    """UsageError for a name in --drop-columns that stands for no loss: a slip of whoever typed it."""
+    columns, shapes = parse_type(plan.table.columns), harvest.census.shapes
+    assert isinstance(columns, StructType)
+    lost = losses(shapes, Columns(columns, Dialect(plan.table.dialect), True))
+    known = {loss.name.lower() for loss in lost}
+    name = next((name for name in ground.request.drop_columns if name.lower() not in known), None)
+    if name is None or not shapes:
+        return
+    what = f"of what the files hold it does not keep {_listed(lost)}" if lost else "it keeps all that the files hold"
+    raise UsageError(
+        f"--drop-columns names {name}, of which --schema loses nothing: {what}",
+        hint="Name columns as the files call them, and only those that --schema does not keep.",
+    )
+
+
+def _listed(lost: Sequence[Loss]) -> str:
+    return ", ".join(map(str, lost))
+
+
+def _lost_base(ground: Ground, plan: PartitionPlan, target: Target) -> tuple[str, str] | None:
+    """Code and reason where the Cleaner of Hive 4 would remove the base (see `plan_ranges.reaching`)."""
+    base = parse_directory(plan.outputs[0].name)
+    if target is Target.HIVE3 or not isinstance(base, BaseDir) or base.visibility_txn_id is not None:
+        return None
+    if not ground.compactor_ids.is_aborted(base.write_id):
+        return None
+    return (
+        "ends_aborted",
+        f"{base.name} would end with write id {base.write_id}, which is aborted, and the cleaner of Hive 4 removes "
+        "such a base; publish it under a transaction (--visibility-txn), or compact after the next write to the table",
+    )
 
 
 _TARGETS = {Target.HIVE3: "Hive 3", Target.HIVE4: "Hive 4"}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from acidctl.errors import UsageError
-from acidctl.plan import CompactionKind, Target
+from acidctl.plan import CompactionKind, Target, decode, encode
 from acidctl.schema import TableSchema
-from acidctl.state import TableGuess
-from acidctl.writeids import MAX_ID, ReaderLists
+from acidctl.state import Profile, TableGuess
+from acidctl.writeids import MAX_ID, ReaderLists, TxnListFormat
 
 DEFAULT_SPLIT_BYTES = 1 << 30
 
@@ -20,7 +22,8 @@ class CompactionRequest:
     `as_of` only records that the write ids come from `--as-of`. `split_bytes` is the size from which a bucket is
     divided. `max_bytes` bounds the inputs of the whole run and `max_partitions` the number of partitions; what goes
     beyond is left for a later one. With `only_if_needed` a partition whose deltas are below `delta_num` and `delta_pct`
-    (None: as the table or Hive has it, see `plan_need`) is left alone.
+    (None: as the table or Hive has it, see `plan_need`) is left alone. `drop_columns` names columns of files whose
+    values the user's schema may cost.
     """
 
     kind: CompactionKind
@@ -36,6 +39,7 @@ class CompactionRequest:
     only_if_needed: bool = False
     delta_num: int | None = None
     delta_pct: float | None = None
+    drop_columns: tuple[str, ...] = ()
 
     @property
     def bounded(self) -> bool:
@@ -56,8 +60,62 @@ class TableView:
     schema: TableSchema | None = None
 
 
-def check_options(request: CompactionRequest) -> None:
-    """UsageError for values that cannot be, and options that exclude each other."""
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """The arguments of `readings.read`: which lists, whose rules, what is known of the table."""
+
+    validtxns: tuple[str, ...] = ()
+    as_of: int | None = None
+    table: str | None = None
+    list_format: str | None = None
+    profile: str = Profile.STRICT.value
+    schema: str | None = None
+    table_type: str = "auto"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> ViewOptions:
+        """As the keyword arguments say."""
+        texts = given.get("validtxns", ())
+        lists = (texts,) if isinstance(texts, str) else tuple(texts)
+        return cls(**{**given, "validtxns": lists, "profile": Profile(given.get("profile", Profile.STRICT)).value})
+
+    def arguments(self) -> dict[str, Any]:
+        """As keyword arguments."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """All that a user asked for when a plan was made, as the plan records it."""
+
+    request: CompactionRequest
+    view: ViewOptions = ViewOptions()
+    partitions: tuple[str, ...] = ()
+
+
+def to_options(request: CompactionRequest, view: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
+    """The options of a plan as JSON values."""
+    values: dict[str, Any] = encode(PlanOptions(request, ViewOptions.of(view), tuple(partitions)))
+    return values
+
+
+def from_options(values: Mapping[str, Any]) -> PlanOptions:
+    """The options that a plan records; UsageError for what none can be."""
+    options = decode(PlanOptions, values, "plan.options")
+    view = options.view
+    formats = [None, *(form.value for form in TxnListFormat)]
+    if view.profile not in [profile.value for profile in Profile] or view.list_format not in formats:
+        raise UsageError("the plan is damaged at plan.options.view", hint="Make it anew with --plan-out.")
+    return options
+
+
+def check_options(request: CompactionRequest, view: TableView) -> None:
+    """UsageError for values that cannot be, and options that exclude or need each other."""
+    if request.drop_columns and view.schema is None:
+        raise UsageError(
+            "--drop-columns names columns that --schema does not keep, and there is no --schema",
+            hint="Give the columns that the table has today with --schema; without it every column is kept.",
+        )
     txn = request.visibility_txn
     if txn is not None and txn < 1:
         raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from acidctl.errors import UsageError
 from acidctl.hivetypes import StructType
 from acidctl.plan import Target, WriterSettings
@@ -14,6 +17,8 @@ _HIVE3_CODECS = ("none", "zlib", "snappy", "lz4")
 _MAX_BLOCK = (1 << 23) - 1
 _MAX_STRIPE = 1 << 40
 _MIN_STRIDE, _MAX_STRIDE = 1000, 1 << 30
+# Writers hold a filter for a whole row group of each column, however few rows there are.
+_MAX_BLOOM_BYTES = 64 << 20
 
 
 def writer_settings(
@@ -47,7 +52,39 @@ def writer_settings(
         bloom_columns=known,
         bloom_fpp=_fraction(schema, "orc.bloom.filter.fpp", default.bloom_fpp),
     )
+    if _bloom_bytes(settings) > _MAX_BLOOM_BYTES:
+        raise UsageError(
+            f"the Bloom filters of one row group would take {_bloom_bytes(settings)} bytes",
+            hint="Lower orc.row.index.stride, or raise orc.bloom.filter.fpp, in the text of --schema.",
+        )
     return settings, notes
+
+
+def _bloom_bytes(settings: WriterSettings) -> int:
+    """What the filters of a row group take: n * -ln(p) / ln(2)^2 bits a column."""
+    bits = settings.row_index_stride * -math.log(settings.bloom_fpp) / math.log(2) ** 2
+    return round(bits / 8) * len(settings.bloom_columns)
+
+
+def problem_of_settings(settings: WriterSettings, columns: StructType, target: Target) -> str | None:
+    """Which of the settings cannot be, as the beginning of a sentence; None where all can."""
+    stride = settings.row_index_stride
+    known = {field.name for field in columns.fields}
+    codecs = _HIVE3_CODECS if target is Target.HIVE3 else CODECS
+    rules: tuple[tuple[str, Callable[[], bool], str], ...] = (
+        ("compression", lambda: settings.compression in codecs, f"one of {', '.join(codecs)}"),
+        ("stripe_size", lambda: 1 <= settings.stripe_size <= _MAX_STRIPE, f"a number from 1 to {_MAX_STRIPE}"),
+        ("block_size", lambda: 1 <= settings.block_size <= _MAX_BLOCK, f"a number from 1 to {_MAX_BLOCK}"),
+        (
+            "row_index_stride",
+            lambda: not stride or _MIN_STRIDE <= stride <= _MAX_STRIDE,
+            f"0 or at least {_MIN_STRIDE}",
+        ),
+        ("bloom_columns", lambda: known.issuperset(settings.bloom_columns), "names of columns"),
+        ("bloom_fpp", lambda: 0.0 < settings.bloom_fpp < 1.0, "a number between 0 and 1"),
+        ("bloom_columns", lambda: _bloom_bytes(settings) <= _MAX_BLOOM_BYTES, "fewer, for so large row groups"),
+    )
+    return next((f"{name} must be {wanted}" for name, holds, wanted in rules if not holds()), None)
 
 
 def unreadable_codec(asked: str | None, settings: WriterSettings, target: Target) -> tuple[str, str] | None:

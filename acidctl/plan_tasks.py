@@ -13,7 +13,7 @@ from acidctl.writeids import RangeAnswer, ValidWriteIds
 
 _ORC = "orc"
 _TEXT_FORMATS = ("text", "gzip")
-_MAX_PARTS = 4096
+MAX_PARTS = 4096
 
 
 NO_COLUMNS = StructType(())
@@ -212,7 +212,7 @@ def _cuts(files: Sequence[InputFile], offsets: Mapping[str, int], size: int, spl
     if size <= split_bytes:
         return ()
     largest = max(files, key=lambda file: (len(file.stripes) > 0, file.size))
-    parts = min(-(-size // split_bytes), _MAX_PARTS)
+    parts = min(-(-size // split_bytes), MAX_PARTS)
     shift = 0 if largest.is_acid else offsets.get(largest.path, 0)
     cuts: list[KeyCut] = []
     for stripe in largest.stripes:

@@ -5,13 +5,15 @@ Neither pyarrow nor numpy is needed here; a schema is parsed only when one is gi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from acidctl.errors import NotAcidTableError, UsageError
-from acidctl.listing import Listing
-from acidctl.names import ACID_PREFIXES, is_hidden
+from acidctl.listing import Listing, is_foreign
+from acidctl.listtexts import recognise
+from acidctl.names import ACID_PREFIXES, is_hidden, same_table
 from acidctl.state import (
     AcidState,
     EntryState,
@@ -25,7 +27,7 @@ from acidctl.state import (
 from acidctl.state_stock import has_hidden_part
 from acidctl.storage.gather import Location, is_partition_folder
 from acidctl.storage.port import Storage, join
-from acidctl.writeids import ReaderLists, TxnListFormat, recognise
+from acidctl.writeids import ReaderLists, TxnListFormat
 
 if TYPE_CHECKING:
     from acidctl.schema import TableSchema
@@ -57,9 +59,29 @@ class Readings:
     warnings: tuple[str, ...] = ()
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why rows may be missing or come twice, as far as the listing tells."""
+        found = []
+        for part in self.parts:
+            where = f"{part.location.partition}: " if part.location.partition else ""
+            found += [where + text for text in part.state.doubts]
+        unread = sum(len(part.state.unread) for part in self.parts)
+        if unread:
+            what = "1 entry that holds data was" if unread == 1 else f"{unread:,} entries that hold data were"
+            found.append(f"{what} not read: no reader understands what is called so.")
+        return tuple(found)
+
+    @property
     def table_type(self) -> TableType:
         """The kind that was stated, else guessed."""
         return self.kind.type
+
+    def of_table(self, root: str, stated: str | None, shown: str) -> Readings:
+        """The same with warnings about what the table is called; raises as `own_table_warnings`."""
+        listed = self.lists.write_ids.table if self.lists.write_ids is not None else None
+        said = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
+        lists = replace(self.lists, notes=(*self.lists.notes, *said))
+        return replace(self, lists=lists, warnings=(*self.warnings, *said)) if said else self
 
 
 def read(
@@ -82,7 +104,7 @@ def read(
     texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
     lists = recognise(texts, table=table, list_format=list_format, as_of=as_of)
     known = schema_of(schema)
-    decided = decide_kind(locations, known, table_type=table_type, list_format=list_format)
+    decided = decide_kind(locations, known, lists, table_type=table_type, list_format=list_format)
     kind = decided.type
     if decided.acid_v1:
         lists = lists.for_acid_v1()
@@ -101,15 +123,19 @@ def read(
     notes = kind_notes(decided)
     warnings = list(lists.notes)
     if kind is TableType.ORIGINALS:
-        warnings.append("There is no base and no delta: these ORC files may not be of a transactional table.")
+        warnings.append(
+            "There is no base and no delta that counts: these ORC files may not be of a transactional table."
+        )
     if kind is TableType.EMPTY:
-        notes.append("The directory is empty: an empty table.")
+        notes.append("Nothing here holds rows: an empty table.")
     for part in parts:
         where = f"{part.location.partition}: " if part.location.partition else ""
         warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
         if part.location.stray and part.state.unrecognised:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
     odd = [f"{part.location.partition}/{e.name}".lstrip("/") for part in parts for e in part.state.unrecognised]
+    for part in parts:
+        warnings.extend(link_notes(part.location))
     if odd:
         more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
         many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
@@ -117,15 +143,40 @@ def read(
     return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 
+def link_notes(location: Location) -> list[str]:
+    """What to say of symbolic links and of files that are none: how Hive takes them, and how acidctl does."""
+    listing, said = location.listing, []
+    where = f"{location.partition}: " if location.partition else ""
+    if "" in listing.links:
+        said.append(
+            f"{location.partition or 'the table'} is a symbolic link to {listing.links['']}: it is read, as Hive reads "
+            "it, and not compacted or cleaned by this name"
+        )
+    followed = [path for path in sorted(listing.links) if path and not is_foreign(path)]
+    if followed:
+        more = f" and {len(followed) - 1:,} others" if len(followed) > 1 else ""
+        said.append(
+            f"{where}{followed[0]} is a symbolic link{more}: what is behind is read, as Hive reads it, and nothing "
+            "there is compacted or cleaned"
+        )
+    for path in listing.foreign[:_SOME]:
+        said.append(f"{where}{path} is a symbolic link, which acidctl neither follows nor removes: see who has made it")
+    odd = [(path, kind) for path, kind in sorted(listing.special.items()) if not has_hidden_part(path)]
+    for path, kind in odd[:_SOME]:
+        said.append(f"{where}{path} is {kind} and no regular file: nothing is read of it, and Hive may hang there")
+    return said
+
+
 def decide_kind(
     locations: Sequence[Location],
     schema: TableSchema | None,
+    lists: ReaderLists,
     *,
     table_type: str = "auto",
     list_format: str | None = None,
 ) -> TableGuess:
     """The kind of a table as stated by option or DDL, else as guessed; `ambiguous` only where it was guessed."""
-    guess = guess_table_type(location.listing for location in locations if not location.stray)
+    guess = guess_table_type((location.listing for location in locations if not location.stray), lists)
     stated = _chosen_type(table_type, schema)
     kind = stated or guess.type
     # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
@@ -173,39 +224,55 @@ def require_table(locations: Sequence[Location], shown: str, storage: Storage | 
             return
 
 
-def require_own_list(readings: Readings, root: str, shown: str) -> None:
-    """Refuse write ids of another table, where the path or the DDL tells which table this is.
+def own_table_warnings(
+    root: str, schema: TableSchema | None, *, listed: str | None, stated: str | None, shown: str
+) -> tuple[str, ...]:
+    """Refuse a list, or `--table`, of another table than the one at `root`; warn where only the names differ.
 
-    Ids of one table mean nothing in another, and the answer would look right. Hive's own folders are called
-    `<database>.db/<table>`; other paths tell nothing.
+    Ids of one table mean nothing in another, and the answer would look right. The DDL tells which table this is, and
+    so do Hive's own folders, `<database>.db/<table>`; what other directories are called proves nothing.
     """
-    given = readings.lists.write_ids.table if readings.lists.write_ids is not None else None
-    require_same_table(given, expected_table(root, readings.schema), shown)
+    known = known_table(root, schema)
+    for given, what in ((listed, f"the write-id list is of table {listed}"), (stated, f"--table says {stated}")):
+        if given is not None and known is not None and not same_table(given, known):
+            raise UsageError(
+                f"{what}, but {shown} is {known}",
+                path=shown,
+                hint=f"Give the list of {known}. If the directory is really that of {given}, give the text of its "
+                "SHOW CREATE TABLE with --schema.",
+            )
+    folder = _warehouse_table(root)
+    if schema is not None and schema.table is not None:
+        if folder is not None and not same_table(schema.table, folder):
+            return (f"The DDL is of {schema.table}, and this directory is that of {folder}.",)
+        return ()
+    parts = _table_path(root)
+    name = (listed or stated or "").rpartition(".")[2].lower()
+    # Copies and exports are often called after the table: orders_old, orders/2026.
+    named = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", "/".join(parts).lower())
+    if known is None and name and parts and named is None:
+        what = "list" if listed is not None else "--table"
+        return (f"The {what} is of {listed or stated}, and this directory is called {parts[-1]}.",)
+    return ()
 
 
-def expected_table(root: str, schema: TableSchema | None) -> str | None:
-    """`database.table` as the DDL or a path in Hive's warehouse tells; None where neither does."""
-    parts = [part for part in root.split("/") if not is_partition_folder(part)]
-    expected = schema.table if schema is not None else None
-    if expected is None and len(parts) > 1 and parts[-2].endswith(".db"):
-        expected = f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
-    return expected
+def known_table(root: str, schema: TableSchema | None) -> str | None:
+    """`database.table` as the DDL, else a path in Hive's warehouse tells; None where neither does."""
+    folder = _warehouse_table(root)
+    ddl = schema.table if schema is not None else None
+    # A DDL may name the table without its database.
+    return folder if ddl is None or (folder is not None and "." not in ddl and same_table(ddl, folder)) else ddl
 
 
-def require_same_table(given: str | None, expected: str | None, shown: str) -> None:
-    """UsageError when both names are known and are of different tables."""
-    if given is not None and expected is not None and not _same_table(given, expected):
-        raise UsageError(
-            f"the write-id list is of table {given}, but {shown} is {expected}",
-            path=shown,
-            hint=f"Give the list of {expected}; if it is the right one all the same, add --table {given}.",
-        )
+def _table_path(root: str) -> list[str]:
+    return [part for part in root.split("/") if part and not is_partition_folder(part)]
 
 
-def _same_table(first: str, second: str) -> bool:
-    """Whether two names can mean one table: catalog and database count only where both have them."""
-    pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
-    return all(one == other for one, other in pairs)
+def _warehouse_table(root: str) -> str | None:
+    parts = _table_path(root)
+    if len(parts) < 2 or not parts[-2].endswith(".db"):
+        return None
+    return f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
 
 
 def _stray(state: AcidState) -> AcidState:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from acidctl.arrays import WIDE, flat
-from acidctl.errors import InternalError
+from acidctl.errors import DamagedDataError, InternalError
 
 Hashes = npt.NDArray[np.uint64]
 _Int64 = npt.NDArray[np.int64]
@@ -62,6 +62,7 @@ _SHIFT_2 = np.uint64(29)
 _FACTOR, _FACTOR_2, _FACTOR_3, _PLACE, _LENGTH = (_odd(i) for i in range(5))
 _NULL, _TEXT, _LIST, _STRUCT, _UNION, _FAR, _KEYLESS = (np.uint64(_splitmix(i)) for i in range(5, 12))
 _FIRST_FACTOR = 64
+_NO_COLUMNS = "there are rows without any column, which no table of Hive has"
 _WORD_FACTORS = np.array([_odd(i) for i in range(16, 20)])
 # Which bytes of a block belong to a text of which so many bytes are left.
 _MASKS = np.tril(np.full((_BLOCK + 1, _BLOCK), 255, dtype=np.uint8), -1).view(np.uint64)
@@ -98,9 +99,11 @@ class RowDigest:
     def update(self, keys: Keys | None, columns: Sequence[pa.Array]) -> None:
         """Add rows: their keys (None where rows have none) and their values, all of one length.
 
-        Delete events have keys and no columns. Without keys there is at least one column. InternalError for an
-        Arrow type that no Hive type travels as.
+        Delete events have keys and no columns. Rows with neither raise DamagedDataError; an Arrow type that no Hive
+        type travels as raises InternalError.
         """
+        if keys is None and not columns:
+            raise DamagedDataError(_NO_COLUMNS, hint="Give the table's columns with --schema, or restore the file.")
         rows = len(columns[0]) if keys is None else len(keys)
         if any(len(column) != rows for column in columns):
             raise InternalError("Rows to be hashed have columns of different lengths.")

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.datafiles import batch_rows as fitting_rows
-from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
+from acidctl.eventfields import KEY_FIELDS
+from acidctl.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
+from acidctl.findings import Findings
 from acidctl.hivetypes import Dialect, Fit, StructType, plan_fit
 from acidctl.merge import DeletedRows, EventStream, MergeReader, packed
 from acidctl.orc.evolve import fit_array, null_array
@@ -147,7 +149,7 @@ class DataSource:
         facts = self.facts
         if not facts.is_acid and self.raw_bucket is not None:
             first = RowId(self.raw_write_id, self.raw_bucket, self.row_offset)
-            return first, RowId(self.raw_write_id, self.raw_bucket, self.row_offset + facts.rows)
+            return first, RowId(self.raw_write_id, self.raw_bucket, self.row_offset + max(facts.rows, 1) - 1)
         if facts.lowest is None and self.min_write_id is not None and not updates:
             # Inserts carry a write id of their delta (ACID v2); in v1 an update carries the row's old one.
             return RowId(self.min_write_id, _INT32_MIN, 0), None
@@ -316,11 +318,13 @@ class LocationReader:
         write_ids: ValidWriteIds,
         *,
         row_ids: bool = True,
+        findings: Findings | None = None,
     ) -> None:
         self._inserts = inserts
         self._deletes = deletes
         self._write_ids = write_ids
         self._row_ids = row_ids
+        self._findings = findings
         self._held: tuple[tuple[object, ...], DeletedRows] | None = None
 
     def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
@@ -338,7 +342,7 @@ class LocationReader:
                 if self._every_row_counts(sources):
                     total += sum(source.facts.rows for source in sources)
                 else:
-                    total += sum(len(batch) for batch in self._merged(sources, None, BATCH_ROWS))
+                    total += sum(len(batch) for batch in self._merge(sources, None, BATCH_ROWS))
         return total
 
     def _buckets(self) -> Iterator[list[DataSource]]:
@@ -361,7 +365,7 @@ class LocationReader:
     def _read(self, group: Sequence[DataSource], projection: Projection, batch_rows: int) -> Iterator[RowBatch]:
         merged, plain = self._parted(group)
         for sources in merged:
-            for batch in coalesce(self._merged(sources, projection, batch_rows), batch_rows):
+            for batch in coalesce(iter(self._merge(sources, projection, batch_rows)), batch_rows):
                 yield RowBatch(batch.columns, len(batch), batch.keys)
         for source in plain:
             for batch in source.events(projection, batch_rows):
@@ -382,11 +386,6 @@ class LocationReader:
         sources = [source for source in self._inserts if source.facts.rows]
         return self._merge(sources, projection, batch_rows, span, threads)
 
-    def _merged(
-        self, sources: Sequence[DataSource], projection: Projection | None, batch_rows: int
-    ) -> Iterator[EventBatch]:
-        return iter(self._merge(sources, projection, batch_rows))
-
     def _merge(
         self,
         sources: Sequence[DataSource],
@@ -405,11 +404,14 @@ class LocationReader:
         if updates:
             streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
         deleted = self._deleted_rows(sources, updates, span)
-        return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates)
+        notice = None if self._findings is None else self._findings.watch(sources)
+        return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates, notice=notice)
 
     def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
         """Whether each stored row of these files is visible, as far as tails tell."""
         if any(source.facts.may_update for source in sources) or self._deletes_for(sources, updates=False):
+            return False
+        if self._findings is not None and self._findings.overlap(sources):
             return False
         for source in sources:
             low, high = source.bounds(updates=False)
@@ -490,10 +492,9 @@ def stream_of(
     ahead: bool = False,
 ) -> EventStream:
     """A file as a stream for the merge; see `LocationReader.merge`. `ahead` decodes it in a thread of its own."""
-    lower, _ = source.bounds(updates=updates)
 
     def events() -> Iterator[EventBatch]:
         batches = source.events(projection, batch_rows, span)
         return read_ahead(batches) if ahead else batches
 
-    return EventStream(source.name, events, lower, source.statement_id)
+    return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)

@@ -23,6 +23,7 @@ from acidctl.export import (
     public_schema,
     row_id_array,
 )
+from acidctl.findings import Findings
 from acidctl.hivetypes import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
 from acidctl.names import parse_partition
 from acidctl.orc.evolve import fit_array
@@ -124,6 +125,7 @@ class Snapshot:
         schema: TableSchema | None = None,
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),
+        findings: Sequence[str] = (),
     ) -> None:
         self.location = location
         self.notes = tuple(notes)
@@ -132,7 +134,15 @@ class Snapshot:
         self.lists = lists
         self._storage = storage
         self._given = schema
+        self._findings = Findings(findings)
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Why rows of this answer may be missing or come twice: what the listing tells (it is among the `warnings`),
+        and what was noticed in the rows that have been read or counted so far.
+        """
+        return tuple(self._findings)
 
     @cached_property
     def columns(self) -> StructType:
@@ -321,7 +331,13 @@ class Snapshot:
 
     def _reader(self, partition: PartitionState) -> LocationReader:
         inserts, deletes = self._sources(partition)
-        return LocationReader(inserts, deletes, self.lists.effective_write_ids, row_ids=not partition.state.insert_only)
+        return LocationReader(
+            inserts,
+            deletes,
+            self.lists.effective_write_ids,
+            row_ids=not partition.state.insert_only,
+            findings=self._findings,
+        )
 
 
 def _without(columns: StructType, names: Sequence[str]) -> StructType:

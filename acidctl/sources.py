@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from acidctl.bucketcodec import BucketCodecError, encode
-from acidctl.names import MIN_LONG, OriginalFile
+from acidctl.names import MIN_LONG, OriginalFile, must_hold_events
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.sidefile import read_logical_length
 from acidctl.orc.tail import Tail
@@ -70,11 +70,12 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
         numbered = False
         for info in group.files:
             file = files[info.path]
+            events = not state.insert_only and must_hold_events(info.path)
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
             strange = state.acid_v1 and isinstance(file.parsed, OriginalFile) and file.parsed.copy_number is not None
             source = DataSource(
                 name=storage.display(join(root, info.path)),
-                open=partial(_opened, storage, root, file, tails),
+                open=partial(_opened, storage, root, file, events, tails),
                 bucket_id=group.bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
@@ -102,7 +103,7 @@ def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
 
 
 @contextmanager
-def _opened(storage: Storage, root: str, file: DataFile, tails: _Tails) -> Iterator[OrcFile | None]:
+def _opened(storage: Storage, root: str, file: DataFile, events: bool, tails: _Tails) -> Iterator[OrcFile | None]:
     """The file, open up to its logical end and closed with the block; None when that end is 0."""
     path = join(root, file.info.path)
     length = None
@@ -115,7 +116,9 @@ def _opened(storage: Storage, root: str, file: DataFile, tails: _Tails) -> Itera
             return
     with storage.open(path) as stream:
         known = tails.get(path, length)
-        orc = open_orc(stream, name=storage.display(path), length=length) if known is None else OrcFile(stream, known)
-        if known is None:
+        if known is not None:
+            orc = OrcFile(stream, known)
+        else:
+            orc = open_orc(stream, name=storage.display(path), length=length, events=events)
             tails.keep(path, length, orc.tail)
         yield orc

@@ -46,7 +46,7 @@ from acidctl.state_types import (
     TableType,
     Verdict,
 )
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.writeids import ReaderLists, ValidTxns, ValidWriteIds
 
 __all__ = [
     "ORIGINALS_NAME",
@@ -100,7 +100,7 @@ def resolve(
     if isinstance(table_type, TableGuess):
         kind, acid_v1 = table_type.type, table_type.acid_v1
     else:
-        guess = guess_from_stocks([(listing, stock)])
+        guess = guess_from_stocks([(listing, stock)], ReaderLists(write_ids, txns))
         kind, acid_v1 = table_type or guess.type, guess.acid_v1
     # Hive 1 and 2 have no write-id lists: one that names its table was made by a later Hive.
     acid_v1 = acid_v1 and write_ids.table is None and kind is not TableType.INSERT_ONLY
@@ -188,6 +188,7 @@ def _resolve_strict(
         obsolete += [f.path for f in stock.original_files]
         obsolete += stock.original_directories
     live = [*([base] if base else []), *(by_name[name] for name in selection.deltas)]
+    twice = attempt_notes(live, insert_only=insert_only)
     return AcidState(
         base=base,
         deltas=tuple(by_name[name] for name in selection.deltas),
@@ -199,7 +200,8 @@ def _resolve_strict(
         uncompacted_aborts=selection.uncompacted_aborts,
         obsolete_paths=tuple(sorted(obsolete, key=path_order_key)),
         aborted_paths=tuple(e.name for e in entries if e.state is EntryState.ABORTED),
-        notes=(*stock.notes, *half.notes, *selection.notes, *attempt_notes(live, insert_only=insert_only)),
+        notes=(*stock.notes, *half.notes, *selection.notes, *twice),
+        doubts=(*half.doubts, *selection.doubts, *twice),
         history_gap=selection.history_gap,
         root=listing.root,
     )

@@ -71,6 +71,7 @@ class HalfPublished:
 
     verdicts: dict[str, Verdict]
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def parse_journal(content: bytes, work: str) -> Journal | None:
@@ -158,6 +159,7 @@ def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
     """Find outputs of which a part stands alone although all were to be published together."""
     verdicts: dict[str, Verdict] = {}
     notes: list[str] = []
+    doubts: list[str] = []
     for journal in journals_of(listing):
         standing = standing_of(journal, listing)
         if not standing.half:
@@ -166,7 +168,7 @@ def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
         gone = missing_inputs(journal, listing, has_originals=bool(stock.original_files))
         if gone:
             what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
-            notes.append(
+            doubts.append(
                 f"{first} {what}: {absent} was never published, and of their inputs {gone[0]} is gone. Rows may be "
                 "wrong; run `acidctl compact` to complete it."
             )
@@ -183,4 +185,4 @@ def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
             f"A compaction was interrupted between {standing.there[-1]} and {absent}; acidctl reads its inputs, "
             "Hive would not. Run `acidctl compact` again to complete or undo it."
         )
-    return HalfPublished(verdicts, tuple(notes))
+    return HalfPublished(verdicts, (*notes, *doubts), tuple(doubts))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from acidctl.listing import Listing
 from acidctl.names import (
     METADATA_MARKER,
+    UNION_SUBDIRECTORY,
     VERSION_MARKER,
     BaseDir,
     BucketFile,
@@ -17,12 +18,14 @@ from acidctl.names import (
     parse_directory,
     parse_file,
 )
+from acidctl.state_journal import judge_half_published
 from acidctl.state_stock import take_stock
-from acidctl.state_types import Candidate, Stock, TableType
+from acidctl.state_strict import select_strict
+from acidctl.state_types import Candidate, EntryState, Stock, TableType
+from acidctl.writeids import ReaderLists
 
 # What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.
 _V1_MARKER = b"\0\0\0\0"
-_UNION_PREFIX = "HIVE_UNION_SUBDIR_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,54 @@ class TableGuess:
     acid_v1: bool = False
 
 
-def guess_table_type(listings: Iterable[Listing]) -> TableGuess:
-    """Guess the kind of a table from the listings of all its locations."""
-    return guess_from_stocks([(listing, take_stock(listing)) for listing in listings])
+def guess_table_type(listings: Iterable[Listing], lists: ReaderLists | None = None) -> TableGuess:
+    """Guess the kind of a table from the listings of all its locations, for a reader with these lists."""
+    return guess_from_stocks([(listing, take_stock(listing)) for listing in listings], lists or ReaderLists())
 
 
-def guess_from_stocks(stocks: Iterable[tuple[Listing, Stock]]) -> TableGuess:
-    """`guess_table_type` over listings that are sorted already."""
+def guess_from_stocks(stocks: Sequence[tuple[Listing, Stock]], lists: ReaderLists) -> TableGuess:
+    """`guess_table_type` over listings that are sorted already.
+
+    What is obsolete or aborted for the reader does not count, for a cleaner may remove it. What that is depends on
+    the kind again: a table counts as one of ACID v1 if what is left under the rules of ACID v1 looks so.
+    """
+    as_v1 = lists.for_acid_v1()
+    everything = _Signs()
+    for listing, stock in stocks:
+        everything.add(listing, stock)
+    if everything.may_be_v1 and as_v1.effective_write_ids.table is None:
+        guess = _guess_from_left(stocks, as_v1, acid_v1=True)
+        if guess.acid_v1:
+            return guess
+    return replace(_guess_from_left(stocks, lists, acid_v1=False), acid_v1=False)
+
+
+def _guess_from_left(stocks: Sequence[tuple[Listing, Stock]], lists: ReaderLists, *, acid_v1: bool) -> TableGuess:
     signs = _Signs()
     for listing, stock in stocks:
-        signs.add(listing, stock)
+        signs.add(listing, _without_removable(listing, stock, lists, acid_v1=acid_v1))
     return signs.guess()
+
+
+def _without_removable(listing: Listing, stock: Stock, lists: ReaderLists, *, acid_v1: bool) -> Stock:
+    """A stock less the bases and deltas that are obsolete or aborted for the reader."""
+    # As of a full table: an insert-only one differs in not knowing delete deltas, and they show that it is none.
+    kept = judge_half_published(listing, stock).verdicts
+    counting = replace(
+        stock,
+        bases=tuple(c for c in stock.bases if c.name not in kept),
+        deltas=tuple(c for c in stock.deltas if c.name not in kept),
+    )
+    ids, txns = lists.effective_write_ids, lists.effective_txns
+    verdicts = select_strict(counting, ids, txns, insert_only=False, acid_v1=acid_v1).verdicts
+    gone = {name for name, verdict in verdicts.items() if verdict.state in (EntryState.OBSOLETE, EntryState.ABORTED)}
+    if not gone:
+        return stock
+    return replace(
+        stock,
+        bases=tuple(c for c in stock.bases if c.name not in gone),
+        deltas=tuple(c for c in stock.deltas if c.name not in gone),
+    )
 
 
 class _Signs:
@@ -74,20 +114,27 @@ class _Signs:
             self.acid = True
             self._add_directory(candidate)
 
+    @property
+    def may_be_v1(self) -> bool:
+        """Whether anything here is called as Hive 1 and 2 call it."""
+        return self.v1_marker or self.plain_buckets
+
     def guess(self) -> TableGuess:
         """The verdict over everything taken in."""
         if self.full is not None:
-            acid_v1 = not self.not_v1 and (self.v1_marker or self.plain_buckets)
+            acid_v1 = not self.not_v1 and self.may_be_v1
             return TableGuess(TableType.FULL, False, self.full, acid_v1)
         if not self.acid:
             if self.originals:
-                return TableGuess(TableType.ORIGINALS, True, "there are data files but no base and no delta")
+                return TableGuess(
+                    TableType.ORIGINALS, True, "there are data files but no base and no delta that counts"
+                )
             return TableGuess(TableType.EMPTY, True, "there are no data files")
         if self.union:
             return TableGuess(
                 TableType.INSERT_ONLY,
                 False,
-                f"its deltas hold {_UNION_PREFIX}* directories and no bucket file",
+                f"its deltas hold {UNION_SUBDIRECTORY}* directories and no bucket file",
             )
         if self.originals:
             return TableGuess(
@@ -96,12 +143,12 @@ class _Signs:
                 "original files stand beside its deltas, which insert-only tables do not read",
             )
         if not self.data_in_acid:
-            return TableGuess(TableType.FULL, True, "its bases and deltas hold no data files")
+            return TableGuess(TableType.FULL, True, "those of its bases and deltas that count hold no data files")
         return TableGuess(
             TableType.INSERT_ONLY,
             True,
-            f"its bases and deltas hold no bucket file and no {VERSION_MARKER}; a full ACID table filled by "
-            "LOAD DATA alone looks the same",
+            f"those of its bases and deltas that count hold no bucket file and no {VERSION_MARKER}; a full ACID table "
+            "filled by LOAD DATA alone looks the same",
         )
 
     def _add_directory(self, candidate: Candidate) -> None:
@@ -132,7 +179,7 @@ class _Signs:
         elif isinstance(file, OriginalFile):
             # LOAD DATA into deltas came with Hive 3.
             self.not_v1 = True
-        if inside.startswith(_UNION_PREFIX):
+        if inside.startswith(UNION_SUBDIRECTORY):
             self.union = True
 
 

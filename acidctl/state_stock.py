@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from weakref import ref
 
-from acidctl.listing import FileInfo, Listing
+from acidctl.listing import FileInfo, Listing, is_foreign
 from acidctl.names import (
     METADATA_MARKER,
     VERSION_MARKER,
@@ -93,6 +93,7 @@ def _sort(listing: Listing) -> Stock:
                 group.extend(files)
             else:
                 settled.append(_bare_entry(name, files))
+    settled.extend(_link_entry(path) for path in sorted(listing.links) if path and "/" not in path and is_foreign(path))
     visible = sorted((f for f in group if _is_visible(f.path)), key=lambda f: path_order_key(f.path))
     return Stock(
         bases=tuple(sorted(bases, key=lambda c: path_order_key(c.name))),
@@ -201,6 +202,11 @@ def _marker_entry(file: FileInfo) -> StateEntry:
 
 def _hidden_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:
     return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "hidden_name", reason, (), tuple(files))
+
+
+def _link_entry(name: str) -> StateEntry:
+    reason = "a symbolic link by a hidden name, which acidctl neither follows nor removes"
+    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "foreign_link", reason, (), ())
 
 
 def _unrecognised_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:

@@ -28,6 +28,7 @@ class _Draft:
     aborted: set[int] = field(default_factory=set)
     uncompacted_aborts: bool = False
     notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
 
 
 def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool) -> Selection:
@@ -42,8 +43,14 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
     choices = choose_deltas(admitted, floor, ids)
     for choice in choices:
         draft.verdicts[choice.candidate.name] = verdict_of(choice, base, ids, insert_only=insert_only)
-    draft.notes += overlap_notes(choices, base)
-    draft.notes += lonely_notes(choices)
+    if insert_only and base is not None:
+        # The kind may be guessed wrong; what lies below the base holds no rows that anybody misses either way.
+        for candidate in stock.deltas:
+            delta = delta_of(candidate)
+            if delta.kind is DeltaKind.DELETE and delta.min_write_id <= delta.max_write_id <= floor:
+                draft.verdicts[candidate.name] = say.covered_by_base("", base)
+    draft.doubts += overlap_notes(choices, base)
+    draft.doubts += lonely_notes(choices)
     if insert_only:
         draft.notes += _whole_notes(choices, ids)
     return Selection(
@@ -52,7 +59,8 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
         verdicts=draft.verdicts,
         aborted_write_ids=tuple(sorted(draft.aborted)),
         uncompacted_aborts=draft.uncompacted_aborts,
-        notes=tuple(draft.notes),
+        notes=(*draft.notes, *draft.doubts),
+        doubts=tuple(draft.doubts),
         history_gap=gap,
     )
 
@@ -230,7 +238,7 @@ def _drop_earlier_compactions(admitted: Sequence[Candidate], draft: _Draft) -> l
             )
         if len(group) - len(rest) > 1:
             names = [c.name for c in group if c.name not in dropped]
-            draft.notes.append(f"{say.join_names(names)} hold the same range; all are read, as Hive does.")
+            draft.doubts.append(f"{say.join_names(names)} hold the same range; all are read, as Hive does.")
     return [candidate for candidate in admitted if candidate.name not in dropped]
 
 

@@ -148,7 +148,8 @@ class AcidState:
 
     `deltas` are insert and delete deltas in selection order; `originals` are in path order, which makes their
     row ids; `entries` holds every listed entry exactly once, by name. `obsolete_paths` and `aborted_paths`
-    are Hive's lists of that name: directories, and original files one by one.
+    are Hive's lists of that name: directories, and original files one by one. `doubts` are those of the `notes` that
+    say why rows may be missing or come twice.
     """
 
     base: StateEntry | None
@@ -162,6 +163,7 @@ class AcidState:
     obsolete_paths: tuple[str, ...] = ()
     aborted_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     history_gap: HistoryGap | None = None
     root: str = ""
     # Profile hive4 only: on what Hive 4 fails here, where that was not raised.
@@ -186,6 +188,11 @@ class AcidState:
     def unrecognised(self) -> tuple[StateEntry, ...]:
         """Entries that were not understood."""
         return tuple(entry for entry in self.entries if entry.state is EntryState.UNRECOGNISED)
+
+    @property
+    def unread(self) -> tuple[StateEntry, ...]:
+        """Entries that were not understood although they hold bytes: rows may lie in them."""
+        return tuple(entry for entry in self.unrecognised if entry.bytes)
 
     @property
     def insert_only(self) -> bool:
@@ -309,4 +316,5 @@ class Selection:
     aborted_write_ids: tuple[int, ...] = ()
     uncompacted_aborts: bool = False
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     history_gap: HistoryGap | None = None

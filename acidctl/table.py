@@ -12,13 +12,13 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.listtexts import require_complete
 from acidctl.lsreport import (
     Damage,
     Details,
@@ -31,7 +31,7 @@ from acidctl.lsreport import (
     add_up,
     make_entries,
 )
-from acidctl.readings import ORC_MAGIC, Reading, Readings, read, require_own_list, require_table
+from acidctl.readings import ORC_MAGIC, Reading, Readings, read, require_table
 from acidctl.state import (
     EntryState,
     Profile,
@@ -43,24 +43,23 @@ from acidctl.state import (
 from acidctl.storage.elsewhere import options_elsewhere
 from acidctl.storage.gather import Location, gather
 from acidctl.storage.local import LocalStorage, whole_path
+from acidctl.storage.places import require_outside
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve as resolve_url
-from acidctl.writeids import ValidWriteIds
 
 if TYPE_CHECKING:
     from acidctl.compactreport import CompactionReport
     from acidctl.jobs.clean_run import CleanRun
     from acidctl.jobs.compact import Prepared, Watch
     from acidctl.jobs.session import TablePlace
+    from acidctl.jobs.survey import Decision
     from acidctl.jobs.timelimit import TimeLimit
-    from acidctl.plan import CompactionPlan, PartitionPlan
+    from acidctl.plan import CompactionPlan
     from acidctl.plan_clean import CleanPlan
     from acidctl.plan_request import CompactionRequest
     from acidctl.snapshot import Snapshot
 
 __all__ = ["LsReport", "Table", "compact", "open_table"]
-
-_TYPE_NAMES = {TableType.FULL: "full", TableType.INSERT_ONLY: "insert-only"}
 
 
 def open_table(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Table:
@@ -161,6 +160,7 @@ class Table:
             readings.schema,
             readings.notes,
             readings.warnings,
+            readings.doubts,
         )
 
     # --- compaction
@@ -214,25 +214,15 @@ class Table:
         (to the half of it) and of the run. Raises UsageError where neither a write-id list is given nor
         `assume_committed`.
         """
+        from acidctl.jobs.compact import Prepared, leftovers
+        from acidctl.plan_request import to_options
+
         request, view = _request(kind, options)
         locations = self.locations(partitions)
-        plan, known = self._planned(locations, request, view, progress=progress, foreseen=foreseen, limit=limit)
-        # What the whole table has decided holds for a partition that is planned again.
-        fixed = {**view, "table_type": _TYPE_NAMES.get(known.table_type, "auto")}
-        settled = replace(request, target=plan.target, max_bytes=None, max_partitions=None, only_if_needed=False)
-        if "write_ids" in plan.assumed or request.as_of is not None:
-            # Tasks take nothing above this watermark, so a write that came later must not become an input.
-            watermark = ValidWriteIds.parse(plan.table.write_ids).high_watermark
-            fixed, settled = {**fixed, "as_of": watermark}, replace(settled, as_of=watermark)
-
-        def replan(part: PartitionPlan) -> PartitionPlan:
-            place = gather(self._storage, join(self._root, part.path))
-            again, _ = self._planned(place, settled, fixed)
-            return replace(again.partitions[0], partition=part.partition, path=part.path)
-
-        from acidctl.jobs.compact import Prepared, leftovers
-
-        return Prepared(self._place(), plan, replan, leftovers(self._root, locations), unsafe_break_lock, limit)
+        decision = self._decide(locations, request, view, progress=progress, foreseen=foreseen, limit=limit)
+        plan = replace(decision.plan, options=to_options(request, view, partitions))
+        left = leftovers(self._root, locations)
+        return Prepared(self._place(), plan, decision.again, left, unsafe_break_lock, limit)
 
     def saved_compaction(
         self, plan: CompactionPlan, *, unsafe_break_lock: bool = False, limit: TimeLimit | None = None
@@ -240,13 +230,56 @@ class Table:
         """A plan that was saved, ready to be carried out; UsageError when it is of another table."""
         from acidctl.jobs.compact import Prepared
 
+        self._require_own(plan)
+        return Prepared(self._place(), plan, break_locks=unsafe_break_lock, limit=limit)
+
+    def edited_compaction(
+        self,
+        plan: CompactionPlan,
+        *,
+        assume_committed: bool = False,
+        assume_exclusive: bool = False,
+        unsafe_break_lock: bool = False,
+        limit: TimeLimit | None = None,
+    ) -> Prepared:
+        """A plan that was saved and edited: what its editor may decide, in a plan that is made anew; see `plan_edited`.
+
+        What was assumed when the plan was made is assumed again only where it is said again.
+        """
+        from acidctl.jobs.compact import Prepared
+        from acidctl.plan_edited import accept
+        from acidctl.plan_request import from_options
+
+        self._require_own(plan)
+        options = from_options(plan.options)
+        request = replace(
+            options.request,
+            assume_committed=options.request.assume_committed and assume_committed,
+            assume_exclusive=options.request.assume_exclusive and assume_exclusive,
+        )
+        locations = self.locations(options.partitions)
+        fresh = self._decide(locations, request, options.view.arguments(), limit=limit).plan
+        return Prepared(self._place(), accept(plan, fresh), break_locks=unsafe_break_lock, limit=limit)
+
+    def _require_own(self, plan: CompactionPlan) -> None:
         if plan.location != self.location:
             raise UsageError(
                 f"the plan is for {plan.location}, not for {self.location}",
                 path=self.location,
                 hint="Name the table as it was named when the plan was made, or make a new plan.",
             )
-        return Prepared(self._place(), plan, break_locks=unsafe_break_lock, limit=limit)
+
+    def _decide(
+        self, locations: Sequence[Location], request: CompactionRequest, view: Mapping[str, Any], **more: Any
+    ) -> Decision:
+        """What is to be done, by what the lists and names say; `more` are arguments of `decide`."""
+        from acidctl.jobs.survey import decide
+        from acidctl.plan_request import TableView
+
+        require_complete(view.get("validtxns", ()), table=view.get("table"), list_format=view.get("list_format"))
+        readings = self._judged(locations, view)
+        known = TableView(readings.lists, readings.kind, readings.schema)
+        return decide(self._storage, self._root, locations, known, request, **more)
 
     # --- cleaning
 
@@ -269,8 +302,9 @@ class Table:
         Raises UsageError where the lists do not say what every live reader sees.
         """
         from acidctl.jobs.clean_run import CleanRequest, prepare
+        from acidctl.jobs.owner import checked_time, wall_clock
 
-        moment = time.time() if now is None else now
+        moment = wall_clock() if now is None else checked_time(now)
         asked = CleanRequest(**options)
         return prepare(self._storage, self._root, self.locations(partitions), asked, now=moment, limit=limit)
 
@@ -284,23 +318,13 @@ class Table:
             raise UsageError(
                 f"{shown} is not on the storage of {own}", path=shown, hint="Name a place on the table's own storage."
             )
+        if isinstance(self._storage, LocalStorage):
+            self._storage.add_top(path)
         return path
 
-    def _planned(
-        self,
-        locations: Sequence[Location],
-        request: CompactionRequest,
-        view: Mapping[str, Any],
-        **told: Any,
-    ) -> tuple[CompactionPlan, Readings]:
-        """A plan by what the lists and names say; `told` are arguments of `make_plan`."""
-        from acidctl.jobs.survey import make_plan
-        from acidctl.plan_request import TableView
-
-        readings = self._judged(locations, view)
-        known = TableView(readings.lists, readings.kind, readings.schema)
-        plan = make_plan(self._storage, self._root, locations, known, request, **told)
-        return plan, readings
+    def require_outside(self, path: str, option: str) -> None:
+        """UsageError where a file of this machine that an option names would be taken for the table's data."""
+        require_outside(self._storage, self._root, path, option)
 
     def _place(self) -> TablePlace:
         from acidctl.jobs.session import TablePlace
@@ -315,9 +339,7 @@ class Table:
 
     def _judged(self, locations: Sequence[Location], view: Mapping[str, Any]) -> Readings:
         readings = read(locations, **view)
-        if view.get("table") is None:
-            require_own_list(readings, whole_path(self._storage, self._root), self.location)
-        return readings
+        return readings.of_table(whole_path(self._storage, self._root), view.get("table"), self.location)
 
     def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
         """What the tails and side files of all data files tell."""
@@ -358,14 +380,18 @@ class Table:
 
     def _counted(self, path: str, length: int | None, insert_only: bool) -> FileDetail:
         """The rows that a footer states, or what is wrong with the file: one bad file must not hide the others."""
+        from acidctl.names import must_hold_events
+        from acidctl.orc.eventshape import check_shape
         from acidctl.orc.tail import read_tail
 
+        events = not insert_only and must_hold_events(path)
         with self._storage.open(path) as stream:
             # Insert-only tables may hold any file format.
             if insert_only and stream.read(len(ORC_MAGIC)) != ORC_MAGIC:
                 return FileDetail(logical_length=length)
             try:
-                return FileDetail(read_tail(stream, name=self._storage.display(path), length=length).rows, length)
+                tail = read_tail(stream, name=self._storage.display(path), length=length)
+                return FileDetail(check_shape(tail, events=events).rows, length)
             except DamagedDataError as error:
                 return FileDetail(logical_length=length, problem=error.message)
 
@@ -437,4 +463,5 @@ def report(
         damaged=tuple(problems),
         notes=readings.notes,
         warnings=readings.warnings,
+        doubts=readings.doubts,
     )

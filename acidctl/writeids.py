@@ -1,8 +1,8 @@
 """What a reader may see: valid write ids of a table, valid transactions, and the texts Hive writes them in.
 
 Takes the serialised lists that Hive hands a reader and answers questions about ids and ranges of ids, with
-the predicates of `idlists`. Which form a text is (`recognise`) is decided here and nowhere else. No listing,
-no storage.
+the predicates of `idlists`. No listing, no
+storage.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from enum import Enum
 from functools import cache
 from types import MappingProxyType
 
-from acidctl.errors import UsageError
 from acidctl.idlists import (
     MAX_ID,
     IdList,
@@ -26,7 +25,6 @@ from acidctl.idlists import (
     join_runs,
     parse_ids,
     parse_number,
-    shorten,
     split_fields,
     too_short,
 )
@@ -36,7 +34,6 @@ __all__ = [
     "ListFault",
     "ListFormatError",
     "ListView",
-    "ManyLists",
     "RangeAnswer",
     "ReaderLists",
     "TxnListFormat",
@@ -47,8 +44,6 @@ __all__ = [
     "describe_ids",
     "meet_txns",
     "meet_write_ids",
-    "recognise",
-    "recognise_many",
 ]
 
 
@@ -270,81 +265,6 @@ class ReaderLists:
         return self
 
 
-def recognise(
-    texts: Sequence[str],
-    *,
-    table: str | None = None,
-    list_format: str | None = None,
-    as_of: int | None = None,
-) -> ReaderLists:
-    """Tell which list each text is and read it; `UsageError` for what is empty, malformed or of another
-    table.
-
-    `table` is `db.name`; `list_format` is `hive4`, `hive3` or `hive2` and decides about texts that are valid
-    in more than one form; `as_of` stands for "write ids up to N, nothing excepted".
-    """
-    form = _list_format(list_format)
-    write_ids = txns = None
-    if as_of is not None:
-        if as_of < 0:
-            raise UsageError(f"--as-of {as_of}: a write id cannot be negative")
-        write_ids = ValidWriteIds.as_of(as_of)
-    for text in texts:
-        found = _recognise_one(text.strip(), table, form)
-        if isinstance(found, ValidTxns):
-            if txns is not None:
-                raise UsageError("two transaction lists were given, and a reader has one", hint=_ONE_OF_EACH)
-            txns = found
-        else:
-            if write_ids is not None:
-                other = "a write-id list and --as-of" if as_of is not None else "two write-id lists"
-                raise UsageError(f"{other} were given, and a reader has one", hint=_ONE_OF_EACH)
-            write_ids = found
-    notes = (*_contradictions("write-id list", write_ids), *_contradictions("transaction list", txns))
-    return ReaderLists(write_ids, txns, notes)
-
-
-@dataclass(frozen=True, slots=True)
-class ManyLists:
-    """The lists of several readers of one table, each kind in the order given; no order of time is assumed."""
-
-    write_ids: tuple[ValidWriteIds, ...] = ()
-    txns: tuple[ValidTxns, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def recognise_many(
-    texts: Sequence[str],
-    *,
-    table: str | None = None,
-    list_format: str | None = None,
-    as_of: int | None = None,
-) -> ManyLists:
-    """As `recognise`, for any number of lists of each kind; `UsageError` also for write ids of different tables."""
-    write_ids: list[ValidWriteIds] = []
-    txns: list[ValidTxns] = []
-    notes: dict[str, None] = {}
-    if as_of is not None:
-        found = recognise((), as_of=as_of).write_ids
-        assert found is not None
-        write_ids.append(found)
-    for text in texts:
-        one = recognise((text,), table=table, list_format=list_format)
-        notes.update(dict.fromkeys(one.notes))
-        if one.txns is not None:
-            txns.append(one.txns)
-        if one.write_ids is not None:
-            write_ids.append(one.write_ids)
-    named = [item.table for item in write_ids if item.table is not None]
-    for name in named:
-        if not _same_table(name, named[0]):
-            raise UsageError(
-                f"the write-id lists are of different tables, {shorten(named[0])} and {shorten(name)}",
-                hint="Write ids of one table mean nothing in another: give lists of this table only.",
-            )
-    return ManyLists(tuple(write_ids), tuple(txns), tuple(notes))
-
-
 def meet_write_ids(lists: Sequence[ValidWriteIds]) -> ValidWriteIds:
     """What every one of these readers (at least one) may see, and so every later reader.
 
@@ -372,108 +292,6 @@ def _meet(lists: Sequence[IdList]) -> tuple[int, int | None, tuple[int, ...], tu
         if any(item.is_aborted(id_) for item in lists) and not any(item.is_valid(id_) for item in lists)
     }
     return watermark, lowest, tuple(excepted - aborted), tuple(aborted)
-
-
-_ONE_OF_EACH = "Give at most one write-id list and one transaction list."
-_PERHAPS_HIVE2 = " Lists of Hive 2 are read rightly with --list-format hive2 only."
-_FORMS = (
-    "Give write ids (db.table:20:15:15,17:3,4,5), the write ids of a query (17$db.table:...) "
-    "or transactions (11:4:4-8,10:2,9)."
-)
-
-
-def _list_format(name: str | None) -> TxnListFormat | None:
-    if name is None:
-        return None
-    try:
-        return TxnListFormat(name.lower())
-    except ValueError:
-        known = ", ".join(form.value for form in TxnListFormat)
-        raise UsageError(f"'{shorten(name)}' is no list format; known are {known}") from None
-
-
-def _recognise_one(text: str, table: str | None, form: TxnListFormat | None) -> ValidWriteIds | ValidTxns:
-    if not text:
-        raise UsageError("the list of valid ids is empty, and an empty list does not mean everything", hint=_FORMS)
-    try:
-        if "$" in text:
-            return _choose_table(ValidTxnWriteIds.parse(text), table)
-        first, colon, _ = text.partition(":")
-        if not colon:
-            raise ListFormatError(f"'{shorten(text)}' is no list of valid ids", ListFault.BAD_LIST)
-        if first.lstrip("+-").isdigit():
-            return _parse_txns(text, form)
-        found = ValidWriteIds.parse(text)
-        if text.count(":") > 4:
-            raise ListFormatError(
-                f"'{shorten(text)}' has {text.count(':') + 1} fields, a write-id list has at most 5",
-                ListFault.BAD_LIST,
-            )
-    except ListFormatError as error:
-        raise ListFormatError(error.message, error.fault, hint=error.hint or _FORMS) from None
-    if table is not None and found.table is not None and not _same_table(found.table, table):
-        raise UsageError(
-            f"the write-id list is of table {shorten(found.table)}, not of {shorten(table)}",
-            hint="Give the list of this table.",
-        )
-    return found
-
-
-def _parse_txns(text: str, form: TxnListFormat | None) -> ValidTxns:
-    fields = split_fields(text, ":")
-    if form is None:
-        # Five fields of plain numbers can only be Hive 2's flat list; up to four are a Hive 4 or 3.1 list.
-        form = TxnListFormat.HIVE2 if len(fields) > 4 else TxnListFormat.HIVE4
-    if form is not TxnListFormat.HIVE2 and len(fields) > 4:
-        raise ListFormatError(
-            f"'{shorten(text)}' has {len(fields)} fields, a {form.value} transaction list has at most 4",
-            ListFault.BAD_LIST,
-        )
-    return ValidTxns.parse(text, list_format=form)
-
-
-def _choose_table(lists: ValidTxnWriteIds, table: str | None) -> ValidWriteIds:
-    known = shorten(", ".join(sorted(lists.tables)) or "none")
-    if table is not None:
-        for name, found in lists.tables.items():
-            if _same_table(name, table):
-                return found
-        raise UsageError(f"the list holds no write ids of table {shorten(table)}; its tables: {known}")
-    if len(lists.tables) != 1:
-        raise UsageError(
-            f"the list holds write ids of {len(lists.tables)} tables ({known}), so the table must be named",
-            hint="Name it with --table db.name.",
-        )
-    return next(iter(lists.tables.values()))
-
-
-def _same_table(name: str, wanted: str) -> bool:
-    name, wanted = name.lower(), wanted.lower()
-    # A name without database, or with a catalog in front, is compared by what both have.
-    return name == wanted or name.endswith("." + wanted) or wanted.endswith("." + name)
-
-
-def _contradictions(what: str, ids: IdList | None) -> list[str]:
-    """Sentences about a list that a metastore would not hand out, or only by a fault."""
-    if ids is None:
-        return []
-    notes = []
-    if ids.open and (ids.min_open is None or ids.min_open > ids.open[0]):
-        said = "none" if ids.min_open is None else str(ids.min_open)
-        hive2 = isinstance(ids, ValidTxns) and len(ids.exceptions) < 3
-        notes.append(
-            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; "
-            f"{ids.open[0]} is used." + (_PERHAPS_HIVE2 if hive2 else "")
-        )
-    beyond = [id_ for id_ in ids.exceptions if id_ > ids.high_watermark]
-    if beyond:
-        notes.append(f"The {what} excepts {describe_ids(beyond)}, above its own high watermark {ids.high_watermark}.")
-    if ids.high_watermark in ids.aborted:
-        notes.append(
-            f"The high watermark {ids.high_watermark} of the {what} is itself aborted: Hive 4 hands out such "
-            "a list when it forgot the committed ids above it, so rows of later commits may be missing."
-        )
-    return notes
 
 
 def _none_if_max(min_open: int) -> int | None:

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from acidctl.errors import UsageError
-from acidctl.writeids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids, recognise_many
+from acidctl.listtexts import recognise_many
+from acidctl.writeids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
 
 MAX = "9223372036854775807"
 

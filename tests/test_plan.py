@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidctl import plan
-from acidctl.errors import UsageError
+from acidctl.errors import StalePlanError, UsageError
 from acidctl.listing import FileInfo
 
 FILE = FileInfo("delta_0000001_0000001_0000/bucket_00000", 700, 1763762451.25)
@@ -74,17 +74,17 @@ def test_unknown_names_are_passed_over() -> None:
     values = plan.to_json(PLAN)
     values["later"] = {"a": 1}
     values["partitions"][0]["later"] = []
-    assert plan.from_json(values) == PLAN
+    assert plan.from_json(values, accept_edited=True) == PLAN
 
 
 def test_missing_names_have_their_defaults() -> None:
     """What has a default may be left out, what has none may not."""
     values = plan.to_json(PLAN)
     del values["assume_exclusive"]
-    assert plan.from_json(values) == PLAN
+    assert plan.from_json(values, accept_edited=True) == PLAN
     del values["kind"]
     with pytest.raises(UsageError, match="damaged at plan"):
-        plan.from_json(values)
+        plan.from_json(values, accept_edited=True)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_missing_names_have_their_defaults() -> None:
         ('{"type": "compaction_report", "schema_version": 1}', "is a compaction_report"),
         ('{"type": "compaction_plan", "schema_version": 2}', "schema version 2"),
         ('{"type": "compaction_plan"}', "schema version None"),
-        ('{"type": "compaction_plan", "schema_version": 1}', "damaged at plan"),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str, said: str) -> None:
     """Each with a sentence that says what it is instead, and where a plan comes from."""
-    with pytest.raises(UsageError, match=said) as failure:
-        plan.parse(text)
-    assert failure.value.hint
+    for accept_edited in (False, True):
+        with pytest.raises(UsageError, match=said) as failure:
+            plan.parse(text, accept_edited=accept_edited)
+        assert failure.value.hint
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_damaged_plan_names_the_place(change: Callable[[Any], None], where: st
     values = json.loads(json.dumps(plan.to_json(PLAN)))
     change(values)
     with pytest.raises(UsageError, match=where):
-        plan.from_json(values)
+        plan.from_json(values, accept_edited=True)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_plan_stays_inside_its_table(change: Callable[[Any], None]) -> None:
     values = json.loads(json.dumps(plan.to_json(PLAN)))
     change(values["partitions"][0])
     with pytest.raises(UsageError, match="does not lie inside the table"):
-        plan.from_json(values)
+        plan.from_json(values, accept_edited=True)
 
 
 json_values = st.recursive(
@@ -190,7 +190,7 @@ def test_anything_in_any_place_is_a_plan_or_a_usage_error(at: tuple[Any, ...], n
     """A plan that was edited by hand never ends in a traceback, and what is accepted is written back the same."""
     values = replaced(json.loads(json.dumps(plan.to_json(PLAN))), at, new)
     try:
-        made = plan.from_json(values)
+        made = plan.from_json(values, accept_edited=True)
     except UsageError:
         return
     assert over_json(made) == made
@@ -202,6 +202,43 @@ def test_no_json_value_at_all_is_more_than_a_usage_error(values: Any) -> None:
     """Whatever file is given as a plan."""
     with pytest.raises(UsageError):
         plan.from_json(values)
+
+
+@pytest.mark.parametrize("at", PLACES[1:], ids=lambda at: ".".join(map(str, at)))
+def test_the_hash_covers_everything(at: tuple[Any, ...]) -> None:
+    """Whatever is changed, left out or added, in fields that are not known as well: the plan is stale."""
+    values = json.loads(json.dumps(plan.to_json(PLAN)))
+    assert plan.from_json(values) == PLAN
+    old = values
+    for step in at:
+        old = old[step]
+    others: list[Any] = [None, -1, "x", [], {}, not old, [old], {"later": old}]
+    for new in others:
+        if new == old and type(new) is type(old):
+            continue
+        with pytest.raises((StalePlanError, UsageError)) as failure:
+            plan.from_json(replaced(values, at, new))
+        assert isinstance(failure.value, StalePlanError) or at == ()
+
+
+def test_a_plan_without_a_hash_is_of_an_older_acidctl() -> None:
+    """It is refused with a sentence; so is one whose hash was taken out."""
+    values = plan.to_json(PLAN)
+    del values["hash"]
+    with pytest.raises(StalePlanError, match="has no hash") as failure:
+        plan.from_json(values)
+    assert "--accept-edited" in (failure.value.hint or "")
+    assert plan.from_json(values, accept_edited=True) == PLAN
+
+
+def test_the_order_of_names_and_unknown_ones_are_hashed_alike() -> None:
+    """A tool may write the file anew; a later acidctl may add fields, of which the hash takes note."""
+    values = plan.to_json(PLAN)
+    assert plan.from_json(dict(reversed(values.items()))) == PLAN
+    values["later"] = {"a": 1}
+    with pytest.raises(StalePlanError, match="was changed"):
+        plan.from_json(values)
+    assert plan.from_json({**values, "hash": plan.hash_of(values)}) == PLAN
 
 
 def test_the_fingerprint_is_of_the_inputs_alone() -> None:

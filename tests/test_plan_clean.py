@@ -71,7 +71,7 @@ COVERED = ["base_5_v50", *D1_5, "delta_6_6"]
 
 
 def test_all_guards_are_reported_and_hold_in_a_sound_place() -> None:
-    """Nine guards and the simulation, each with a sentence."""
+    """Every guard, each with a sentence."""
     plan = planned(listing(COVERED), ids(6))
     assert tuple(guard.guard for guard in plan.guards) == GUARDS
     assert plan.holds

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from acidctl.hivetypes import Dialect, StructType
-from acidctl.plan_columns import Census, Columns, Shape, doubled_name, left_out, misfit, narrowed, widest
+from acidctl.plan_columns import Census, Columns, Shape, doubled_name, losses, misfit, widest
 from acidctl.schema import parse_schema, parse_type
 
 H3, H4 = Dialect.HIVE3, Dialect.HIVE4
@@ -110,21 +108,59 @@ def test_the_users_columns_decide() -> None:
     assert verdict("v binary", given="v int") == "schema_misfit"
 
 
-def test_columns_that_are_not_kept_are_named() -> None:
-    """A schema of the user with fewer columns loses the others, and says so."""
-    known = census_of("id int, v string, w int")
-    assert left_out(known.shapes, Columns(columns("id int, v string"), H4, True)) == ("w",)
-    assert left_out(known.shapes, Columns(columns("id int, v string, w int, x int"), H4, True)) == ()
-    assert left_out(known.shapes, Columns(columns("id int"), H4, False)) == ()
+def lost(given: str, *texts: str, dialect: Dialect = H4) -> list[str]:
+    """What the user's columns cost of files of these shapes."""
+    chosen = Columns(columns(given), dialect, True)
+    return [str(loss) for loss in losses(census_of(*texts, dialect=dialect).shapes, chosen)]
 
 
-def test_types_that_lose_values_are_told() -> None:
-    """A column typed too narrow in --schema costs values for good, once the inputs are cleaned."""
+@pytest.mark.parametrize(
+    ("given", "texts", "expected"),
+    [
+        ("id int, v string", ("id int, v string, w int",), ["w"]),
+        ("id int, v string, w int, x int", ("id int, v string, w int",), []),
+        # By position for Hive 4: a column left out in the middle moves the others.
+        ("id int, w int", ("id int, v string, w int",), ["v (string as int)", "w"]),
+        ("v int, n int", ("v string, n bigint", "v string"), ["v (string as int)", "n (bigint as int)"]),
+        # Renamed and widened as Hive does it.
+        ("id bigint, w string, n double", ("id int, v varchar(5), n int",), []),
+        ("a string, b string, c string", ("a int, b double, c decimal(9,2)",), []),
+        ("a string, b string", ("a timestamp, b date",), []),
+        ("t timestamp", ("t date",), []),
+        # Narrowed.
+        ("v varchar(5)", ("v string",), ["v (string as varchar(5))"]),
+        ("v varchar(5)", ("v varchar(6)",), ["v (varchar(6) as varchar(5))"]),
+        ("v char(5)", ("v char(6)",), ["v (char(6) as char(5))"]),
+        ("v decimal(10,2)", ("v decimal(10,3)",), ["v (decimal(10,3) as decimal(10,2))"]),
+        ("v decimal(10,3)", ("v decimal(10,2)",), ["v (decimal(10,2) as decimal(10,3))"]),
+        ("v date", ("v timestamp",), ["v (timestamp as date)"]),
+        ("v float", ("v double",), ["v (double as float)"]),
+        ("v double", ("v bigint",), ["v (bigint as double)"]),
+        ("v string", ("v binary",), ["v (binary as string)"]),
+        ("v boolean", ("v int",), ["v (int as boolean)"]),
+        # Inside of nested columns; the whole column is named.
+        ("s struct<a:int>", ("s struct<a:int,b:int>",), ["s (struct<a:int,b:int> as struct<a:int>)"]),
+        ("l array<int>", ("l array<bigint>",), ["l (bigint as int)"]),
+        ("m map<string,struct<x:varchar(3)>>", ("m map<string,struct<x:string>>",), ["m (string as varchar(3))"]),
+        ("u uniontype<int,string>", ("u uniontype<bigint,string>",), ["u (bigint as int)"]),
+    ],
+)  # fmt: skip
+def test_what_the_users_columns_cost(given: str, texts: tuple[str, ...], expected: list[str]) -> None:
+    """Columns that no column takes up and values that a type does not hold, by their names in the files."""
+    assert lost(given, *texts) == expected
+
+
+def test_hive_3_loses_a_renamed_column() -> None:
+    """It goes by name; by position where files have no names."""
+    assert lost("id int, w string", "id int, v string", dialect=H3) == ["v"]
+    assert lost("id int, w string", "id int, v string", dialect=H4) == []
+    assert lost("id int, w string", "_col0 int, _col1 string", dialect=H3) == []
+
+
+def test_without_the_users_columns_nothing_is_lost() -> None:
+    """Then the files' own are widened until all fit."""
     known = census_of("id int, v string, n bigint", "id int, v string")
-    given = Columns(columns("id bigint, v int, n int"), H4, True)
-    assert narrowed(known.shapes, given) == ("v (string as int)", "n (bigint as int)")
-    assert narrowed(known.shapes, Columns(columns("id bigint, v string, n bigint, x int"), H4, True)) == ()
-    assert narrowed(known.shapes, replace(given, given=False)) == ()
+    assert losses(known.shapes, Columns(columns("id int"), H4, False)) == ()
 
 
 def test_a_renamed_column_for_another_hive_is_unclear() -> None:

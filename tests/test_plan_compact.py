@@ -81,14 +81,14 @@ OPEN_9 = txns(9, "9")
         # The range ends with what was consumed, not with the watermark.
         (["delta_1_2", "delta_3_4", "delta_5_6"], MINOR, ids(6, "6"), 9, ["delta_0000001_0000004_v0000009"]),
         (["delta_1_2", "delta_3_4", "delta_5_6"], MAJOR, ids(6, "6"), 9, ["base_0000004_v0000009"]),
-        # An aborted write at the upper edge is not part of it.
-        (delta(21, 23, 24), MINOR, ids(24, "", "24"), 30, ["delta_0000021_0000023_v0000030"]),
+        # An aborted write at the upper edge is covered, so that nobody reads it once Hive has forgotten it.
+        (delta(21, 23, 24), MINOR, ids(24, "", "24"), 30, ["delta_0000021_0000024_v0000030"]),
         (
             ["base_0000005", *delta(6, 8), *delete(7, 9)],
             MAJOR,
             ids(9, "9", "8"),
             30,
-            ["base_0000007_v0000030"],
+            ["base_0000008_v0000030"],
         ),
     ],
 )
@@ -113,8 +113,78 @@ def test_the_worked_selection() -> None:
     ]
     plan = planned(names, MAJOR, ids(26, "24", "22"), None)
     assert inputs(plan) == {"base_20", "delta_21_21_0000", "delete_delta_21_21_0000"}
+    # 23 would cover the aborted 22, and lies across delta_23_25.
     assert outputs(plan) == ["base_0000021"]
     assert [entry.kind for entry in plan.inputs] == ["base", "delete_delta", "delta"]
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "write_ids", "expected", "suffixed"),
+    [
+        # On disk or not: what a write that was aborted has begun may come late.
+        (delta(1, 2, 3), MAJOR, ids(3, "", "3"), "base_0000002", "base_0000003"),
+        (delta(1, 2, 3), MAJOR, ids(4, "", "3"), "base_0000004", "base_0000003"),
+        (delta(1, 2), MAJOR, ids(9, "", "3,5,6"), "base_0000007", "base_0000006"),
+        (delta(1, 2), MAJOR, ids(6, "", "3,5,6"), "base_0000004", "base_0000006"),
+        (delta(1, 2, 3), MINOR, ids(3, "", "3"), "delta_0000001_0000003", "delta_0000001_0000003"),
+        # Ids of other partitions, and a watermark that is too high, do not show in the name.
+        (delta(1, 2), MAJOR, ids(9), "base_0000002", "base_0000002"),
+        (delta(1, 2), MAJOR, "t:9223372036854775807:9223372036854775807::", "base_0000002", "base_0000002"),
+        # Nothing at or above the lowest open id, and nothing across a directory that is partly open.
+        (delta(1, 2), MAJOR, ids(9, "5", "3,7"), "base_0000004", "base_0000003"),
+        ([*delta(1, 2), "delta_4_6"], MAJOR, ids(6, "6", "3,4"), "base_0000002", "base_0000003"),
+        ([*delta(1, 2), "delta_4_6"], MAJOR, ids(6, "6", "4,5"), "base_0000002", "base_0000002"),
+        # An input of which the last write was aborted.
+        (["base_2", "delta_3_5"], MAJOR, ids(6, "", "5"), "base_0000006", "base_0000005"),
+        # Below a minor only what is on disk; a base covers everything below it anyway.
+        (delta(1, 2, 3), MINOR, ids(3, "", "1"), "delta_0000001_0000003", "delta_0000001_0000003"),
+        (delta(2, 3), MINOR, ids(3, "", "1"), "delta_0000002_0000003", "delta_0000002_0000003"),
+        (["base_4", *delta(3, 5, 6, 7)], MINOR, ids(7, "", "3,5"), "delta_0000005_0000007", "delta_0000005_0000007"),
+        # Hive prefers the compacted one of two bases that end alike (HIVE-25777).
+        ([*delta(1, 2), "base_3"], MAJOR, ids(9, "", "3"), "base_0000004", "base_0000003"),
+        # Originals alone.
+        (["000000_0", "000001_0", "delta_3_3"], MAJOR, ids(3, "", "3"), "base_0000002", "base_0000003"),
+    ],
+)
+def test_aborted_writes_beside_the_inputs_are_covered(
+    names: list[str], kind: CompactionKind, write_ids: str, expected: str, suffixed: str
+) -> None:
+    """Hive forgets that they were aborted; inside an output nobody reads them even then.
+
+    Without a suffix no base ends with an aborted id: the Cleaner of Hive 4 would remove it.
+    """
+    assert outputs(planned(names, kind, write_ids)) == [expected]
+    under_txn = planned(names, kind, write_ids, txns(9, "9"), visibility_txn=9)
+    assert outputs(under_txn) == [f"{suffixed}_v0000009"]
+
+
+def test_what_cannot_be_covered_is_said() -> None:
+    """A directory of an aborted write above the output has to be removed while Hive knows of it."""
+    (note,) = [n for n in planned(delta(1, 2, 3), MAJOR, ids(3, "", "3")).notes if "aborted" in n]
+    assert "delta_0000003_0000003_0000, which an aborted write left, lies above base_0000002" in note
+    assert not any("aborted" in n for n in planned(delta(1, 2, 3), MAJOR, ids(4, "", "3")).notes)
+
+
+def test_hive_3_alone_gets_the_name_that_hive_3_gives() -> None:
+    """Its Cleaner keeps a base that ends with an aborted id; that of an aborted overwrite is taken."""
+    plan = planned(delta(1, 2, 3), MAJOR, ids(3, "", "3"), target=Target.HIVE3)
+    assert outputs(plan) == ["base_0000003"]
+    plan = planned([*delta(1, 2), "base_3"], MAJOR, ids(3, "", "3"), target=Target.HIVE3)
+    assert outputs(plan) == ["base_0000002"]
+
+
+def test_transactions_of_acid_v1_do_not_name_the_base() -> None:
+    """They are those of all tables, and the table's write ids need not reach them for long; what is on disk counts."""
+    guess = TableGuess(TableType.FULL, False, "it was said", True)
+    names = ["delta_1_1", "delta_2_2", "delta_3_3"]
+    plan = planned(names, MAJOR, "null:9:9223372036854775807::3,4,8", guess=guess)
+    assert outputs(plan) == ["base_0000005"]
+
+
+def test_many_aborted_ids_take_no_time() -> None:
+    """A run of them costs one step each."""
+    aborted = ",".join(map(str, range(3, 60_000)))
+    assert outputs(planned(delta(1, 2), MAJOR, ids(60_000, "", aborted))) == ["base_0060000"]
 
 
 def test_minor_leaves_base_and_originals_alone() -> None:

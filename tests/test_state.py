@@ -441,6 +441,24 @@ def test_one_partition_tells_for_all() -> None:
     assert guess.type is TableType.FULL
 
 
+def test_what_is_obsolete_or_aborted_tells_nothing_of_the_kind() -> None:
+    """The kind, and so the rows, are the same before and after a cleaner: what it may remove does not count."""
+    union = ["000000_0", "delta_3_3_0000/HIVE_UNION_SUBDIR_1/000000_0"]
+    for left, more, aborted in (
+        (union, "delta_2_2_0000/bucket_00000_0", "2"),
+        (union, "delete_delta_2_2_0000/bucket_00000_0", "2"),
+        (["base_3/000000_0"], "base_2/bucket_00000", ""),
+        (["base_3/000000_0"], "delta_2_2_0000/bucket_00000_0", ""),
+    ):
+        lists = f"t:9:9223372036854775807::{aborted}"
+        before, after = strict([*left, more], lists), strict(left, lists)
+        assert (before.table_type, live(before)) == (after.table_type, live(after))
+        assert before.originals == after.originals
+    # What is open or above this reader's watermark stays, and counts.
+    later = strict(["delta_1_1_0000/000000_0", "delta_2_2_0000/bucket_00000_0"], "t:1:9223372036854775807::")
+    assert later.table_type is TableType.FULL
+
+
 def test_acid_v1_bases_are_compactions() -> None:
     """In a table of Hive 2 every base is a compaction: an aborted id does not matter, an open one does."""
     paths = ["base_0000005/bucket_00000", "delta_0000006_0000006_0000/bucket_00000"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from vectors import load
 
 from acidctl.errors import UsageError
+from acidctl.listtexts import recognise
 from acidctl.writeids import (
     MAX_ID,
     ListFormatError,
@@ -22,7 +23,6 @@ from acidctl.writeids import (
     ValidWriteIds,
     WriteIdRange,
     describe_ids,
-    recognise,
 )
 
 VECTORS = load("write-id-lists")
@@ -226,7 +226,7 @@ def test_as_of() -> None:
         (["  \n"], {}, "empty"),
         (["hello"], {}, "no list"),
         (["42"], {}, "no list"),
-        (["42$"], {}, "0 tables"),
+        (["42$"], {}, "ends in"),
         ([QUERY_LIST], {}, "must be named"),
         ([QUERY_LIST], {"table": "default.t9"}, "default.t1, default.t2"),
         (["x$db.t:5:9::"], {}, "transaction id"),

@@ -1,7 +1,8 @@
-"""Sizes, durations and fractions as people write them: `20G`, `90m`, `10%`."""
+"""Sizes, durations, fractions and lists of names as people write them: `20G`, `90m`, `10%`, `a,b`."""
 
 from __future__ import annotations
 
+import csv
 import re
 
 import click
@@ -54,6 +55,18 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 def duration_or_none(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Seconds of a duration; 0 is one."""
     return 0.0 if value.strip() == "0" or parse_duration(value) == 0 else duration(ctx, param, value) or 0.0
+
+
+def column_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Names with commas between; backticks around one that holds a comma."""
+    if value is None:
+        return ()
+    # Backticks as in SQL: a doubled one stands for itself.
+    (names,) = csv.reader([value.replace("\n", " ")], quotechar="`", skipinitialspace=True)
+    found = tuple(name.strip() for name in names)
+    if not found or not all(found):
+        raise click.BadParameter(f"{_short(value)} leaves a name empty; write it as a,b", ctx, param)
+    return found
 
 
 def fraction(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

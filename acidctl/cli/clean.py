@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -161,7 +161,10 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
     report = _carry_out(out, run, asked, base)
     _remark(out, report)
     if out.form is Format.TEXT:
-        write_text(out, report, command_line(options, asked, given), long=asked.long)
+        back = command_line(options, replace(asked, max_runtime=None), given) + " --undo"
+        if base is not None:
+            back += f" --quarantine {_quoted(asked.quarantine or '')}"
+        write_text(out, report, command_line(options, asked, given), back, long=asked.long)
     elif out.form is Format.JSON:
         out.json(to_json(report))
     else:

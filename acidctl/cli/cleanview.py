@@ -25,8 +25,8 @@ _KEPT_WORDS = {
 }
 
 
-def write_text(out: Output, report: CleanReport, command: str, *, long: bool) -> None:
-    """The whole answer; `command` is the line that was typed, without what changes a table."""
+def write_text(out: Output, report: CleanReport, command: str, back: str, *, long: bool) -> None:
+    """The whole answer; `command` is the line that was typed, without what changes a table, `back` brings back."""
     out.line(out.paint(shown(report.location), Paint.BOLD))
     for line in _header(out, report):
         out.line(line)
@@ -42,7 +42,7 @@ def write_text(out: Output, report: CleanReport, command: str, *, long: bool) ->
         for line in _table(out, report, kept, None):
             out.line(line)
     out.line()
-    for line in _ending(out, report, command):
+    for line in _ending(out, report, command, back):
         out.line(line)
 
 
@@ -133,8 +133,8 @@ def _table(
     return render_table(out, columns, rows, before=headings) if rows else []
 
 
-def _ending(out: Output, report: CleanReport, command: str) -> list[str]:
-    """What was done, in capitals when it was nothing; and the line that does it."""
+def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[str]:
+    """What was done, in capitals when it was nothing; and the line that does it, or that undoes it."""
     victims = [entry for _, entry in report.victims]
     files = sum(entry.files for entry in victims)
     late = sum(part.outcome is Outcome.LEFT for part in report.locations)
@@ -146,7 +146,10 @@ def _ending(out: Output, report: CleanReport, command: str) -> list[str]:
         if not victims:
             said = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
         still = "still in quarantine: " if report.action is Action.UNDO else ""
-        return [*said, *later, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
+        said += [*later, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
+        if report.action is Action.QUARANTINE and victims:
+            said += ["That frees no space. To bring it back:", "", f"  {back}"]
+        return said
     lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD), *later]
     if not victims:
         return [*lines, *wrap(_why_nothing(report), out.width)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acidctl.cli.amounts import duration, duration_or_none, fraction, size
+from acidctl.cli.amounts import column_names, duration, duration_or_none, fraction, size
 from acidctl.cli.compactview import write_plan, write_report
 from acidctl.cli.engineoptions import engine_choice
 from acidctl.cli.interrupts import interruptible
@@ -41,6 +40,7 @@ class Asked:
     dry_run: bool
     plan_out: str | None
     plan: str | None
+    accept_edited: bool
     engine: str
     master: str | None
     spark_conf: tuple[str, ...]
@@ -60,6 +60,7 @@ class Asked:
     limit: int
     assume_committed: bool
     assume_exclusive: bool
+    drop_columns: tuple[str, ...]
     unsafe_break_lock: bool
     no_header: bool
 
@@ -72,7 +73,7 @@ class Asked:
         """The keyword arguments by which the library takes what decides a plan."""
         names = ("target", "visibility_txn", "compression", "max_bytes", "max_partitions", "only_if_needed")
         limits = {"delta_num": self.delta_num_threshold, "delta_pct": self.delta_pct_threshold}
-        agreed = ("assume_committed", "assume_exclusive", "unsafe_break_lock")
+        agreed = ("assume_committed", "assume_exclusive", "drop_columns", "unsafe_break_lock")
         return {**{name: getattr(self, name) for name in (*names, *agreed)}, **limits}
 
 
@@ -101,7 +102,12 @@ class Asked:
 @table_options
 @option("-n", "--dry-run", is_flag=True, help="Show the plan and change nothing; -o json prints what --plan takes.")
 @option("--plan-out", metavar="FILE", help="Save the plan and change nothing.")
-@option("--plan", metavar="FILE", help="Carry out a saved plan, unless the table has changed since.")
+@option("--plan", metavar="FILE", help="Carry out a saved plan, unless it or the table has changed since.")
+@option(
+    "--accept-edited",
+    is_flag=True,
+    help="With --plan: it was edited. Partitions may be left out, table.writer and cuts be changed; nothing else.",
+)
 @option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
@@ -173,6 +179,12 @@ class Asked:
 )
 @option("--assume-committed", is_flag=True, help="Everything on disk is committed; needed where no list is given.")
 @option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table during this run.")
+@option(
+    "--drop-columns",
+    callback=column_names,
+    metavar="NAMES",
+    help="Columns of the files, separated by commas, whose values --schema may cost for good; others are refused.",
+)
 @option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
 @option("--no-header", is_flag=True, help="CSV without its first line.")
 def command(out: Output, config: Config, *, options: SnapshotOptions, **given: Any) -> ExitCode:
@@ -193,6 +205,9 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         memory=asked.memory,
     )
     table = open_table(options.table, storage_options=options.storage_options)
+    for name, path in (("--plan-out", asked.plan_out), ("--run-log", asked.run_log)):
+        if path is not None:
+            table.require_outside(path, name)
     if asked.dry_run or asked.plan_out is not None:
         prepared = _prepared(out, table, options, asked, limit)
         _remark(out, prepared)
@@ -227,10 +242,11 @@ def _limit(asked: Asked) -> TimeLimit | None:
 
 
 def _run_log(out: Output, table: Table, asked: Asked) -> RunLog:
+    from acidctl.jobs.owner import wall_clock
     from acidctl.jobs.runlog import RunLog
 
     assert asked.run_log is not None
-    return RunLog(asked.run_log, table.location, asked.kind, now=time.time, notify=out.warn)
+    return RunLog(asked.run_log, table.location, asked.kind, now=wall_clock, notify=out.warn)
 
 
 def _remark(out: Output, prepared: Prepared) -> None:
@@ -248,13 +264,18 @@ def _failure(part: PartitionReport) -> AcidctlError:
 
 
 def _check(asked: Asked) -> None:
+    if asked.accept_edited and asked.plan is None:
+        raise UsageError("--accept-edited is about the plan of --plan, and there is none")
     if asked.plan is not None and (asked.plan_out is not None or asked.dry_run):
         raise UsageError("--plan carries a saved plan out, so it goes with neither --dry-run nor --plan-out")
     decided = (asked.visibility_txn, asked.compression, asked.max_bytes, asked.max_partitions)
     if asked.plan is not None and (
-        asked.target != "auto" or asked.only_if_needed or any(value is not None for value in decided)
+        asked.target != "auto"
+        or asked.only_if_needed
+        or asked.drop_columns
+        or any(value is not None for value in decided)
     ):
-        raise UsageError("--plan names a plan that is made: target, visibility, codec and bounds are in it")
+        raise UsageError("--plan names a plan that is made: target, visibility, codec, bounds and columns are in it")
 
 
 def _prepared(
@@ -283,7 +304,7 @@ def _saved(table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimi
     """The plan of --plan. That nobody else uses the table is agreed to when it is so: now."""
     if options.partitions or options.validtxns or options.as_of is not None or options.schema is not None:
         raise UsageError("--plan names a plan that is made: partitions, lists and schema are in it")
-    plan = parse(read_text(f"@{asked.plan}", "--plan"))
+    plan = parse(read_text(f"@{asked.plan}", "--plan"), accept_edited=asked.accept_edited)
     if plan.kind.value != asked.kind:
         raise UsageError(f"the plan in {asked.plan} is for a {plan.kind.value} compaction, not for a {asked.kind} one")
     if plan.assume_exclusive and not asked.assume_exclusive:
@@ -292,7 +313,15 @@ def _saved(table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimi
             path=asked.plan,
             hint="Add --assume-exclusive if that is so now.",
         )
-    return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock, limit=limit)
+    if not asked.accept_edited:
+        return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock, limit=limit)
+    return table.edited_compaction(
+        plan,
+        assume_committed=asked.assume_committed,
+        assume_exclusive=asked.assume_exclusive,
+        unsafe_break_lock=asked.unsafe_break_lock,
+        limit=limit,
+    )
 
 
 def _save(out: Output, plan: CompactionPlan, path: str) -> None:

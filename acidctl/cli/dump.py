@@ -169,12 +169,16 @@ class _RowWriter:
             return
         with file.open(side) as opened:
             if self._view.events and not opened.orc.is_acid:
+                if opened.shape_damage is not None:
+                    raise opened.shape_damage
                 raise NotAcidTableError(
                     f"{file.name} holds plain rows, no ACID events",
                     path=file.name,
                     hint="It is an original file or one of an insert-only table; -d prints its rows.",
                 )
             self._rows(opened.orc)
+            if opened.shape_damage is not None:
+                raise opened.shape_damage
         if self._view.data and self._out.form is Format.TEXT:
             from acidctl.orc.orctools import SEPARATOR
 
@@ -242,14 +246,8 @@ def _limited(orc: OrcFile, batch_rows: int, limit: int | None) -> Iterator[pa.Re
     if limit is None:
         yield from orc.scan(batch_size=batch_rows)
         return
-    left = limit
-    if not left:
-        return
-    for batch in orc.scan(batch_size=batch_rows):
-        yield batch.slice(0, min(left, len(batch)))
-        left -= len(batch)
-        if left <= 0:
-            return
+    if limit:
+        yield from orc.scan(batch_size=batch_rows, limit=limit)
 
 
 class _ArrayWriter:

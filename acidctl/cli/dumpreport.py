@@ -23,8 +23,9 @@ from acidctl.cli.output import (
     wrap,
 )
 from acidctl.datafiles import DataFile
-from acidctl.errors import AcidctlError, ExitCode, UsageError
+from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, UsageError
 from acidctl.filereport import failure, report_of
+from acidctl.orc.tail import RESTORE_HINT
 
 Json = dict[str, Any]
 
@@ -93,7 +94,10 @@ def _findings(out: Output, report: Json) -> ExitCode:
     """Warn of what makes readers of this file miss rows."""
     acid = report["acid"]
     if not acid["is_acid"]:
-        return ExitCode.DONE
+        if "damage" not in acid:
+            return ExitCode.DONE
+        out.error(DamagedDataError(acid["damage"], path=report["fileName"], hint=RESTORE_HINT))
+        return ExitCode.DAMAGED
     found = ExitCode.DONE
     if acid["damage"]:
         out.warn(f"the rows of {report['fileName']} cannot be read to the end: {acid['damage']}")
@@ -167,7 +171,10 @@ class _Text:
             length = f"{side['logical_length']:,} of {self._report['fileLength']:,} bytes are committed"
             self._fact("side file", f"{side['name']}: {length}, {side['bytes_beyond']:,} beyond")
         if not acid["is_acid"]:
-            self._fact("events", "none: plain rows, of an original file or an insert-only table")
+            if "damage" in acid:
+                self._fact("damage", acid["damage"], Paint.BAD)
+            else:
+                self._fact("events", "none: plain rows, of an original file or an insert-only table")
             return
         self._fact("version", acid["version"] or "not given (hive.acid.version is missing)")
         self._fact("events", _counts_text(acid["events"]) or "none")

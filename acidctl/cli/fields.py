@@ -111,6 +111,11 @@ LS = Described(
         ("damaged", "list", "`partition`, `path`, `message` of files that `--rows` or `--long` found damaged"),
         ("notes", "list", "what was said on stderr as notes"),
         ("warnings", "list", "what was said on stderr as warnings"),
+        (
+            "doubts",
+            "list",
+            "those of the warnings that say why rows may be missing or come twice, and of entries that were not read",
+        ),
     ),
 )
 DUMP = Described(
@@ -129,7 +134,7 @@ DUMP = Described(
 )
 DUMP_ACID = Described(
     "ACID layer",
-    "`acid` of `dump`; the fields from `version` on are there when `is_acid` is true",
+    "`acid` of `dump`; the fields from `version` on are there when `is_acid` is true, `damage` also where it should be",
     (
         ("is_acid", "boolean", "whether the file holds ACID events"),
         (
@@ -153,7 +158,7 @@ DUMP_ACID = Described(
         ("ordered", "boolean or null", "whether the events are in key order; null when they cannot be read"),
         ("key_index", "object", "`state`: matches, missing, differs, unreadable or not_checked; and `reason`"),
         ("stripes", "list", "`first_key`, `last_key` and `index_key` of each stripe, `events`"),
-        ("damage", "string or null", "why the events cannot be read to the end"),
+        ("damage", "string or null", "why the events cannot be read to the end, or the columns cannot be the file's"),
     ),
 )
 DUMP_EVENT = Described(

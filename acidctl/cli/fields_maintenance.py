@@ -50,7 +50,8 @@ COMPACT_PARTITION = Described(
             "reason_code",
             "string",
             "why it was not compacted, stable; of a failure the code of its error; `not_needed` below the thresholds "
-            "of `--only-if-needed`; `max_bytes`, `max_partitions`, `max_runtime` where it was left for a later run",
+            "of `--only-if-needed`; `max_bytes`, `max_partitions`, `max_runtime`, "
+            "`storage_unreachable` where it was left for a later run",
         ),
         ("reason", "string", "the same in a sentence"),
         ("hint", "string or null", "of a failure: what to do now"),
@@ -101,6 +102,8 @@ COMPACT_PLAN = Described(
         ASSUMED,
         ("assume_exclusive", "boolean", "whether two renames are allowed, because nobody else uses the table"),
         ("notes", "list", "sentences for the operator"),
+        ("options", "object", "what was asked for: `request`, `view` (lists, schema, kind of table), `partitions`"),
+        ("hash", "string", "over everything else in the plan; `--plan` refuses one that was changed"),
     ),
 )
 COMPACT_PLAN_PARTITION = Described(
@@ -119,7 +122,7 @@ COMPACT_PLAN_PARTITION = Described(
         ("bytes_in", "number", "bytes that would be read"),
         ("fingerprint", "string", "over names, sizes and times of the inputs"),
         ("notes", "list", "sentences for the operator"),
-        ("failed", "boolean", "refused because looking into it went wrong; the command then ends with 3"),
+        ("failed", "boolean", "refused because looking into it went wrong"),
     ),
 )
 COMPACT_LOG = Described(
@@ -207,7 +210,7 @@ CLEAN_GUARD = Described(
     "`guards` of `clean`",
     (
         ("partition", "string or null", "where it fails; null when it holds everywhere"),
-        ("guard", "string", "G1 to G9, `simulation`"),
+        ("guard", "string", "G1 to G9, `own_files`, `simulation`"),
         ("holds", "boolean", "where false, nothing there was touched"),
         ("why", "string", "in a sentence"),
     ),

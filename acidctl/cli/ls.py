@@ -39,7 +39,7 @@ from acidctl.lsreport import (
     seconds_of,
     to_json,
 )
-from acidctl.readings import read, require_own_list, require_table
+from acidctl.readings import read, require_table
 from acidctl.state import EntryState
 from acidctl.table import Table, open_table, report
 
@@ -162,9 +162,7 @@ def _listed(options: SnapshotOptions, view: View) -> LsReport:
     root = prepared.root or "."
     require_table(locations, root)
     asked = options.view()
-    readings = read(locations, **asked)
-    if asked.get("table") is None:
-        require_own_list(readings, root, root)
+    readings = read(locations, **asked).of_table(root, asked["table"], root)
     return report(root, readings, long=view.long, sizes=prepared.sizes)
 
 

@@ -26,9 +26,10 @@ from acidctl.cli.output import (
     end_at_once,
     system_terminal,
     terminal_width,
-    without_secrets,
 )
+from acidctl.cli.stderr import own_stderr
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
+from acidctl.storage.redact import secrets_given, without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ class AcidctlGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run and exit; click's own ending would print other texts and return other codes."""
-        code = run(sys.argv[1:] if args is None else args)
+        words = sys.argv[1:] if args is None else args
+        with own_stderr(with_panics=_debugs(words)):
+            code = run(words)
         if code == ExitCode.INTERRUPTED:
             # A thread that an interrupt has left at work in C++ would make the interpreter's own ending an abort.
             end_at_once(code)
@@ -119,6 +122,7 @@ def main() -> NoReturn:
 def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
     """Run one command line and return its exit code; never raises."""
     session = Session(terminal or system_terminal(), args)
+    session.terminal.secrets.update(secrets_given(args))
     try:
         with interrupts_reach_us():
             code = _invoke(session, args)
@@ -156,16 +160,20 @@ def _invoke(session: Session, args: Sequence[str]) -> int:
 
 
 def _fail(session: Session, args: Sequence[str], error: AcidctlError) -> int:
-    if "--debug" in args or os.environ.get("ACIDCTL_DEBUG"):
+    if _debugs(args):
         import traceback
 
-        click.echo(without_secrets(traceback.format_exc()), err=True, nl=False)
+        click.echo(without_secrets(traceback.format_exc(), session.terminal.secrets), err=True, nl=False)
     try:
         session.output.flush()  # rows already answered stay whole; the error follows them
     except (AcidctlError, OSError):
         discard(session.terminal.stdout)
     session.output.error(error)
     return error.exit_code
+
+
+def _debugs(args: Sequence[str]) -> bool:
+    return "--debug" in args or bool(os.environ.get("ACIDCTL_DEBUG"))
 
 
 def _translated(error: Exception) -> AcidctlError:
@@ -176,6 +184,8 @@ def _translated(error: Exception) -> AcidctlError:
         return AcidctlError(message, hint="Give the process more memory (ulimit -v, the cgroup, other programs).")
     if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:  # click prints help past our Output
         return StorageError(f"the answer cannot be written: {error.strerror}")
+    if isinstance(error, OverflowError) and "_PyTime_t" in text:  # any pause or time limit after the year 2261
+        return AcidctlError("the clock of this machine shows a time after the year 2261", hint="Set the clock.")
     message = f"unexpected {type(error).__name__}" + (f": {text}" if text else "")
     hint = "This is a fault of acidctl: please report it, with what the same command prints with --debug."
     return InternalError(message, hint=hint)

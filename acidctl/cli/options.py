@@ -7,6 +7,7 @@ from the configuration file, except those that agree to a risk.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
 from acidctl.config import Config, is_safety_option, load_config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.storage.redact import secrets_among
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,7 +36,7 @@ EXIT_MEANINGS = {
     ExitCode.NOT_ENOUGH_HISTORY: "not enough history for this snapshot",
     ExitCode.DAMAGED: "damaged data",
     ExitCode.STORAGE: "storage refused or unreachable, or a package or program is missing",
-    ExitCode.STALE_PLAN: "the plan is stale",
+    ExitCode.STALE_PLAN: "the plan is stale, or was edited",
     ExitCode.INTERRUPTED: "interrupted",
 }
 
@@ -264,6 +266,12 @@ def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
     config = load_config(value, os.environ)
     if config.skipped is not None:
         ctx.obj.output.warn(f"{config.skipped} may not be read by this user, so no configuration is used")
+    secrets = secrets_among(config.storage) | secrets_among(config.spark)
+    ctx.obj.terminal.secrets.update(secrets)
+    if secrets and config.shared is not None:
+        ctx.obj.output.warn(
+            f"{config.shared} holds secrets, and other users may read it: run `chmod 600 {shlex.quote(config.shared)}`"
+        )
     ctx.meta["acidctl.config"] = config
     ctx.meta["acidctl.config_file"] = value
     own = config.options.get(ctx.info_name or "", {})

@@ -8,16 +8,15 @@ stderr says holds no user or password of a URL, whoever made the sentence.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
-from acidctl.storage.redact import without_credentials
+from acidctl.storage.redact import without_secrets
 
 # Columns of a terminal for a value of which only the beginning is shown.
 TERMINAL_VALUE = 40
@@ -64,6 +63,8 @@ class Terminal:
     stderr_is_terminal: bool = False
     color: bool = False
     error_color: bool = False
+    # What stderr never says, because it was given as a secret.
+    secrets: set[str] = field(default_factory=set)
 
 
 def system_terminal(environment: Mapping[str, str] | None = None) -> Terminal:
@@ -165,13 +166,13 @@ class Output:
                 self._say("  hint: ", Paint.DIM, error.hint)
             return
         texts = {"message": error.message, "path": error.path, "hint": error.hint}
-        fields = {name: text and without_secrets(text) for name, text in texts.items()}
+        fields = {name: text and without_secrets(text, self.terminal.secrets) for name, text in texts.items()}
         self._write_error(dump_json({"error": {"code": error.code, **fields}}))
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
         if self.terminal.error_color and word:
             word = f"\x1b[{paint.value}m{word}\x1b[0m"
-        self._write_error(word + shown(without_secrets(text)))
+        self._write_error(word + shown(without_secrets(text, self.terminal.secrets)))
 
     def _write_error(self, text: str) -> None:
         with suppress(OSError):  # whoever flushes at the end says so
@@ -240,11 +241,6 @@ def shown(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown_character(character) for character in text)
-
-
-def without_secrets(text: str) -> str:
-    """The text without users and passwords of URLs, also of those that were taken for a path and lost a slash."""
-    return re.sub(r"(?<=[A-Za-z0-9]:/)[^/\s:]*:[^\s]*@", "", without_credentials(text))
 
 
 def human_size(size: int) -> str:

@@ -26,6 +26,9 @@ class Attempt:
         self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
         self._storage = storage
         self._place = join(root, f"{spec.work}/{self.path}")
+        # Nobody may read it who may not read what it is made of.
+        files = [info.path for entry in spec.inputs for info in entry.files]
+        self._like = join(root, files[0] if files else spec.work)
 
     @property
     def name(self) -> str:
@@ -35,7 +38,7 @@ class Attempt:
     @contextmanager
     def create(self) -> Iterator[BinaryIO]:
         """The file for writing, once; durable after the block, gone when the block fails."""
-        with self._storage.create(self._place) as sink:
+        with self._storage.create(self._place, self._like) as sink:
             yield sink
 
     def open(self) -> BinaryIO:

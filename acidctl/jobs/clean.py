@@ -42,7 +42,7 @@ from acidctl.plan_clean_rules import Meet
 from acidctl.plan_clean_survey import Rules, survey
 from acidctl.state import TableGuess
 from acidctl.storage.gather import Location
-from acidctl.storage.local import whole_path
+from acidctl.storage.places import canonical
 from acidctl.storage.port import Storage, join
 
 # Why an entry may come back: something still there covers it. Aborted ones would look committed one day.
@@ -149,12 +149,8 @@ class Cleaning:
         except AcidctlError as error:
             return replace(CleanedLocation.planned(nothing), outcome=Outcome.FAILED, problem=Problem.of(error))
 
-    def absolute(self, root: str) -> str:
-        """A place by a name that does not depend on where the command is run."""
-        return whole_path(self.storage, self.storage.display(root))
-
     def _own(self, root: str, found: Iterable[boxes.Box]) -> tuple[boxes.Box, ...]:
-        place = boxes.canonical(self.storage, root)
+        place = canonical(self.storage, root)
         return tuple(box for box in found if box.owner(self.storage) == place)
 
     def _others(self, found: Iterable[boxes.Box]) -> list[boxes.Box]:
@@ -162,10 +158,10 @@ class Cleaning:
 
     def _is_of_table(self, box: boxes.Box) -> bool:
         """Whether a box belongs to a place of this table that is still there, by its folder or by a link."""
-        owner, top = box.owner(self.storage), boxes.canonical(self.storage, self.root)
+        owner, top = box.owner(self.storage), canonical(self.storage, self.root)
         inside = owner[len(top) + 1 :] if owner.startswith(top + "/") else ""
         for path in (join(self.root, inside), join(self.root, box.manifest.partition)):
-            if boxes.canonical(self.storage, path) == owner and self.storage.stat(path) is not None:
+            if canonical(self.storage, path) == owner and self.storage.stat(path) is not None:
                 return True
         return False
 
@@ -276,7 +272,7 @@ class Cleaning:
         try:
             surely(lambda: self.storage.discard(path), lambda: self.storage.stat(path) is None)
         except StorageError as error:
-            error.hint = error.hint or "With --skip-trash it is deleted for good."
+            error.hint = "With --skip-trash it is deleted for good." if error.hint == error.advice else error.hint
             raise
 
     def _remove(self, path: str) -> None:
@@ -288,11 +284,10 @@ class Cleaning:
         """A work directory with its owner file, as those of compactions; nothing is left when the storage refuses."""
         work = join(root, WORK_PREFIX + lock.id)
         try:
-            make_directory(self.storage, work)
+            make_directory(self.storage, work, root)
             owner = to_bytes(lock.owner, WORK_TYPE, {"kind": "clean", "outputs": []})
-            write_file(self.storage, join(work, OWNER_NAME), owner)
-            self.storage.inherit(work, root)
-            make_directory(self.storage, join(work, REMOVED))
+            write_file(self.storage, join(work, OWNER_NAME), owner, root)
+            make_directory(self.storage, join(work, REMOVED), root)
         except BaseException:
             with suppress(AcidctlError):
                 remove_directory(self.storage, work)
@@ -303,7 +298,7 @@ class Cleaning:
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.QUARANTINED)
         if not fresh.victims:
             return answer
-        base, place = base or boxes.default_base(root), boxes.canonical(self.storage, root)
+        base, place = base or boxes.default_base(root), canonical(self.storage, root)
         created = datetime.fromtimestamp(self.rules.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         manifest = boxes.Manifest(
             id=lock.id,
@@ -313,9 +308,9 @@ class Cleaning:
             write_ids=self.meet.write_ids.format(),
             txns="" if self.meet.txns is None else self.meet.txns.format(),
             entries=fresh.victims,
-            within=boxes.canonical(self.storage, base) == boxes.default_base(place),
+            within=canonical(self.storage, base) == boxes.default_base(place),
         )
-        box = boxes.make_box(self.storage, base, manifest)
+        box = boxes.make_box(self.storage, base, manifest, like=root)
         answer = _one_by_one(answer, fresh.victims, lambda name: boxes.put(self.storage, root, box, name))
         if answer.problem is not None and not answer.victims:
             with suppress(AcidctlError):
@@ -358,7 +353,10 @@ class Cleaning:
                 kept.append(replace(entry, reason=refusal, reason_code="not_restored"))
         merged = _merged(listing, content, {path for entry in wanted for path in entry.paths})
         seen = survey(merged, self.meet, self.kind, replace(self.rules, older_than=None))
-        plan = plan_location(seen, look_into(self.storage, seen), partition=place.partition, path=place.path)
+        # What would be back lies in the box yet.
+        boxed = dict.fromkeys((path for entry in wanted for path in entry.paths), content.root)
+        evidence = look_into(self.storage, seen, boxed)
+        plan = plan_location(seen, evidence, partition=place.partition, path=place.path)
         if not plan.holds:
             return CleanedLocation(place.partition, Outcome.GUARDED, plan.guards, (), (*kept, *_left(wanted)))
         harmless = {victim.name for victim in plan.victims if victim.because_of}
@@ -445,4 +443,6 @@ def _merged(listing: Listing, content: Listing, tops: set[str]) -> Listing:
         tuple(sorted(files, key=lambda info: info.path)),
         tuple(sorted({*listing.directories, *(path for path in content.directories if chosen(path))})),
         {**listing.markers, **{path: text for path, text in content.markers.items() if chosen(path)}},
+        {**listing.links, **{path: target for path, target in content.links.items() if chosen(path)}},
+        {**listing.special, **{path: kind for path, kind in content.special.items() if chosen(path)}},
     )

@@ -5,14 +5,14 @@ A location without victims costs nothing here; one with victims costs the tails 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.jobs.owner import Life, from_bytes, life_of
 from acidctl.jobs.workdir import WORK_TYPE
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, OWNER_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir
+from acidctl.names import LOCK_NAME, OWNER_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir, must_hold_events
 from acidctl.plan_clean_guards import CoverFacts, Evidence, without
 from acidctl.plan_clean_rules import Meet, base_write_id, contains
 from acidctl.plan_clean_survey import Rules, Survey, survey
@@ -50,9 +50,12 @@ def look_around(storage: Storage, listing: Listing, meet: Meet, kind: TableGuess
             times[name] = None if found is None else found.modified
 
 
-def look_into(storage: Storage, seen: Survey) -> Evidence:
-    """Open what the guards have to know of; a file that cannot be read makes its cover incomplete."""
-    reader = _Reader(storage, seen)
+def look_into(storage: Storage, seen: Survey, elsewhere: Mapping[str, str] | None = None) -> Evidence:
+    """Open what the guards have to know of; a file that cannot be read makes its cover incomplete.
+
+    `elsewhere` maps top-level names that are judged as if they were in the location to the directories that hold them.
+    """
+    reader = _Reader(storage, seen, elsewhere or {})
     covers = {cover.name: reader.cover(cover) for cover in seen.covers}
     return Evidence(covers, {delta.name: reader.is_empty(delta) for delta in seen.one_sided})
 
@@ -79,9 +82,10 @@ def _dead(storage: Storage, listing: Listing) -> Iterator[str]:
 class _Reader:
     """Looks into directories of one location."""
 
-    def __init__(self, storage: Storage, seen: Survey) -> None:
+    def __init__(self, storage: Storage, seen: Survey, elsewhere: Mapping[str, str]) -> None:
         self._storage = storage
         self._seen = seen
+        self._elsewhere = elsewhere
         self._insert_only = seen.kind.type is TableType.INSERT_ONLY
 
     def cover(self, cover: Candidate) -> CoverFacts:
@@ -167,12 +171,13 @@ class _Reader:
         return sum(self._visible(file) for file in files)
 
     def _rows(self, file: DataFile) -> int | None:
+        from acidctl.orc.eventshape import check_shape
         from acidctl.orc.tail import read_tail
 
         length = self._length(file)
         if length == 0:
             return 0
-        path = join(self._seen.listing.root, file.info.path)
+        path = self._path(file.info.path)
         shown = self._storage.display(path)
         with self._storage.open(path) as stream:
             head = stream.read(len(_PARQUET)) if self._insert_only else _ORC
@@ -183,7 +188,8 @@ class _Reader:
                 return None
             if not head.startswith(_ORC):
                 return None
-            return read_tail(stream, name=shown, length=length).rows
+            tail = read_tail(stream, name=shown, length=length)
+            return check_shape(tail, events=self._holds_events(file)).rows
 
     def _visible(self, file: DataFile, *, enough: int | None = None) -> int:
         """The events of a file that are not of aborted writes; after `enough` of them nobody counts on."""
@@ -192,9 +198,9 @@ class _Reader:
         length = self._length(file)
         if length == 0:
             return 0
-        path = join(self._seen.listing.root, file.info.path)
+        path = self._path(file.info.path)
         with self._storage.open(path) as stream:
-            orc = open_orc(stream, name=self._storage.display(path), length=length)
+            orc = open_orc(stream, name=self._storage.display(path), length=length, events=self._holds_events(file))
             if not orc.rows or not orc.is_acid:
                 return orc.rows
             ids = self._seen.meet.write_ids
@@ -206,12 +212,19 @@ class _Reader:
                     break
             return found
 
+    def _holds_events(self, file: DataFile) -> bool:
+        return not self._insert_only and must_hold_events(file.info.path)
+
+    def _path(self, path: str) -> str:
+        """Where a file of the listing lies."""
+        return join(self._elsewhere.get(path.partition("/")[0], self._seen.listing.root), path)
+
     def _length(self, file: DataFile) -> int:
         """Bytes up to the logical end."""
         if file.side_file is None:
             return file.info.size
         from acidctl.orc.sidefile import read_logical_length
 
-        path = join(self._seen.listing.root, file.side_file.path)
+        path = self._path(file.side_file.path)
         with self._storage.open(path) as stream:
             return read_logical_length(stream, name=self._storage.display(path))

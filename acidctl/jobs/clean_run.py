@@ -10,17 +10,19 @@ from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.errors import UsageError
 from acidctl.jobs.clean import Cleaning
 from acidctl.jobs.timelimit import TimeLimit
-from acidctl.names import BaseDir, DeltaDir, is_hidden, parse_directory
+from acidctl.listtexts import ManyLists, recognise_many
+from acidctl.names import BaseDir, DeltaDir, parse_directory
 from acidctl.plan_clean import CleanPlan, LocationPlan
 from acidctl.plan_clean_rules import Meet
 from acidctl.plan_clean_survey import DEFAULT_RETENTION, Rules
-from acidctl.readings import decide_kind, expected_table, kind_notes, require_same_table, schema_of
+from acidctl.readings import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.schema import TableSchema
 from acidctl.state import TableGuess, TableType
 from acidctl.storage.gather import Location
 from acidctl.storage.local import whole_path
+from acidctl.storage.places import require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
-from acidctl.writeids import ManyLists, ValidWriteIds, meet_txns, meet_write_ids, recognise_many
+from acidctl.writeids import ReaderLists, ValidWriteIds, meet_txns, meet_write_ids
 
 _UNNAMED_HINT = "What was given are transaction lists; one of write ids begins with its table, as db.table:20:... . "
 _LISTS_HINT = (
@@ -123,6 +125,8 @@ class CleanRun:
 
     def undo(self, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
         """Bring back what earlier runs moved into boxes, where something still covers it."""
+        if base is not None:
+            require_no_way_in(self.cleaning.storage, self.cleaning.root, base)
 
         def act(location: Location) -> CleanedLocation:
             return self.cleaning.undo(location, base)
@@ -154,12 +158,8 @@ class CleanRun:
         """A visible folder inside the table would be read as data."""
         if base is None:
             return
-        root = self.cleaning.absolute(self.cleaning.root).rstrip("/") + "/"
-        place = self.cleaning.absolute(base).rstrip("/") + "/"
-        inside = place[len(root) :].split("/")[:-1] if place.startswith(root) else None
-        # Below a partition folder the first name that is none decides.
-        own = None if inside is None else next((part for part in inside if "=" not in part or is_hidden(part)), "")
-        if own is not None and not is_hidden(own):
+        require_no_way_in(self.cleaning.storage, self.cleaning.root, base)
+        if shows_in_table(self.cleaning.storage, self.cleaning.root, base):
             raise UsageError(
                 f"the quarantine {base} lies inside the table, where readers would take it for data",
                 path=base,
@@ -183,30 +183,42 @@ def prepare(
     """
     shown = storage.display(root)
     schema = schema_of(request.schema)
-    kind = decide_kind(locations, schema, table_type=request.table_type, list_format=request.list_format)
     texts = (request.validtxns,) if isinstance(request.validtxns, str) else tuple(request.validtxns)
-    lists = recognise_many(texts, table=request.table, list_format=request.list_format, as_of=request.as_of)
+    lists = recognise_many(
+        texts, table=request.table, list_format=request.list_format, as_of=request.as_of, complete=True
+    )
+    kind = decide_kind(
+        locations, schema, _common(lists), table_type=request.table_type, list_format=request.list_format
+    )
     meet = _meet(lists, request, kind, locations, shown)
-    expected = None if request.table is not None else expected_table(whole_path(storage, root), schema)
-    require_same_table(meet.write_ids.table, expected, shown)
+    path, listed = whole_path(storage, root), meet.write_ids.table
+    named = own_table_warnings(path, schema, listed=listed, stated=request.table, shown=shown)
     rules = Rules(
         now=now,
         older_than=request.older_than,
         highest_write_id=request.highest_write_id,
         leftovers=request.leftovers,
         no_cleanup=_no_cleanup(schema),
-        table=expected,
+        table=known_table(path, schema),
     )
     trash = storage.facts.trash and not request.skip_trash
     cleaning = Cleaning(storage, root, meet, kind, rules, request.unsafe_break_lock, trash)
     notes = kind_notes(kind)
     if kind.type is TableType.EMPTY:
-        notes.append("The directory is empty: an empty table.")
+        notes.append("Nothing here holds rows: an empty table.")
     if request.older_than is None:
         notes.append("Ages are not looked at: a reader that began before the last compaction may lose its files.")
     if trash:
         notes.append("What is deleted goes into the trash of this user, which frees no space until it is emptied.")
-    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), lists.notes, limit)
+    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), (*lists.notes, *named), limit)
+
+
+def _common(lists: ManyLists) -> ReaderLists:
+    """The lists of a reader who sees what all of them see."""
+    return ReaderLists(
+        meet_write_ids(lists.write_ids) if lists.write_ids else None,
+        meet_txns(lists.txns) if lists.txns else None,
+    )
 
 
 def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: Sequence[Location], shown: str) -> Meet:
@@ -216,6 +228,14 @@ def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: 
             "--as-of says nothing of other readers, and what they read must not be deleted",
             path=shown,
             hint="Add --assume-exclusive when nobody else reads or writes this table now, or give --validtxns.",
+        )
+    # In Hive 2's form the second of two ids may be open, and what is aborted goes.
+    mixed = next((item for item in txns if len(item.open) == len(item.aborted) == 1), None)
+    if kind.acid_v1 and not write_ids and mixed is not None and request.list_format is None:
+        raise UsageError(
+            f"the transaction list {mixed.format()} means one thing in Hive 2 and another in Hive 3 and 4",
+            path=shown,
+            hint="Say whose it is with --list-format hive2, hive3 or hive4.",
         )
     if not write_ids and kind.acid_v1:
         write_ids = tuple(ValidWriteIds.from_txns(item) for item in txns)

@@ -4,13 +4,13 @@
 
 A failure concerns its partition alone. An interrupt ends the engine, takes away work directories and locks, and leaves
 every table as it was; partitions that were published before stay so. The end of the time that a run may take does the
-same to what is not finished by then, and is no failure. Nothing that a table consists of is ever removed.
+same to what is not finished by then, and is no failure; a storage that has stopped answering ends a run as well, and
+keeps what there is. Nothing that a table consists of is ever removed.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,18 +18,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.errors import AcidctlError, StalePlanError, VerificationError
+from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
+from acidctl.jobs.coverage import require_selected
 from acidctl.jobs.lock import Lock, acquire
-from acidctl.jobs.publish import NothingToDoError, publish, require_inputs
+from acidctl.jobs.owner import wall_clock
+from acidctl.jobs.publish import publish, require_absent, require_inputs
+from acidctl.jobs.reach import is_gone
 from acidctl.jobs.recover import has_leftovers, recover
 from acidctl.jobs.session import Piece, Session, TablePlace, failed, ours
 from acidctl.jobs.spec import Engine, TaskOutcome, TaskSpec
-from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit, TimeUpError
+from acidctl.jobs.timelimit import MAX_RUNTIME, UNREACHABLE, TimeLimit, TimeUpError
 from acidctl.jobs.workdir import WorkDir, list_location
 from acidctl.listing import Listing
 from acidctl.plan import Action, CompactionPlan, PartitionPlan
 from acidctl.storage.gather import Location
-from acidctl.storage.port import Storage, join
+from acidctl.storage.port import join
 from acidctl.writeids import ValidTxns
 
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
@@ -60,8 +63,12 @@ class Progress:
 Watch = Callable[[Progress], None]
 # Told of each partition as soon as it is finished; from any thread, one at a time.
 Told = Callable[[PartitionReport], None]
-# The plan of one partition, made anew from what lies there now.
-Replan = Callable[[PartitionPlan], PartitionPlan]
+# The plan of one partition that is to be compacted, made anew from what lies there now: the same or less.
+Replan = Callable[[PartitionPlan, Listing], PartitionPlan]
+
+
+class _GoneError(Exception):
+    """The storage does not answer any more."""
 
 
 def _unwatched(progress: Progress) -> None:
@@ -109,7 +116,7 @@ class Compaction:
         prepared: Prepared,
         engine: Engine,
         *,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = wall_clock,
         watch: Watch = _unwatched,
         told: Told = _untold,
     ) -> None:
@@ -132,6 +139,7 @@ class Compaction:
         self._cancelled = False
         self._expired = False
         self._engaged = False
+        self._gone = False
         self._telling = threading.Lock()
         self._open: dict[str, Session] = {}
         self._reports: dict[str, PartitionReport] = {}
@@ -229,7 +237,7 @@ class Compaction:
         finishing: list[Future[None]] = []
         try:
             self._work_off(queue, workers, finishing)
-        except TimeUpError:
+        except (TimeUpError, _GoneError):
             with suppress(Exception):
                 self._engine.close()
             self._leave(queue)
@@ -256,6 +264,8 @@ class Compaction:
                 pieces += session.pieces()
                 if not session.left:
                     finishing.append(workers.submit(self._finish, session))
+            if self._gone:
+                raise _GoneError
             pieces.sort(key=lambda piece: -piece.bytes)
             specs = self._specs(pieces, workers)
             with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
@@ -265,6 +275,8 @@ class Compaction:
                     self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
                     if not piece.session.left:
                         finishing.append(workers.submit(self._finish, piece.session))
+                    if self._gone:
+                        raise _GoneError
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""
@@ -280,14 +292,39 @@ class Compaction:
         return chosen
 
     def _leave(self, queue: deque[PartitionPlan]) -> None:
-        """What has not begun when the time is over."""
+        """What has not begun when the time is over, or the storage gone."""
         for part in queue:
             if part.action is Action.COMPACT:
-                why = "it was not begun within --max-runtime; a later run takes it"
-                self._settle(part, left_for_later(part, why))
+                self._settle(part, self._left(part))
             else:
                 self._settle(part, untouched(part))
         queue.clear()
+
+    def _left(
+        self, part: PartitionPlan, seconds: float | None = None, notes: Sequence[str] | None = None
+    ) -> PartitionReport:
+        """The report of a partition for which there was no time, or no storage; `seconds` where it had begun."""
+        what = "it was not begun" if seconds is None else "it was begun, and given up"
+        if self._gone:
+            why = f"{what}, because the storage has stopped answering"
+        else:
+            why = f"{what} " + (
+                "within --max-runtime" if seconds is None else "when the grace of --max-runtime was over"
+            )
+        return PartitionReport(
+            part.partition,
+            Outcome.REFUSED,
+            UNREACHABLE if self._gone else MAX_RUNTIME,
+            f"{why}; a later run takes it",
+            inputs=tuple(entry.name for entry in part.inputs),
+            seconds=seconds or 0.0,
+            notes=part.notes if notes is None else tuple(notes),
+            exit_code=ExitCode.STORAGE if self._gone else ExitCode.DONE,
+        )
+
+    def _heed(self, error: AcidctlError) -> None:
+        """Find out whether an error says that nothing can be read or changed any more."""
+        self._gone = self._gone or is_gone(self._place.storage, self._place.root, error)
 
     def _specs(self, pieces: Sequence[Piece], workers: ThreadPoolExecutor) -> list[TaskSpec]:
         """What the engine is given, with the machines that hold the inputs where that helps it."""
@@ -309,12 +346,17 @@ class Compaction:
             if self._expired and outcome is not None and outcome.error is not None:
                 # Some library made an error of it.
                 raise TimeUpError
-            return outcome
         finally:
             self._engaged = False
+        if outcome is not None and outcome.error is not None:
+            self._heed(outcome.error)
+        return outcome
 
     def _begin(self, part: PartitionPlan) -> Session | None:
         """A session with its work directory, or None and a report."""
+        if self._gone:
+            self._leave(deque([part]))
+            return None
         started = self._now()
         root = join(self._place.root, part.path)
         storage = self._place.storage
@@ -324,11 +366,13 @@ class Compaction:
             listing = list_location(storage, root)
             notes = tuple(recover(storage, root, listing, lock=lock, txns=self._txns))
             if notes:
-                part = part if self._replan is None else self._replan(part)
                 listing = list_location(storage, root)
+                if part.action is Action.COMPACT and self._replan is not None:
+                    part = self._replan(part, listing)
             if part.action is Action.COMPACT:
-                _require_absent(storage, root, listing, part)
+                require_absent(storage, root, listing, part)
                 require_inputs(listing, part)
+                require_selected(listing, part, self._plan)
                 work = WorkDir.create(storage, root, part, now=self._now(), lock=lock)
                 session = Session(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = session
@@ -340,7 +384,10 @@ class Compaction:
                 self._settle(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
                 self._settle(part, failed(part, ours(error), self._now() - started, part.notes))
-        if lock is not None:
+            self._heed(ours(error))
+        if lock is not None and self._gone:
+            lock.leave()
+        elif lock is not None:
             with suppress(AcidctlError):
                 lock.release()
         self._tell(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
@@ -352,9 +399,12 @@ class Compaction:
         """Publish, or keep or remove what was made."""
         error = session.error
         outputs: tuple[str, ...] = ()
+        if error is None and self._gone:
+            self._give_up(session)
+            return
         try:
             if error is None:
-                session.require_complete()
+                session.require_complete(self._place.storage, self._plan.table)
                 outputs = publish(
                     self._place.storage,
                     session.root,
@@ -366,7 +416,23 @@ class Compaction:
                 )
         except Exception as problem:
             error = ours(problem)
-        notes = list(session.notes)
+            self._heed(error)
+        notes = [*session.notes, *self._take_away(session, error)]
+        seconds = self._now() - session.started
+        if error is not None:
+            report = failed(session.plan, error, seconds, notes)
+        else:
+            report = session.report(outputs, seconds, notes)
+        del self._open[session.plan.path]
+        self._settle(session.plan, report)
+        self._tell(session.plan.partition, partitions=1)
+
+    def _take_away(self, session: Session, error: AcidctlError | None = None) -> list[str]:
+        """Remove what a partition has on storage beside its result, but evidence; sentences on what stays there."""
+        if self._gone:
+            session.lock.leave()
+            return [f"{session.work.name} and the lock are left behind; the next run removes them."]
+        notes = []
         try:
             if isinstance(error, VerificationError):
                 session.work.fail(error.message)
@@ -381,25 +447,12 @@ class Compaction:
             session.lock.release()
         except AcidctlError as problem:
             notes.append(f"The lock could not be removed: {problem.message}")
-        seconds = self._now() - session.started
-        if error is not None:
-            report = failed(session.plan, error, seconds, notes)
-        else:
-            report = session.report(outputs, seconds, notes)
-        del self._open[session.plan.path]
-        self._settle(session.plan, report)
-        self._tell(session.plan.partition, partitions=1)
+        return notes
 
     def _give_up(self, session: Session) -> None:
-        """Take away what a partition has on storage that is not finished when the grace is over."""
-        notes = list(session.notes)
-        for what, remove in (("work directory", session.work.remove), ("lock", session.lock.release)):
-            try:
-                remove()
-            except AcidctlError as problem:
-                notes.append(f"The {what} could not be removed: {problem.message}")
-        why = "it was begun, and given up when the grace of --max-runtime was over; a later run takes it"
-        report = left_for_later(session.plan, why, seconds=self._now() - session.started, notes=notes)
+        """End a partition that is not finished when the grace is over, or the storage gone."""
+        notes = [*session.notes, *self._take_away(session)]
+        report = self._left(session.plan, self._now() - session.started, notes)
         del self._open[session.plan.path]
         self._settle(session.plan, report)
 
@@ -430,23 +483,6 @@ def _rows(part: PartitionPlan) -> int:
 
 def _bytes(part: PartitionPlan) -> int:
     return sum(task.bytes_in for task in part.tasks)
-
-
-def left_for_later(
-    part: PartitionPlan, why: str, *, seconds: float = 0.0, notes: Sequence[str] | None = None
-) -> PartitionReport:
-    """The report of a partition for which there was no time."""
-    names = tuple(entry.name for entry in part.inputs)
-    said = part.notes if notes is None else tuple(notes)
-    return PartitionReport(part.partition, Outcome.REFUSED, MAX_RUNTIME, why, inputs=names, seconds=seconds, notes=said)
-
-
-def _require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:
-    """Raise NothingToDoError where somebody has done all of it already: publishing would find out after the work."""
-    present = set(listing.directories)
-    if part.outputs and all(output.name in present for output in part.outputs):
-        shown = storage.display(join(root, part.outputs[0].name))
-        raise NothingToDoError(f"{shown} exists already", path=shown)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,18 +11,21 @@ import numpy as np
 from acidctl import bucketcodec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
+from acidctl.findings import Findings
 from acidctl.hivetypes import Dialect, StructType
 from acidctl.jobs.books import Hashes, KeySum, distinct, key_hashes, require_events, require_rows
-from acidctl.jobs.spec import TaskSpec
-from acidctl.merge import check_order, merge_events, valid_mask
+from acidctl.jobs.committed import Committed
+from acidctl.jobs.inputsample import InputSample, open_by_name
+from acidctl.jobs.spec import FileRead, TaskSpec
+from acidctl.merge import Notice, Oddity, check_order, merge_events, valid_mask
 from acidctl.names import BaseDir, DeltaDir, parse_directory
-from acidctl.plan import InputEntry, KeyCut, Role
+from acidctl.plan import InputEntry, KeyCut, Role, TableFacts
 from acidctl.scan import BATCH_ROWS, DataSource, LocationReader, Projection, pack_small, stream_of
 from acidctl.schema import parse_type
 from acidctl.sources import live_sources
 from acidctl.state import AcidState, EntryKind, EntryState, StateEntry, TableType
 from acidctl.state_types import ORIGINALS_NAME
-from acidctl.storage.port import Storage
+from acidctl.storage.port import Storage, join
 from acidctl.writeids import ValidWriteIds
 
 _VERSION_SHIFT = 29
@@ -33,7 +37,12 @@ _PACK_ROWS = 16 * BATCH_ROWS
 
 def state_of(spec: TaskSpec) -> AcidState:
     """The task's inputs as a state in which everything is live; nothing is judged anew."""
-    entries = tuple(_live_entry(entry) for entry in spec.inputs)
+    return state_of_entries(spec.inputs, spec.table)
+
+
+def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidState:
+    """These inputs as a state in which everything is live."""
+    entries = tuple(_live_entry(entry) for entry in inputs)
     directories = [entry for entry in entries if entry.parsed is not None]
     deltas = [entry for entry in directories if isinstance(entry.parsed, DeltaDir)]
     deltas.sort(key=lambda e: (e.min_write_id or 0, -(e.max_write_id or 0), e.statement_id or 0, e.name))
@@ -43,8 +52,8 @@ def state_of(spec: TaskSpec) -> AcidState:
         deltas=tuple(deltas),
         originals=tuple(info for entry in originals for info in entry.files),
         entries=entries,
-        table_type=TableType(spec.table.table_type),
-        acid_v1=spec.table.acid_v1,
+        table_type=TableType(table.table_type),
+        acid_v1=table.acid_v1,
     )
 
 
@@ -81,19 +90,26 @@ def _row_id(cut: KeyCut | None) -> RowId | None:
 class Tally:
     """Stored events of one file: those of the task, and those of them that an aborted write left.
 
-    `passed` are those that go on; `hashes` of their keys are there where a sieve keeps them.
+    `passed` are those that go on; `hashes` of their keys are there where a sieve keeps them. `buckets` counts all that
+    were read by bucket property, `committed` and `aborted` are write ids of the task's events that were (not) let
+    through.
     """
 
+    source: DataSource
     rows_in: int = 0
     hidden: int = 0
     passed: KeySum = field(default_factory=KeySum)
     hashes: list[Hashes] = field(default_factory=list)
+    buckets: Counter[int] = field(default_factory=Counter)
+    committed: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
 
 
 class TaskEvents:
     """The merged events of a task with role SURVIVING, INSERTS or DELETES, as they are to be written.
 
-    Each iteration reads them anew; `rows_in` and its like are those of the last one that was read to its end.
+    Each iteration reads them anew; `rows_in` and its like are those of the last one that was read to its end, as is
+    `read`: what was read of each file.
     """
 
     def __init__(self, spec: TaskSpec, storage: Storage, root: str, *, threads: bool) -> None:
@@ -107,41 +123,81 @@ class TaskEvents:
         self._span = span_of(spec)
         self._projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
         self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
+        paths = (*spec.task.files, *spec.task.delete_files)
+        self._paths = {storage.display(join(root, path)): path for path in paths}
+        self._open = lambda path: storage.open(join(root, path))
+        self._committed = Committed.write_ids(spec.table.write_ids)
         self.rows_in = self.hidden = self.deletes_applied = 0
+        self.read: tuple[FileRead, ...] = ()
+        self.committed: tuple[int, ...] = ()
+        self.hidden_ids: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[EventBatch]:
         _require_row_ids(self._inserts)
         role = self._task.role
         sieve = Sieve(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
         aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
+        sample = self._sample()
         for source in self._inserts:
-            source.through = sieve
+            source.through = lambda source, batches: sieve(source, sample.stored(source, batches))
+        deletes = self._sample(stored=True) if self._deletes and role is not Role.DELETES else None
         for source in self._deletes:
-            source.through = sieve if role is Role.DELETES else aside
+            source.through = (
+                sieve if deletes is None else lambda source, batches: aside(source, deletes.stored(source, batches))
+            )
         self.deletes_applied = 0
         left = KeySum()
         if role is Role.DELETES:
-            for batch in self._delete_events():
+            for batch in sample.compared(self._delete_events()):
                 left.add(key_hashes(batch.keys, current=True))
                 yield batch
+            sample.require_found(self._committed, distinct([]))
             require_events(self._task.output, sieve.passed, left, lambda: self._once_more(self._deletes, current=True))
         else:
-            for batch in self._rows(collapse=role is Role.SURVIVING):
+            for batch in sample.compared(self._rows(collapse=role is Role.SURVIVING)):
                 left.add(key_hashes(batch.keys))
                 yield batch
-            self._require_rows(sieve, aside, left)
+            self._require_rows(sieve, aside, left, sample)
+            if deletes is not None:
+                deletes.require_found(self._committed, distinct([]))
         self.rows_in, self.hidden = sieve.rows_in, sieve.hidden
+        self._report([*sieve.tallies, *aside.tallies])
 
-    def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum) -> None:
+    def _report(self, tallies: Sequence[Tally]) -> None:
+        """What was read of each file, for the judgement of all tasks together."""
+        buckets: dict[DataSource, Counter[int]] = {source: Counter() for source in (*self._inserts, *self._deletes)}
+        for tally in tallies:
+            buckets[tally.source] += tally.buckets
+        self.read = tuple(
+            FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
+            for source, counts in buckets.items()
+            if source.name in self._paths
+        )
+        self.committed = tuple(sorted(set().union(*(tally.committed for tally in tallies))))
+        self.hidden_ids = tuple(sorted(set().union(*(tally.aborted for tally in tallies))))
+
+    def _sample(self, *, stored: bool = False) -> InputSample:
+        """Rows of some inputs, read beside all of this; with `stored` of the deletes that are applied to them."""
+        task = self._task
+        events = stored or task.role is Role.DELETES
+        seed = f"{task.output} {self._span}"
+        sample = InputSample(
+            self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
+        )
+        sample.read(self._deletes if events else self._inserts, open_by_name(self._open, self._paths))
+        return sample
+
+    def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum, sample: InputSample) -> None:
         """Judge the merge by its books. Updates in place (ACID version 1) have no such simple ones."""
-        if any(source.facts.may_update for source in self._inserts):
-            return
         for source in self._deletes:
             if source not in aside.seen:
                 # The merge has judged by statistics that this file does not concern the bucket.
                 for _ in source.events(None, BATCH_ROWS, self._span):
                     pass
+        if any(source.facts.may_update for source in self._inserts):
+            return
         deleted = distinct([hashes for tally in aside.tallies for hashes in tally.hashes])
+        sample.require_found(self._committed, deleted)
         require_rows(
             self._task.output, sieve.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
         )
@@ -158,7 +214,8 @@ class TaskEvents:
         """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
         if not collapse:
             _require_inserts(self._inserts)
-        reader = LocationReader(self._inserts, self._deletes, self._write_ids)
+        watch = _NoDoubles(self._task.output)
+        reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
         merge = reader.merge(self._projection, span=self._span, threads=self._threads)
         last: RowId | None = None
         for batch in coalesce(iter(merge), BATCH_ROWS):
@@ -183,21 +240,39 @@ class TaskEvents:
 
 
 def _require_distinct(keys: EventKeys, last: RowId | None, output: str) -> RowId:
-    """Refuse rows of one ROW__ID; the last key otherwise.
-
-    Hive's readers do not agree on them (one returns both, one either), so no file could answer as the inputs did.
-    """
+    """Refuse rows of one ROW__ID; the last key otherwise."""
     same = keys.same_as_previous()
     same[0] = last is not None and keys.at(0) == last
     if same.any():
-        double = keys.at(int(np.argmax(same)))
-        raise DamagedDataError(
-            f"Two of the live files that {output} is to replace hold a row {double.write_id},{double.bucket_property},"
-            f"{double.row_id}.",
-            hint="A crashed write left both, or a directory was copied: remove the one that is not of the table"
-            " (`acidctl ls -l` shows buckets that stand twice). Nothing was published.",
-        )
+        raise _double(keys.at(int(np.argmax(same))), output)
     return keys.at(-1)
+
+
+def _double(row: RowId, output: str) -> DamagedDataError:
+    """Hive's readers do not agree on two rows of one id (one returns both, one either), so no file could answer as
+    the inputs did.
+    """
+    return DamagedDataError(
+        f"Two of the live files that {output} is to replace hold a row {row.write_id},{row.bucket_property},"
+        f"{row.row_id}.",
+        hint="A crashed write left both, or a directory was copied: remove the one that is not of the table"
+        " (`acidctl ls -l` shows buckets that stand twice). Nothing was published.",
+    )
+
+
+class _NoDoubles(Findings):
+    """Two inserts of one row end the task: where rows are updated in place, the merge would keep one of them."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__()
+        self._output = output
+
+    def watch(self, sources: Sequence[DataSource]) -> Notice:
+        def notice(oddity: Oddity, row: RowId) -> None:
+            if oddity is Oddity.DOUBLE:
+                raise _double(row, self._output)
+
+        return notice
 
 
 def _require_row_ids(sources: Sequence[DataSource]) -> None:
@@ -262,7 +337,7 @@ class Sieve:
         return sum((tally.passed for tally in self.tallies), KeySum())
 
     def __call__(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        tally = Tally()
+        tally = Tally(source)
         self.tallies.append(tally)
         self.seen.add(source)
         # Rows that were there before the table was an ACID table have write id 0, whatever their base is called.
@@ -276,16 +351,20 @@ class Sieve:
             last = keys.at(-1)
             _check_limit(keys, limit, source.name)
             own = self._own(keys, source.name)
+            _count_runs(tally.buckets, keys.bucket)
             if self._same_write:
                 own = keys.current == keys.write_id if own is None else own & (keys.current == keys.write_id)
             visible = valid_mask(keys.current, self._write_ids)
             count = len(keys) if own is None else int(np.count_nonzero(own))
             tally.rows_in += count
             if visible is not None:
+                hidden = ~visible if own is None else own & ~visible
+                tally.aborted |= _distinct_ids(keys.current[hidden])
                 own = visible if own is None else own & visible
                 tally.hidden += count - int(np.count_nonzero(own))
             kept = batch if own is None or own.all() else batch.filter(own)
             if len(kept):
+                tally.committed |= _distinct_ids(kept.keys.current)
                 self._enter(tally, kept.keys)
                 yield kept
 
@@ -312,6 +391,21 @@ class Sieve:
         buckets = _bucket_ids(keys.bucket)
         own: BoolArray = buckets == self._bucket_id
         return own
+
+
+def _runs(values: Int64Array) -> Int64Array:
+    """Where runs of equal values begin."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def _count_runs(counts: Counter[int], values: Int64Array) -> None:
+    heads = _runs(values)
+    for value, rows in zip(values[heads].tolist(), np.diff(heads, append=len(values)).tolist(), strict=True):
+        counts[value] += rows
+
+
+def _distinct_ids(values: Int64Array) -> set[int]:
+    return set(values[_runs(values)].tolist()) if len(values) else set()
 
 
 def _bucket_ids(properties: Int64Array) -> Int64Array:

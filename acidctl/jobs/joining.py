@@ -35,7 +35,16 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
         return TaskResult(spec.task.output, None, 0, 0)
     if len(parts) == 1:
         # It was verified, and its name is as unique as any.
-        return replace(parts[0], output=spec.task.output, rows_in=0, hidden=0, deletes_applied=0)
+        return replace(
+            parts[0],
+            output=spec.task.output,
+            rows_in=0,
+            hidden=0,
+            deletes_applied=0,
+            read=(),
+            committed=(),
+            hidden_ids=(),
+        )
     counts: Counter[tuple[int, int]] = Counter()
     for part in parts:
         for write_id, bucket, rows in part.counts:

@@ -4,6 +4,7 @@ The lock names its owner. That of a process which is known to be dead is taken o
 `_acidctl_lock_<id of the dead>`, which only one of several takers can do, and stays under that name as the proof that
 the work directory of the same id has no living owner, until `recover` has dealt with both. Where nothing can be renamed
 in one step, the proof is written first, and then the lock is replaced on the condition that it is still the dead one's.
+The lock is there with its content or not at all: where things can be renamed it is written under another name first.
 Hive knows nothing of this lock and needs not: it protects acidctl from itself, and what Hive does is found out by
 listing again.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
-from acidctl.errors import AcidctlError, NoSuchTableError, StalePlanError, StorageError
+from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
 from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.names import LOCK_NAME
 from acidctl.storage.port import Storage, Swapping, join
@@ -23,6 +24,8 @@ from acidctl.storage.retry import PATIENT
 
 LOCK_TYPE = "acidctl_lock"
 TAKEN_PREFIX = LOCK_NAME + "_"
+# What a run that died while it wrote its lock leaves, with the id of the run behind it.
+NEW_PREFIX = LOCK_NAME + "_new_"
 # A lock without readable content: its writer died while writing some hundred bytes, or is at it right now.
 TORN_LOCK_SECONDS = 600
 _LIMIT = 1 << 16
@@ -43,7 +46,9 @@ class _Found:
 class Lock:
     """A held lock; a context manager that releases it. Made by `acquire`."""
 
-    def __init__(self, storage: Storage, root: str, owner: Owner) -> None:
+    def __init__(self, storage: Storage, root: str, owner: Owner, now: float) -> None:
+        """`now` is when it was taken, in seconds since 1970."""
+        self.now = now
         self._storage = storage
         self._root = root
         self._path = join(root, LOCK_NAME)
@@ -64,6 +69,10 @@ class Lock:
                 path=self._storage.display(self._root),
                 hint="Nothing was published here. See what runs on this table, then run the command again.",
             )
+
+    def leave(self) -> None:
+        """Give the lock up without asking the storage: it stays, and whoever comes next takes it over."""
+        _held.discard(self.owner.id)
 
     def release(self) -> None:
         """Remove the lock, unless it is somebody else's by now; a second call does nothing.
@@ -110,9 +119,9 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
     try:
         refused: StorageError | None = None
         for _ in range(_TRIES):
-            refused = _create(storage, path, owner)
+            refused = _create(storage, root, owner)
             if refused is None:
-                return Lock(storage, root, owner)
+                return Lock(storage, root, owner, now)
             found = _read(storage, path)
             if found is not None:
                 _require_dead(storage, root, found, now, unsafe_break_lock)
@@ -134,15 +143,33 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
         raise
 
 
-def _create(storage: Storage, path: str, owner: Owner) -> StorageError | None:
+def _create(storage: Storage, root: str, owner: Owner) -> StorageError | None:
     """Try to create the lock; None when it is ours, also when the storage failed only to say so."""
+    path, content = join(root, LOCK_NAME), to_bytes(owner, LOCK_TYPE)
     try:
-        storage.create_exclusive(path, to_bytes(owner, LOCK_TYPE))
+        if not storage.facts.atomic_rename:
+            storage.create_exclusive(path, content, root)
+        else:
+            _write_and_rename(storage, join(root, NEW_PREFIX + owner.id), path, content, root)
     except StorageError as error:
         found = _read(storage, path)
         ours = found is not None and found.owner is not None and found.owner.id == owner.id
         return None if ours else error
     return None
+
+
+def _write_and_rename(storage: Storage, new: str, path: str, content: bytes, root: str) -> None:
+    """Write a file under another name, then give it its own, which has to be free."""
+    if storage.stat(path) is not None:
+        raise ExistsError(f"{storage.display(path)} exists already", path=storage.display(path))
+    try:
+        storage.create_exclusive(new, content, root)
+        storage.move(new, path)
+    except BaseException:
+        with suppress(AcidctlError):
+            if storage.stat(new) is not None:
+                storage.remove_file(new)
+        raise
 
 
 def _read(storage: Storage, path: str) -> _Found | None:

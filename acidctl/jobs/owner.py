@@ -11,15 +11,20 @@ import json
 import os
 import secrets
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from acidctl.errors import AcidctlError
+
 SCHEMA_VERSION = 1
 # That of the system itself, by a number fixed in the kernel's sources (PROC_PID_INIT_INO); containers have others.
 _FIRST_NAMESPACE = "pid:[4026531836]"
+# The last second whose year has four digits, as texts and names have it.
+_LAST_SECOND = 253402300799
 # By how much a clock may have been set since.
 _CLOCK_SECONDS = 10
 
@@ -53,6 +58,28 @@ class Owner:
     def described(self) -> str:
         """For a sentence: `process 71 on node-3, since 2026-11-21T10:00:00Z`."""
         return f"process {self.pid} on {self.host}, since {self.created}"
+
+
+def wall_clock() -> float:
+    """Seconds since 1970; AcidctlError while the clock of this machine shows a time that Python cannot hold."""
+    try:
+        return checked_time(time.time())
+    except OverflowError as error:
+        raise _wrong_clock() from error
+
+
+def checked_time(now: float) -> float:
+    """The time, if it can be written as a date; AcidctlError otherwise."""
+    if not 0 <= now <= _LAST_SECOND:
+        raise _wrong_clock()
+    return now
+
+
+def _wrong_clock() -> AcidctlError:
+    return AcidctlError(
+        "the clock of this machine shows a time outside of the years 1970 to 2261, and ages cannot be told by it",
+        hint="Set the clock; `date` shows it.",
+    )
 
 
 def new_owner(now: float) -> Owner:

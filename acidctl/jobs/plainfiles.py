@@ -18,6 +18,7 @@ from acidctl.events import EventBatch
 from acidctl.hivetypes import Dialect, StructType
 from acidctl.jobs.attempts import Attempt
 from acidctl.jobs.inputs import state_of
+from acidctl.jobs.inputsample import InputSample, open_by_name
 from acidctl.jobs.spec import BYTES_DIGEST, TaskResult, TaskSpec
 from acidctl.jobs.verify import Expected, verify_file
 from acidctl.orc.acidmeta import TARGET
@@ -77,10 +78,13 @@ def _write_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool, backe
     projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
     sources, _ = live_sources(storage, root, state_of(spec))
     digest = RowDigest()
+    sample = InputSample(columns, bucket_id=None, span=None, seed=spec.task.output, stored=True)
+    paths = {storage.display(join(root, path)): path for path in spec.task.files}
+    sample.read(sources, open_by_name(lambda path: storage.open(join(root, path)), paths))
 
     def rows() -> Iterator[EventBatch]:
         for source in sources:
-            for batch in source.events(projection, BATCH_ROWS):
+            for batch in sample.stored(source, source.events(projection, BATCH_ROWS)):
                 if len(batch):
                     digest.update(None, batch.columns)
                     yield batch

@@ -94,7 +94,7 @@ def publish(
     kept = _outputs_with_rows(storage, root, plan, results)
     _require_unchanged(storage, root, kept)
     if copies:
-        _write_markers(storage, work, kept)
+        _write_markers(storage, root, work, kept)
     else:
         _assemble(storage, root, work, kept, results)
     listing = _require_unchanged(storage, root, kept)
@@ -105,7 +105,7 @@ def publish(
     lock.check()
     journal = _journal(work, kept, whole, files if copies else ())
     if copies or len(names) > 1:
-        write_file(storage, join(work.path, JOURNAL_NAME), journal.to_bytes())
+        write_file(storage, join(work.path, JOURNAL_NAME), journal.to_bytes(), root)
     if copies:
         _copy(storage, root, work, journal)
     else:
@@ -124,6 +124,14 @@ def require_window(storage: Storage, root: str, whole: CompactionPlan) -> None:
     )
 
 
+def require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:
+    """Raise NothingToDoError where somebody has done all of it already: publishing would find out after the work."""
+    present = set(listing.directories)
+    if part.outputs and all(output.name in present for output in part.outputs):
+        shown = storage.display(join(root, part.outputs[0].name))
+        raise NothingToDoError(f"{shown} exists already", path=shown)
+
+
 def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> Listing:
     """List the location; StalePlanError or NothingToDoError where it is not as the plan needs it."""
     listing = list_location(storage, root)
@@ -134,8 +142,9 @@ def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> List
 
 def require_inputs(listing: Listing, plan: PartitionPlan) -> None:
     """Raise StalePlanError unless every input is what the plan saw: its files, their sizes and times, and no more."""
+    present = Present(listing)
     for entry in plan.inputs:
-        why = changed(listing, entry)
+        why = present.changed(entry)
         if why is not None:
             raise StalePlanError(
                 f"{why} since the compaction was planned",
@@ -144,26 +153,34 @@ def require_inputs(listing: Listing, plan: PartitionPlan) -> None:
             )
 
 
-def changed(listing: Listing, entry: InputEntry) -> str | None:
-    """What is not as planned with an input, as the beginning of a sentence; None when all is."""
-    if entry.name == ORIGINALS_NAME:
-        present = {info.path: info for info in take_stock(listing).original_files}
-    else:
-        prefix = f"{entry.name}/"
-        present = {info.path: info for info in listing.files if info.path.startswith(prefix)}
-        if not present and entry.name not in listing.directories:
+class Present:
+    """What lies in a location, by its directories: an input is looked up among thousands, not searched for."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        self._files: dict[str, dict[str, FileInfo]] = {path: {} for path in listing.directories}
+        for info in listing.files:
+            self._files.setdefault(info.path.partition("/")[0], {})[info.path] = info
+
+    def changed(self, entry: InputEntry) -> str | None:
+        """What is not as planned with an input, as the beginning of a sentence; None when all is."""
+        if entry.name == ORIGINALS_NAME:
+            present = {info.path: info for info in take_stock(self._listing).original_files}
+        elif entry.name in self._files:
+            present = self._files[entry.name]
+        else:
             return f"{entry.name} was removed"
-    planned = {info.path: info for info in entry.files}
-    for path, info in planned.items():
-        found = present.get(path)
-        if found is None:
-            return f"{path} was removed"
-        if (found.size, found.modified) != (info.size, info.modified):
-            return f"{path} was changed"
-    for path, info in present.items():
-        if path not in planned and info.size and _holds_data(path, planned):
-            return f"{path} was added"
-    return None
+        planned = {info.path: info for info in entry.files}
+        for path, info in planned.items():
+            found = present.get(path)
+            if found is None:
+                return f"{path} was removed"
+            if (found.size, found.modified) != (info.size, info.modified):
+                return f"{path} was changed"
+        for path, info in present.items():
+            if path not in planned and info.size and _holds_data(path, planned):
+                return f"{path} was added"
+        return None
 
 
 def _holds_data(path: str, planned: Mapping[str, FileInfo]) -> bool:
@@ -198,9 +215,9 @@ def _outputs_with_rows(
 def _assemble(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan, results: Sequence[TaskResult]) -> None:
     """Put the directories together as they will be published, with owner and mode of what they replace."""
     like_dir, like_file = _models(root, plan.inputs)
-    make_directory(storage, join(work.path, OUT))
+    make_directory(storage, join(work.path, OUT), root)
     for output in plan.outputs:
-        make_directory(storage, work.out_dir(output.name))
+        make_directory(storage, work.out_dir(output.name), like_dir)
     for result in results:
         if result.path is not None:
             target = join(work.path, f"{OUT}/{result.output}")
@@ -208,16 +225,13 @@ def _assemble(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan, r
             storage.inherit(target, like_file)
     for output in plan.outputs:
         for name, content in output.markers:
-            path = join(work.out_dir(output.name), name)
-            write_file(storage, path, content.encode("utf-8"))
-            storage.inherit(path, like_file)
-        storage.inherit(work.out_dir(output.name), like_dir)
+            write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"), like_file)
 
 
-def _write_markers(storage: Storage, work: WorkDir, plan: PartitionPlan) -> None:
+def _write_markers(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan) -> None:
     for output in plan.outputs:
         for name, content in output.markers:
-            write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"))
+            write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"), root)
 
 
 def _files(plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool) -> tuple[OutputFile, ...]:

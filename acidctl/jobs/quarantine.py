@@ -12,7 +12,6 @@ moving is copying and then removing, it may be in both, until `settle` has ended
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from acidctl.listing import FileInfo, Listing
 from acidctl.names import METADATA_MARKER, QUARANTINE_NAME
 from acidctl.plan import decode, encode
 from acidctl.plan_clean import Entry
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.places import canonical, real_name
 from acidctl.storage.port import Storage, join
 
 MANIFEST_NAME = "manifest.json"
@@ -65,20 +64,35 @@ class Box:
         around, _, name = canonical(storage, self.path.rpartition("/")[0]).rpartition("/")
         if name == QUARANTINE_NAME and self.manifest.within is not False:
             return around
-        return _canonical(storage, self.manifest.location)
+        return real_name(storage, self.manifest.location)
 
 
-def make_box(storage: Storage, base: str, manifest: Manifest) -> Box:
-    """Make a box below `base`, which is made where only it is missing; the manifest is there before anything moves."""
+def make_box(storage: Storage, base: str, manifest: Manifest, *, like: str) -> Box:
+    """Make a box below `base`, which is made where only it is missing; the manifest is there before anything moves.
+
+    All of it has owner and mode of `like`, the location: who may clean that has to be able to bring back.
+    """
     if storage.stat(base) is None:
-        make_directory(storage, base)
+        _make_base(storage, base, like)
     box = Box(join(base, manifest.id), manifest)
-    make_directory(storage, box.path)
+    make_directory(storage, box.path, like)
     values = {"type": MANIFEST_TYPE, "schema_version": SCHEMA_VERSION, **encode(manifest)}
     text = json.dumps(values, indent=1)
-    write_file(storage, join(box.path, MANIFEST_NAME), text.encode("ascii"))
-    make_directory(storage, join(box.path, DATA))
+    write_file(storage, join(box.path, MANIFEST_NAME), text.encode("ascii"), like)
+    make_directory(storage, join(box.path, DATA), like)
     return box
+
+
+def _make_base(storage: Storage, base: str, like: str) -> None:
+    parent = base.rpartition("/")[0]
+    if parent and storage.facts.empty_directories and storage.stat(parent) is None:
+        shown = storage.display(parent)
+        raise StorageError(
+            f"the quarantine {storage.display(base)} cannot be made: {shown} does not exist",
+            path=storage.display(base),
+            hint=f"Make the directory {shown} first, or name a directory that exists.",
+        )
+    make_directory(storage, base, like)
 
 
 def put(storage: Storage, root: str, box: Box, name: str) -> None:
@@ -133,9 +147,12 @@ def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
     if storage.stat(base) is None:
         return ()
     found = []
-    for name in storage.walk(base, lambda path: "/" not in path).directories:
+    listed = storage.walk(base, lambda path: "/" not in path)
+    linked = {path.partition("/")[0] for path in listed.links}
+    for name in listed.directories:
         path = join(base, name)
-        if not is_id(name) or storage.stat(join(path, MANIFEST_NAME)) is None:
+        # A box that is a link, or holds one in the place of what is ours, is somebody else's.
+        if not is_id(name) or name in linked or storage.stat(join(path, MANIFEST_NAME)) is None:
             continue
         try:
             manifest = _read(storage, join(path, MANIFEST_NAME))
@@ -155,7 +172,8 @@ def held(storage: Storage, box: Box) -> Listing:
         found = storage.walk(data)
     except NoSuchTableError:
         return Listing(data)
-    return Listing(data, found.files, found.directories, dict(_markers(storage, data, found.files)))
+    markers = dict(_markers(storage, data, found.files))
+    return Listing(data, found.files, found.directories, markers, found.links, found.special)
 
 
 def close_box(storage: Storage, box: Box) -> None:
@@ -179,15 +197,6 @@ def close_box(storage: Storage, box: Box) -> None:
 def default_base(root: str) -> str:
     """Where the boxes of a location are, unless the user says otherwise."""
     return join(root, QUARANTINE_NAME)
-
-
-def canonical(storage: Storage, path: str) -> str:
-    """A place by the one name that depends neither on links nor on where the command is run."""
-    return _canonical(storage, storage.display(path))
-
-
-def _canonical(storage: Storage, shown: str) -> str:
-    return os.path.realpath(shown) if isinstance(storage, LocalStorage) else shown.rstrip("/")
 
 
 def _markers(storage: Storage, data: str, files: tuple[FileInfo, ...]) -> Iterator[tuple[str, bytes]]:

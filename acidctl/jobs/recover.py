@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acidctl.errors import StalePlanError
-from acidctl.jobs.lock import LOCK_TYPE, TAKEN_PREFIX, Lock
+from acidctl.errors import NoSuchTableError, StalePlanError, StorageError
+from acidctl.jobs.lock import LOCK_TYPE, NEW_PREFIX, TAKEN_PREFIX, TORN_LOCK_SECONDS, Lock
 from acidctl.jobs.owner import Life, Owner, from_bytes, is_id, life_of
-from acidctl.jobs.publish import changed, copy_files, remove_copies, rename_dir
+from acidctl.jobs.publish import Present, copy_files, remove_copies, rename_dir
 from acidctl.jobs.workdir import (
     OUT,
     WORK_TYPE,
@@ -21,7 +21,7 @@ from acidctl.jobs.workdir import (
     remove_file,
     remove_work,
 )
-from acidctl.listing import FileInfo, Listing
+from acidctl.listing import FileInfo, Listing, obstacle
 from acidctl.names import FAILED_NAME, LOCK_NAME, OWNER_NAME, WORK_PREFIX, DeltaDir, parse_directory
 from acidctl.plan import InputEntry
 from acidctl.plan_clean_leftovers import is_unowned
@@ -37,7 +37,7 @@ _LIMIT = 1 << 16
 class _Left:
     """A work directory of another run; `owner` is None where nothing valid says whose it is.
 
-    `unowned`: a cleaner may let it go by its age.
+    `unowned`: a cleaner may let it go by its age. `linked`: it is a symbolic link or holds some.
     """
 
     name: str
@@ -45,6 +45,7 @@ class _Left:
     failed: bool
     bare: bool
     unowned: bool
+    linked: bool
 
     @property
     def id(self) -> str:
@@ -53,8 +54,11 @@ class _Left:
 
 
 def has_leftovers(listing: Listing) -> bool:
-    """Whether a location holds locks or work directories of any run; `recover` then has something to look at."""
-    return any(_is_ours(name) for name in _top_names(listing))
+    """Whether a location holds locks or work directories of any run; `recover` then has something to look at.
+
+    Where nothing may be changed, nothing is recovered.
+    """
+    return obstacle(listing) is None and any(_is_ours(name) for name in _top_names(listing))
 
 
 def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: ValidTxns | None = None) -> list[str]:
@@ -68,15 +72,22 @@ def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: 
     """
     if not has_leftovers(listing):
         return []
-    said: list[str] = []
+    said: list[str] = [
+        f"Left {path} as it is: it is a symbolic link, which acidctl neither follows nor removes."
+        for path in listing.foreign
+        if "/" not in path
+    ]
     taken = _taken_locks(storage, root, listing)
     works = [left for left in _works(storage, root, listing) if left.id != lock.id]
     journals = {journal.work: journal for journal in journals_of(listing)}
     for left in works:
         dead = left.id in taken or (left.owner is not None and _is_dead(left.owner))
-        journal = journals.get(left.name)
+        journal = None if left.linked else journals.get(left.name)
         if journal is not None:
             said += _settle(storage, root, left, journal, dead, lock, txns)
+        if left.linked:
+            said.append(f"Left {left.name} as it is: it holds a symbolic link, and acidctl makes none.")
+            continue
         if left.failed:
             continue
         if not dead or (left.owner is None and not left.bare):
@@ -85,7 +96,7 @@ def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: 
         lock.check()
         remove_work(storage, join(root, left.name))
         said.append(f"Removed {left.name}, which a run that died had left.")
-    for name in _taken_names(listing):
+    for name in (*_taken_names(listing), *_unfinished(storage, root, listing, lock)):
         remove_file(storage, join(root, name))
     return said
 
@@ -98,6 +109,7 @@ def _top_names(listing: Listing) -> list[str]:
     return [
         *(path for path in listing.directories if "/" not in path),
         *(i.path for i in listing.files if not i.directory),
+        *(path for path in listing.foreign if "/" not in path),
     ]
 
 
@@ -105,6 +117,26 @@ def _taken_names(listing: Listing) -> list[str]:
     """Locks that were taken over: `_acidctl_lock_<id of the dead>`."""
     names = (info.path for info in listing.files if not info.directory)
     return [name for name in names if name.startswith(TAKEN_PREFIX) and is_id(name.removeprefix(TAKEN_PREFIX))]
+
+
+def _unfinished(storage: Storage, root: str, listing: Listing, lock: Lock) -> list[str]:
+    """Locks that a run that is dead has not got as far as to take: `_acidctl_lock_new_<id>`.
+
+    One that is being written this very moment is missed by its writer, who begins again.
+    """
+    found = []
+    for info in listing.files:
+        if not info.path.startswith(NEW_PREFIX) or not is_id(info.path.removeprefix(NEW_PREFIX)):
+            continue
+        try:
+            with storage.open(join(root, info.path)) as stream:
+                owner = from_bytes(stream.read(_LIMIT), LOCK_TYPE)
+        except (StorageError, NoSuchTableError):
+            continue  # its writer has just ended
+        old = info.modified is not None and lock.now - info.modified > TORN_LOCK_SECONDS
+        if old if owner is None else _is_dead(owner):
+            found.append(info.path)
+    return found
 
 
 def _taken_locks(storage: Storage, root: str, listing: Listing) -> set[str]:
@@ -132,7 +164,8 @@ def _works(storage: Storage, root: str, listing: Listing) -> list[_Left]:
                 owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
         if owner is not None and owner.id != name.removeprefix(WORK_PREFIX):
             owner = None
-        found.append(_Left(name, owner, FAILED_NAME in files, files <= {OWNER_NAME}, is_unowned(name, infos)))
+        bare, linked = files <= {OWNER_NAME}, name in listing.linked_entries
+        found.append(_Left(name, owner, FAILED_NAME in files, bare, is_unowned(name, infos), linked))
     return sorted(found, key=lambda left: left.name)
 
 
@@ -191,7 +224,7 @@ def _settle(
         remove_copies(storage, root, [file for file in journal.output_files if file.path in there])
     else:
         for name in standing.there:
-            rename_dir(storage, join(root, name), _place(storage, join(root, left.name), name))
+            rename_dir(storage, join(root, name), _place(storage, root, join(root, left.name), name))
     alone = " and ".join(standing.shown)
     return [f"Undid an interrupted compaction: {alone} alone would have been misread."]
 
@@ -214,11 +247,11 @@ def _complete(storage: Storage, root: str, left: _Left, journal: Journal, absent
         rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
 
 
-def _place(storage: Storage, work: str, name: str) -> str:
+def _place(storage: Storage, root: str, work: str, name: str) -> str:
     """Where a directory goes back to."""
     out = join(work, OUT)
     if storage.stat(out) is None:
-        storage.mkdir(out)
+        storage.mkdir(out, root)
     return join(out, name)
 
 
@@ -239,7 +272,7 @@ class _Inputs:
     """The inputs of a journal, as its plan saw them."""
 
     def __init__(self, listing: Listing, journal: Journal) -> None:
-        self._listing = listing
+        self._present = Present(listing)
         self._files: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
         for info in journal.input_files:
             owner = info.path.partition("/")[0]
@@ -247,4 +280,4 @@ class _Inputs:
 
     def changed(self, name: str) -> str | None:
         """What is not as it was, None when all is."""
-        return changed(self._listing, InputEntry(name, "", None, None, tuple(self._files[name])))
+        return self._present.changed(InputEntry(name, "", None, None, tuple(self._files[name])))

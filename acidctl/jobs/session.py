@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.compactreport import Outcome, PartitionReport, Verified
-from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
+from acidctl.errors import AcidctlError, ExitCode, InternalError, UnwritableError, VerificationError
+from acidctl.jobs.coverage import require_read
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.publish import NothingToDoError
 from acidctl.jobs.spec import BYTES_DIGEST, TaskOutcome, TaskResult, TaskSpec
@@ -92,12 +93,14 @@ class Session:
                     chosen[self._entries[one]].append(self._files[one])
         return tuple(replace(self.plan.inputs[place], files=tuple(chosen[place])) for place in sorted(chosen))
 
-    def require_complete(self) -> None:
+    def require_complete(self, storage: Storage, table: TableFacts) -> None:
         """Raise VerificationError unless the tasks together have read every stored event of the inputs just once.
 
         Which files and stripes concern a bucket is told by statistics; a wrong one would lose rows in silence. How many
         rows a text file has is not known beforehand.
         """
+        require_read(storage, self.root, self.plan, table, self._answers())
+        self._require_joined()
         if any(task.role is Role.BYTES for task in self.plan.tasks):
             return
         for output in self.plan.outputs:
@@ -108,6 +111,26 @@ class Session:
                     path=self.root,
                     hint="Nothing is published. The statistics of an input file may be wrong: see `acidctl dump`.",
                 )
+
+    def _require_joined(self) -> None:
+        """Raise VerificationError unless each file that was joined holds what its parts hold."""
+        for index, answers in self.parts.items():
+            parts = [part for part in answers if part is not None and part.rows]
+            whole = self.done[index]
+            same = not parts or whole.digest == combined([part.digest for part in parts])
+            if not same or whole.rows != sum(part.rows for part in parts):
+                raise VerificationError(
+                    f"{whole.output} was joined of {len(parts)} parts, and does not hold the rows of all of them",
+                    path=self.root,
+                    hint="Nothing is published. Run compact again; report it if it happens again.",
+                )
+
+    def _answers(self) -> dict[int, list[TaskResult]]:
+        """All answers by task: its own and those of its parts."""
+        found: dict[int, list[TaskResult]] = {index: [result] for index, result in self.done.items()}
+        for index, parts in self.parts.items():
+            found.setdefault(index, []).extend(one for one in parts if one is not None)
+        return found
 
     def _readers(self) -> list[TaskResult]:
         """The answers of those tasks and parts that have read inputs."""
@@ -218,9 +241,10 @@ def ours(error: Exception) -> AcidctlError:
 
 def failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
     """The report of a partition in which nothing was published."""
+    known = {NothingToDoError: Outcome.NOTHING_TO_DO, UnwritableError: Outcome.REFUSED}
     return PartitionReport(
         part.partition,
-        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
+        known.get(type(error), Outcome.FAILED),
         error.code,
         error.message,
         hint=error.hint,

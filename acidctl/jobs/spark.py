@@ -29,6 +29,7 @@ from acidctl.jobs import spark_failures, spark_host
 from acidctl.jobs.spark_job import Job
 from acidctl.jobs.spark_worker import Unfit, Work, unpack
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
+from acidctl.storage.panics import live_stderr
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -301,7 +302,8 @@ class _Application:
             public = SparkConf(loadDefaults=False)
             public.setAll([("spark.master", self._master)])
             public.setAll([(key, value) for key, value in self._conf.items() if spark_host.is_public(key)])
-            outputs = {"stdout": 2, "stderr": 2} if self._verbose else {"stdout": self._log, "stderr": self._log}
+            output = live_stderr() if self._verbose else self._log
+            outputs = {"stdout": output, "stderr": output}
             with _environment({"SPARK_LAUNCHER_OPTS": spark_host.lean_java()}):
                 self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
             if self._over:

@@ -38,6 +38,18 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRead:
+    """What a task has read of a file: the events that its tail promises, and those that came by bucket property.
+
+    `path` is relative to the location. A part of a bucket reads a part of the file; the parts together all of it.
+    """
+
+    path: str
+    rows: int
+    buckets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """A finished task: what it read and what it wrote.
 
@@ -45,7 +57,8 @@ class TaskResult:
     `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
     input (`rowhash`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is in
-    bytes, of the process that ran it.
+    bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
+    `hidden_ids` the write ids whose events were taken or left out.
     """
 
     output: str
@@ -60,6 +73,9 @@ class TaskResult:
     writer: str = ""
     seconds: float = 0.0
     peak_memory: int = 0
+    read: tuple[FileRead, ...] = ()
+    committed: tuple[int, ...] = ()
+    hidden_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from acidctl.errors import AcidctlError
+from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError
+from acidctl.jobs.reach import is_gone
 from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit
+from acidctl.listing import Listing, obstacle
 from acidctl.pipeline import ordered_map
-from acidctl.plan import Action, CompactionPlan, PartitionPlan
+from acidctl.plan import Action, CompactionPlan, PartitionPlan, is_within
 from acidctl.plan_compact import Draft, Ground, draft, refused, settle
-from acidctl.plan_finish import Harvest, finish, finish_partition, refuse
+from acidctl.plan_finish import Harvest, check_dropped, finish, finish_partition, refit, refuse
 from acidctl.plan_request import CompactionRequest, TableView
 from acidctl.plan_tasks import InputFile
+from acidctl.readings import link_notes
 from acidctl.state import data_files
 from acidctl.storage.gather import Location
 from acidctl.storage.port import Storage
@@ -33,7 +36,41 @@ def _unforeseen(bytes_in: int) -> None:
     """Nobody waits for it."""
 
 
-def make_plan(
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A plan and what it was decided by, so that a part of it can be decided again and come out no wider."""
+
+    storage: Storage
+    ground: Ground
+    plan: CompactionPlan
+
+    def again(self, part: PartitionPlan, listing: Listing) -> PartitionPlan:
+        """The plan of one partition from what lies there now, by the options, lists and kind of table of the first one.
+
+        Only what was to be compacted is compacted, into directories of the same names, from what had been inputs or
+        has taken their place; StalePlanError where that is not what lies there.
+        """
+        if part.action is not Action.COMPACT:
+            return part
+        made = draft(self.ground, part.partition, part.path, listing)
+        if self.ground.request.max_bytes is not None and made.plan.bytes_in > part.bytes_in:
+            why = (
+                f"its {made.plan.bytes_in} bytes are more than the {part.bytes_in} of the plan; a later run takes them"
+            )
+            made = refused(made, "max_bytes", why)
+        harvest = Harvest()
+        (plan,) = _surveyed(self.storage, self.ground, [made], harvest, True, _unwatched, None)
+        new = refit(self.ground, self.plan, plan, harvest)
+        if new.action is Action.COMPACT and not is_within(new, part):
+            raise StalePlanError(
+                "what lies here now is not what was planned to be compacted",
+                path=self.storage.display(listing.root),
+                hint="Run the command again; it plans anew.",
+            )
+        return new
+
+
+def decide(
     storage: Storage,
     root: str,
     locations: Sequence[Location],
@@ -43,7 +80,7 @@ def make_plan(
     progress: Callable[[int, int | None], None] = _unwatched,
     foreseen: Callable[[int], None] = _unforeseen,
     limit: TimeLimit | None = None,
-) -> CompactionPlan:
+) -> Decision:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
     Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are
@@ -76,14 +113,25 @@ def make_plan(
         for location in locations
         if location.stray
     ]
-    return finish(ground, storage.display(root), plans, harvest, notes)
+    notes += [note for location in places for note in link_notes(location)]
+    plan = finish(ground, storage.display(root), plans, harvest, notes)
+    if not request.bounded and limit is None:
+        # Else what a name stands for may lie in a partition that a later run takes.
+        check_dropped(ground, plan, harvest)
+    return Decision(storage, ground, plan)
 
 
 def _drafted(ground: Ground, location: Location, root: str, alone: bool) -> Draft:
     listing = location.listing
     path = listing.root.removeprefix(root.rstrip("/")).strip("/") if listing.root != root else ""
     try:
-        return draft(ground, location.partition, path, listing)
+        made = draft(ground, location.partition, path, listing)
+        found = obstacle(listing) if made.compacts else None
+        if found is None:
+            return made
+        if not found.damaged:
+            return refused(made, "symbolic_link", f"{found.message}. {found.hint.rstrip('.')}")
+        raise DamagedDataError(found.message, path=listing.root, hint=found.hint)
     except AcidctlError as error:
         if alone:
             raise
@@ -161,7 +209,7 @@ def _surveyed(
     for item, result in ordered_map(_attempt, work(), workers=_WORKERS):
         if result is None:
             if part is not None:
-                yield _finished(ground, part, harvest, alone)
+                yield _finished(storage, ground, part, harvest, alone)
             part = _Part(item)
             continue
         assert part is not None
@@ -172,7 +220,7 @@ def _surveyed(
         done += 1
         progress(done, total)
     if part is not None:
-        yield _finished(ground, part, harvest, alone)
+        yield _finished(storage, ground, part, harvest, alone)
 
 
 def _attempt(work: tuple[Draft, Look | None]) -> tuple[Draft, InputFile | AcidctlError | None]:
@@ -185,12 +233,12 @@ def _attempt(work: tuple[Draft, Look | None]) -> tuple[Draft, InputFile | Acidct
         return item, error
 
 
-def _finished(ground: Ground, part: _Part, harvest: Harvest, alone: bool) -> PartitionPlan:
+def _finished(storage: Storage, ground: Ground, part: _Part, harvest: Harvest, alone: bool) -> PartitionPlan:
     plan = part.draft.plan
     if not part.draft.compacts:
         return plan
     if part.error is not None:
-        if alone:
+        if alone or is_gone(storage, part.draft.root, part.error):
             raise part.error
         return _failed(plan, part.error)
     made = finish_partition(ground, part.draft, part.files)

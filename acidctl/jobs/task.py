@@ -145,6 +145,9 @@ def _write(
         "rows_in": events.rows_in,
         "hidden": events.hidden,
         "deletes_applied": events.deletes_applied,
+        "read": events.read,
+        "committed": events.committed,
+        "hidden_ids": events.hidden_ids,
     }
     if written is None:
         return TaskResult(output=spec.task.output, path=None, rows=0, bytes=0, **read)

@@ -10,9 +10,10 @@ from acidctl.errors import UsageError
 
 #: Seconds that what has begun gets to end, where nothing else was asked for.
 GRACE = 300.0
-#: Why a partition was left for a later run, in `reason_code`; the last for want of time.
-BOUNDS = ("max_bytes", "max_partitions", "max_runtime")
-MAX_RUNTIME = BOUNDS[2]
+#: Why a partition was left for a later run, in `reason_code`: `MAX_RUNTIME` for want of time, `UNREACHABLE` because the
+#: storage has stopped answering.
+BOUNDS = ("max_bytes", "max_partitions", "max_runtime", "storage_unreachable")
+MAX_RUNTIME, UNREACHABLE = BOUNDS[2:]
 
 
 class TimeUpError(BaseException):

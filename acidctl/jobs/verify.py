@@ -20,12 +20,14 @@ from acidctl.bucketcodec import BucketCodecError, decode
 from acidctl.datafiles import batch_rows
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.events import EventKeys, Operation, RowId, keys_of
+from acidctl.jobs.indexcheck import IndexCheck
 from acidctl.jobs.secondopinion import HINT, Window, sample_rows, second_opinion, wrong
 from acidctl.jobs.selection import verify_selection
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.finish import is_hybrid
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, DateStatistics, IntegerStatistics
+from acidctl.orc.tail import Calendar
 from acidctl.pipeline import read_ahead
 from acidctl.rowhash import RowDigest
 
@@ -33,7 +35,7 @@ __all__ = ["Expected", "Verified", "examine", "verify_file", "verify_selection"]
 
 _BATCH_ROWS = 32768
 #: Rows of a file that the other library reads as well.
-SAMPLE_ROWS = 1000
+SAMPLE_ROWS = 500
 _SAMPLE_BYTES = 4 << 20
 _VERSION = b"2"
 
@@ -110,6 +112,7 @@ def examine(
                 for batch in batches:
                     content.add(batch)
             content.finish()
+            content.index.finish(stream)
             windows = content.windows
         second, gaps = second_opinion(open_file, orc, windows) if windows else (0, ())
     except DamagedDataError as error:
@@ -138,6 +141,8 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
     keys = [key for key, _ in tail.user_metadata]
     if len(set(keys)) < len(keys):
         raise wrong(name, "a key of its user metadata occurs twice")
+    if tail.calendar is not Calendar.PROLEPTIC_GREGORIAN:
+        raise wrong(name, "it counts days by another calendar than the one that was written")
     if any(not stripe.rows for stripe in tail.stripes):
         raise wrong(name, "it has a stripe without rows")
 
@@ -160,6 +165,10 @@ class _Content:
         self._keys = [_Column() for _ in range(4)]
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._wanted = sample_rows(orc, sample)
+        self.index = IndexCheck(orc, self._error)
+        roots = orc.tail.types[0].subtypes
+        self._key_ids = roots[1:5] if expected.acid else ()
+        self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
         self.windows: list[Window] = []
         self.rows = 0
 
@@ -177,6 +186,11 @@ class _Content:
             seen.add(column)
         self._digest.update(keys, columns)
         self._keep(keys, columns, len(batch))
+        parts = list(zip(self._column_ids, columns, strict=False))
+        if keys is not None:
+            numbers = (keys.write_id, keys.bucket, keys.row_id, keys.current)
+            parts += zip(self._key_ids, map(pa.array, numbers), strict=True)
+        self.index.add(self.rows, parts, len(batch))
         self.rows += len(batch)
         if keys is not None and self.rows == self._boundaries[len(self._ends)]:
             self._ends.append(keys.at(-1))

@@ -16,10 +16,10 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 
-from acidctl.errors import AcidctlError, StalePlanError, StorageError
+from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, StorageError
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.owner import SCHEMA_VERSION, to_bytes
-from acidctl.listing import Listing
+from acidctl.listing import Listing, obstacle
 from acidctl.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
 from acidctl.plan import PartitionPlan
 from acidctl.state import EntryKind
@@ -51,11 +51,9 @@ class WorkDir:
         kind = "major" if any(output.kind == EntryKind.BASE.value for output in plan.outputs) else "minor"
         more = {"kind": kind, "outputs": [output.name for output in plan.outputs]}
         try:
-            make_directory(storage, work.path)
-            write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more))
-            storage.inherit(work.path, root)
-            make_directory(storage, work.attempt_dir)
-            storage.inherit(work.attempt_dir, root)
+            make_directory(storage, work.path, root)
+            write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)
+            make_directory(storage, work.attempt_dir, root)
         except BaseException:
             with suppress(AcidctlError):
                 if storage.stat(work.path) is not None:
@@ -87,7 +85,7 @@ class WorkDir:
         if not self.half_published:
             said = without_credentials(reason)
             values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": said}
-            write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"))
+            write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"), self._root)
 
     def remove(self) -> None:
         """Remove it and all in it; a second call does nothing, and neither does one while it holds what must be
@@ -112,9 +110,14 @@ def remove_work(storage: Storage, path: str) -> None:
 
 
 def list_location(storage: Storage, root: str) -> Listing:
-    """What lies in a location whose lock is held, hidden names too; StalePlanError when it holds partitions by now."""
+    """What lies in a location whose lock is held, hidden names too.
+
+    StalePlanError when it holds partitions by now; DamagedDataError or StorageError for what may not be changed (see
+    `listing.obstacle`).
+    """
     for place in gather(storage, root, locked=True):
         if place.listing.root == root and not place.stray:
+            _require_plain(storage, place.listing)
             return place.listing
     shown = storage.display(root)
     raise StalePlanError(
@@ -122,6 +125,13 @@ def list_location(storage: Storage, root: str) -> Listing:
         path=shown,
         hint="Run the command again; it plans anew.",
     )
+
+
+def _require_plain(storage: Storage, listing: Listing) -> None:
+    found = obstacle(listing)
+    if found is not None:
+        kind = DamagedDataError if found.damaged else StorageError
+        raise kind(found.message, path=storage.display(listing.root), hint=found.hint)
 
 
 def surely(
@@ -143,13 +153,18 @@ def surely(
     PATIENT.ask(once, before_again=before_again)
 
 
-def make_directory(storage: Storage, path: str) -> None:
-    """Make a directory whose name nobody else would use."""
-    surely(lambda: storage.mkdir(path), lambda: storage.stat(path) is not None)
+def make_directory(storage: Storage, path: str, like: str) -> None:
+    """Make a directory whose name nobody else would use, with owner and mode of another."""
+    surely(lambda: storage.mkdir(path, like), lambda: _is_directory(storage, path))
 
 
-def write_file(storage: Storage, path: str, data: bytes) -> None:
-    """Write a new file whose name nobody else would use."""
+def _is_directory(storage: Storage, path: str) -> bool:
+    found = storage.stat(path)
+    return found is not None and found.is_directory
+
+
+def write_file(storage: Storage, path: str, data: bytes, like: str) -> None:
+    """Write a new file whose name nobody else would use, with owner and mode of another."""
 
     def written() -> bool:
         if storage.stat(path) is None:
@@ -162,7 +177,7 @@ def write_file(storage: Storage, path: str, data: bytes) -> None:
         if storage.stat(path) is not None:
             storage.remove_file(path)
 
-    surely(lambda: storage.create_exclusive(path, data), written, before_again=clear)
+    surely(lambda: storage.create_exclusive(path, data, like), written, before_again=clear)
 
 
 def move(storage: Storage, source: str, target: str) -> None:

@@ -22,6 +22,8 @@ ACID_VERSION = "hive.acid.version"
 TARGET = "acidctl.target"
 TARGETS = {dialect.value.encode(): dialect for dialect in Dialect}
 
+# More keys than a file may have stripes; more text than three numbers have.
+_MAX_KEYS, _MAX_STATS = 100_000, 200
 # Places of the event's fields in the type tree: a struct's children are numbered in preorder.
 _OPERATION, _WRITE_ID, _BUCKET, _ROW_ID = 1, 2, 3, 4
 
@@ -40,6 +42,8 @@ def parse_key_index(value: bytes) -> tuple[RowId | None, ...]:
 
     Raises ValueError when an entry is not three numbers.
     """
+    if value.count(b";") > _MAX_KEYS:
+        raise ValueError(f"it has {value.count(b';')} keys")
     entries = value.decode("ascii").rstrip(";").split(";") if value.strip(b";") else []
     return tuple(_key(entry) for entry in entries)
 
@@ -55,7 +59,7 @@ def _key(entry: str) -> RowId | None:
 
 def parse_acid_stats(value: bytes) -> AcidStats:
     """`inserts,updates,deletes` in decimal; ValueError when it is not that."""
-    parts = value.decode("ascii").split(",")
+    parts = value[:_MAX_STATS].decode("ascii").split(",")
     if len(parts) < 3:
         raise ValueError(f"{value!r} is not three numbers")
     return AcidStats(*(_number(part) for part in parts[:3]))

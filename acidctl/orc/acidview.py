@@ -15,7 +15,8 @@ import numpy as np
 
 from acidctl.bucketcodec import BucketCodecError, decode
 from acidctl.errors import DamagedDataError
-from acidctl.events import KEY_FIELDS, EventKeys, Operation, RowId, keys_of
+from acidctl.eventfields import KEY_FIELDS
+from acidctl.events import EventKeys, Operation, RowId, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile
 

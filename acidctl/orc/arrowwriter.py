@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 
-from acidctl.events import KEY_FIELDS, EventBatch, EventKeys, Operation
+from acidctl.eventfields import KEY_FIELDS
+from acidctl.events import EventBatch, EventKeys, Operation
 from acidctl.hivetypes import StructType
 from acidctl.orc.codec import Compression
 from acidctl.orc.evolve import null_array
@@ -56,6 +57,9 @@ class Appended(Protocol):
 
 class ArrowBackend:
     """Writes pieces of at most 65536 rows; raises NeedsExactWriter before a value is lost."""
+
+    # Whether the row's columns lie one beside the other (see `ExactBackend`).
+    flattened = False
 
     def __init__(self, sink: Appended, columns: StructType, physical: Physical, *, acid: bool) -> None:
         self._sink = sink

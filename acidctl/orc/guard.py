@@ -20,7 +20,11 @@ from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
 from acidctl.orc.wire import WireError
 
-_MAX_STREAM = 1 << 30
+# Streams that are looked through here: a little always, more where the stored bytes are many, and never more than this.
+_MAX_STREAM = 128 << 20
+_FREE_STREAM, _STREAM_OF_A_BYTE = 8 << 20, 64
+# Elements of one list or map, which a reader holds at once.
+_MAX_ELEMENTS = 1 << 24
 # What one stripe may ask for in all before its lengths are looked at one by one; memory is touched only when
 # filled.
 _UNSUSPICIOUS = 1 << 31
@@ -81,7 +85,8 @@ class Guard:
         kind = self._tail.types[stream.column].kind
         encoding = footer.encodings[stream.column].kind
         if stream.kind is StreamKind.LENGTH:
-            self._check_lengths(stream, encoding, self._room(stream.column, kind, encoding, footer))
+            room = self._room(stream.column, kind, encoding, footer)
+            self._check_lengths(stream, encoding, room, _MAX_LENGTH if kind in _TEXTS else _MAX_ELEMENTS)
         elif stream.kind is StreamKind.SECONDARY and kind is OrcKind.DECIMAL:
             self._check_scales(stream, encoding)
         elif stream.kind is StreamKind.DATA and kind is OrcKind.UNION:
@@ -96,13 +101,13 @@ class Guard:
         data = footer.stream(StreamKind.DICTIONARY_DATA if encoding in _DICTIONARY else StreamKind.DATA, column)
         return (data.length if data else 0) * _EXPANSION.get(self._tail.postscript.compression, _ANY_EXPANSION)
 
-    def _check_lengths(self, stream: Stream, encoding: EncodingKind, room: int) -> None:
+    def _check_lengths(self, stream: Stream, encoding: EncodingKind, room: int, most: int) -> None:
         data = self._read(stream)
-        if (bound_v2(data) if encoding in _VERSION_2 else bound_v1(data)) <= _UNSUSPICIOUS:
+        if (bound_v2(data) if encoding in _VERSION_2 else bound_v1(data)) <= min(_UNSUSPICIOUS, most):
             return
         total = 0
         for run in decode_v2(data) if encoding in _VERSION_2 else decode_v1(data):
-            if int(run.max()) > _MAX_LENGTH:
+            if int(run.max()) > most:
                 raise WireError(f"a length of {int(run.max())} is impossible")
             total += int(run.sum())
         if total > room:
@@ -119,7 +124,10 @@ class Guard:
                 raise WireError("a decimal has an impossible scale")
 
     def _read(self, stream: Stream) -> bytes:
+        if stream.length > _MAX_STREAM:
+            raise WireError(f"a stream of {stream.length} bytes is absurdly large")
         with self._lock:
             raw = read_range(self._file, stream.offset, stream.length, self._tail.name)
         post = self._tail.postscript
-        return expand(raw, post.compression, post.block_size, _MAX_STREAM)
+        most = min(_MAX_STREAM, _FREE_STREAM + _STREAM_OF_A_BYTE * stream.length)
+        return expand(raw, post.compression, post.block_size, most)

@@ -1,7 +1,7 @@
 """The exact backend: ORC's C++ writer through pyorc, value by value.
 
 Slower than Arrow's by more than an order of magnitude, and able to write what that cannot: moments before 1970 with
-fractions, timestamps of one column that no unit holds, NULL unions. Text goes through it as binary, since Hive's
+fractions, timestamps of one column that no unit holds. Text goes through it as binary, since Hive's
 strings may be no UTF-8, and gets its type back in the tail.
 """
 
@@ -16,7 +16,7 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from acidctl.arrays import flat
-from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.errors import DamagedDataError, InternalError, UnwritableError
 from acidctl.events import BoolArray, EventBatch, Operation
 from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.arrowwriter import Physical
@@ -97,7 +97,7 @@ class ExactBackend:
         self._types = orc_types(event_type(columns) if acid else columns)
         self._rows = 0
         self._unions = [place for place, field in enumerate(columns.fields) if has_union(field.type)]
-        self._null_union: UnionType | None = None
+        self.flattened = False
         self._batch_rows = _BATCH_ROWS
         self._writer: pyorc.Writer | None = None
 
@@ -106,7 +106,7 @@ class ExactBackend:
         if self._writer is None:
             self._start(piece)
         assert self._writer is not None
-        self._refuse_lost_unions(piece)
+        self._refuse_unions(piece)
         self._writer.writerows(self._values(piece))
         before, self._rows = self._rows, self._rows + len(piece)
         first = self._batch_rows - before % self._batch_rows
@@ -127,13 +127,14 @@ class ExactBackend:
     def _start(self, piece: EventBatch) -> None:
         width = sum(column.nbytes for column in piece.columns) // len(piece)
         self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (width + 1)))
+        self.flattened = bool(self._unions) and not piece.columns
         self._open()
 
     def _open(self) -> None:
         physical = self._physical
         self._writer = pyorc.Writer(
             cast(BinaryIO, self._sink),
-            _type_text(self._types, 0),
+            _flat_text(self._types) if self.flattened else _type_text(self._types, 0),
             batch_size=self._batch_rows,
             stripe_size=physical.stripe_size,
             row_index_stride=physical.row_index_stride,
@@ -144,16 +145,25 @@ class ExactBackend:
             converters=_CONVERTERS,
         )
 
-    def _refuse_lost_unions(self, piece: EventBatch) -> None:
-        """ORC's C++ writer (2.3.1) gives a NULL union a place among the values of an alternative, after those it got at
-        a time: what comes later is read as another value. Files of one batch are right.
+    def _refuse_unions(self, piece: EventBatch) -> None:
+        """No NULL union reaches ORC's C++ writer (2.3.1), and none inside of an array or a map.
+
+        It takes a tag and a place from memory that nobody has set for a union that is NULL, itself or by a struct above
+        it, and counts with them; and it gives the alternatives of unions in arrays and maps no room beyond a batch.
         """
-        columns = [(self._columns.fields[place].type, piece.columns[place]) for place in self._unions if piece.columns]
-        for kind, column in columns:
-            self._null_union = self._null_union or _null_union(kind, column, None)
-        at_a_time = min(self._batch_rows, self._physical.row_index_stride or self._batch_rows)
-        if self._null_union is not None and self._rows + len(piece) > at_a_time:
-            raise _unwritable(self._null_union, f"NULLs in a file of more than {at_a_time} rows")
+        deletes = (
+            self._acid and piece.keys.operation is not None and bool((piece.keys.operation == Operation.DELETE).any())
+        )
+        if self.flattened and piece.columns:
+            raise InternalError("a file of deletes got rows with values")
+        for place in self._unions if piece.columns else ():
+            kind = self._columns.fields[place].type
+            if deletes:
+                raise _unwritable(kind, "deleted rows beside others in one file")
+            if _below_many(kind):
+                raise _unwritable(kind, "a union in an array or map beside what only pyorc can write")
+            if _has_null_union(kind, piece.columns[place], None):
+                raise _unwritable(kind, "a union that is NULL")
 
     def _values(self, piece: EventBatch) -> Iterator[tuple[Any, ...]]:
         fields = self._columns.fields
@@ -187,6 +197,24 @@ def _type_text(types: tuple[OrcType, ...], column: int) -> str:
     if entry.kind is OrcKind.DECIMAL:
         return f"decimal({entry.precision},{entry.scale})"
     return _WORDS.get(entry.kind, entry.kind.name.lower())
+
+
+def _flat_text(types: tuple[OrcType, ...]) -> str:
+    """The type of events whose rows are all NULL, the columns of the row one beside the other: no union is written.
+
+    The numbers of columns stay, and no column holds a value; each has at least the streams of its own type.
+    """
+    event = types[0]
+    keys = [_type_text(types, child) for child in event.subtypes[:-1]]
+    row = [
+        {OrcKind.STRUCT: "tinyint", OrcKind.UNION: "tinyint", OrcKind.LIST: "binary", OrcKind.MAP: "binary"}.get(
+            types[column].kind
+        )
+        or _type_text(types, column)
+        for column in range(event.subtypes[-1] + 1, len(types))
+    ]
+    columns = [*keys, f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(row))}>"]
+    return f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(columns))}>"
 
 
 def _list(kind: HiveType, array: pa.Array) -> list[Any]:
@@ -307,31 +335,31 @@ def _unions(kind: UnionType, array: pa.Array) -> list[Any]:
     return result
 
 
-def _null_union(kind: HiveType, array: pa.Array, held: BoolArray | None) -> UnionType | None:
-    """A union type at or below `kind` of which a value is NULL, by itself or by a struct above it."""
+def _below_many(kind: HiveType) -> bool:
+    """Whether the type has a union inside of an array, a map or another union."""
+    if isinstance(kind, StructType):
+        return any(_below_many(field.type) for field in kind.fields)
+    if isinstance(kind, UnionType):
+        return any(map(has_union, kind.alternatives))
+    return has_union(kind)
+
+
+def _has_null_union(kind: HiveType, array: pa.Array, held: BoolArray | None) -> bool:
+    """Whether a union at or below `kind` is NULL, by itself or by a struct above it; of those `held` are not."""
     if not has_union(kind):
-        return None
+        return False
     array = flat(array)
-    below: list[tuple[HiveType, pa.Array, BoolArray | None]]
     if isinstance(kind, UnionType):
         tags = array.type.type_codes[: len(kind.alternatives)]
-        missing = not np.isin(np.asarray(array.type_codes), tags).all() or (held is not None and not held.all())
-        # Unions in unions are not looked into: they count as missing, as most of their slots are.
-        return kind if missing or any(map(has_union, kind.alternatives)) else None
+        return not np.isin(np.asarray(array.type_codes), tags).all() or (held is not None and not held.all())
+    assert isinstance(kind, StructType)
     valid = np.asarray(array.is_valid())
-    if isinstance(kind, StructType):
-        held = valid if held is None else valid & held
-        below = [(field.type, array.field(i), held) for i, field in enumerate(kind.fields)]
-    elif isinstance(kind, ListType):
-        below = [(kind.element, array.values, None)]
-    else:
-        assert isinstance(kind, MapType)
-        below = [(kind.key, array.keys, None), (kind.value, array.items, None)]
-    return next(filter(None, (_null_union(*one) for one in below)), None)
+    held = valid if held is None else valid & held
+    return any(_has_null_union(field.type, array.field(i), held) for i, field in enumerate(kind.fields))
 
 
-def _unwritable(kind: UnionType, what: str) -> AcidctlError:
-    return AcidctlError(
+def _unwritable(kind: HiveType, what: str) -> UnwritableError:
+    return UnwritableError(
         f"a column of type {kind} has {what}, which no ORC library that acidctl uses can write exactly",
         hint="Compact this table with Hive.",
     )

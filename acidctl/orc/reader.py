@@ -22,12 +22,15 @@ import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError
-from acidctl.events import EVENT_FIELDS, RowId
+from acidctl.eventfields import EVENT_FIELDS
+from acidctl.events import RowId
 from acidctl.hivetypes import Dialect, Field, StructType
 from acidctl.orc import acidmeta
+from acidctl.orc.agreement import Agreement
 from acidctl.orc.ahead import announce_footers, announce_scan
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
+from acidctl.orc.eventshape import check_shape, is_acid
 from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
@@ -38,6 +41,7 @@ from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.streams import PresentStream, SecondaryStream
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
+from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,
@@ -45,9 +49,9 @@ from acidctl.orc.tail import (
     Tail,
     Writer,
     damaged,
-    read_stripe_statistics,
     read_tail,
 )
+from acidctl.orc.wire import Budget
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
@@ -59,15 +63,21 @@ _WORTH_INFLATING = 64 << 10
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
 _SCANS: weakref.WeakSet[Generator[pa.RecordBatch, None, None]] = weakref.WeakSet()
-_EVENT_KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)
 
 
-def open_orc(file: ReadableFile, *, name: str, length: int | None = None) -> OrcFile:
+def open_orc(file: ReadableFile, *, name: str, length: int | None = None, events: bool = False) -> OrcFile:
     """Read and check the tail of an open ORC file that logically ends at `length` (default: where it ends).
 
-    Raises DamagedDataError, or StorageError when the bytes cannot be read. The file stays the caller's to
-    close.
+    Raises DamagedDataError, or StorageError when the bytes cannot be read. `events` says that the file must hold ACID
+    events. The file stays the caller's to close.
     """
+    orc = open_as_it_is(file, name=name, length=length)
+    check_shape(orc.tail, events=events)
+    return orc
+
+
+def open_as_it_is(file: ReadableFile, *, name: str, length: int | None = None) -> OrcFile:
+    """As `open_orc`, with the columns that the file declares even if it must be one of ACID events: for looking at."""
     tail = read_tail(file, name=name, length=length)
     if tail.types[0].kind is not OrcKind.STRUCT:
         raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
@@ -91,7 +101,7 @@ class OrcFile:
         self._footers: tuple[StripeFooter, ...] | None = None
         self.tail = tail
         self.name = tail.name
-        self.is_acid = _is_acid(tail)
+        self.is_acid = is_acid(tail)
         self.schema = _schema(tail, self.is_acid)
 
     @property
@@ -153,10 +163,16 @@ class OrcFile:
         if self._footers is None:
             with self._lock:
                 announce_footers(self._file, self.tail, keys=self.is_acid)
-                self._footers = tuple(
-                    read_stripe_footer(self._file, self.tail, i) for i in range(len(self.tail.stripes))
-                )
+                stripes = self.tail.stripes
+                budget = Budget(sum(stripe.footer_length for stripe in stripes))
+                self._footers = tuple(read_stripe_footer(self._file, self.tail, i, budget) for i in range(len(stripes)))
         return self._footers
+
+    def check_streams(self, index: int) -> None:
+        """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
+        footers = self.stripe_footers()
+        columns = range(len(self.tail.types))
+        Guard(self._file, self._lock, self.tail, footers.__getitem__, columns).check(footers[index])
 
     def scan(
         self,
@@ -165,26 +181,35 @@ class OrcFile:
         batch_size: int = DEFAULT_BATCH_SIZE,
         fields: Sequence[int] | None = None,
         stripes: range | None = None,
+        limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Stream record batches of at most `batch_size` rows; `columns` are top-level names, in the order wanted.
 
         `fields` are positions in `OrcFile.columns`: of an ACID file the struct `row` then has just these, in
         this order; of another file the batches have just these columns. `stripes` are the indexes of adjacent
-        stripes to which the scan keeps; the bytes of others are not read. Batches never span stripes. A
+        stripes to which the scan keeps; the bytes of others are not read. After `limit` rows it ends. No batch spans
+        stripes. A
         timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values may
         not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
         """
-        batches = self._batches(columns, batch_size, fields, stripes)
+        batches = self._batches(columns, batch_size, fields, stripes, limit)
         _SCANS.add(batches)
         return batches
 
     def _batches(
-        self, columns: Sequence[str] | None, batch_size: int, fields: Sequence[int] | None, stripes: range | None
+        self,
+        columns: Sequence[str] | None,
+        batch_size: int,
+        fields: Sequence[int] | None,
+        stripes: range | None,
+        limit: int | None,
     ) -> Generator[pa.RecordBatch, None, None]:
         indexes = self._indexes(columns)
         if fields is not None and not self.is_acid:
             indexes = tuple(fields)
         tail = self.tail if stripes is None else _part_of(self.tail, stripes)
+        if limit is not None and limit < tail.rows:
+            tail = _beginning_of(tail, limit)
         if not tail.rows:
             return
         if not indexes:
@@ -195,30 +220,37 @@ class OrcFile:
         projection, beside = self._project(indexes, fields, footers)
         if stripes is not None:
             footers = footers[stripes.start : stripes.stop]
+        footers = footers[: len(tail.stripes)]
         with self._lock:
             announce_scan(self._file, tail, footers, projection.columns(tail))
         given = 0
+        agreement = Agreement(tail) if tail.rows == self.tail.rows else None
         large = tail.file_length >= _WORTH_INFLATING
         plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail)) if large else None
         if plain is not None:
             source = _Source(plain, plain.lock, plain.tail, plain.footer)
             try:
-                for batch in self._decoded(source, footers, projection, beside, batch_size):
+                for batch in self._decoded(source, footers, projection, beside, batch_size, agreement):
                     given += len(batch)
                     yield batch
-                return
             except DamagedDataError:
                 # What is wrong, if anything is, and the words for it: that is for Arrow's own way to say.
-                pass
+                agreement = Agreement(tail) if agreement is not None and not given else None
+            else:
+                if agreement is not None:
+                    agreement.check()
+                return
             finally:
                 plain.close()
         first, skipped = _stripe_of(tail, given)
         tail, footers = _part_of(tail, range(first, len(tail.stripes))), footers[first:]
         source = _Source(self._file, self._lock, tail, footers.__getitem__)
-        for batch in self._decoded(source, footers, projection, beside, batch_size):
+        for batch in self._decoded(source, footers, projection, beside, batch_size, agreement):
             if skipped < len(batch):
                 yield batch.slice(skipped)
             skipped = max(0, skipped - len(batch))
+        if agreement is not None:
+            agreement.check()
 
     def _decoded(
         self,
@@ -227,8 +259,9 @@ class OrcFile:
         projection: Projection,
         beside: Beside,
         batch_size: int,
+        agreement: Agreement | None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """All batches of a source, whose stripes have these footers in the file."""
+        """All batches of a source, whose stripes have these footers in the file; `agreement` sees them as read."""
         tail = source.tail
         end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
         guard = Guard(source.file, source.lock, tail, source.footer_of, projection.columns(tail))
@@ -248,6 +281,8 @@ class OrcFile:
             names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
                 clock.advance(len(batch))
+                if agreement is not None:
+                    agreement.add([(part.column, batch.column(part.offered)) for part in projection.parts])
                 yield projection.assemble(batch)
         except AcidctlError:
             raise
@@ -395,6 +430,17 @@ def _part_of(tail: Tail, stripes: range) -> Tail:
     return replace(tail, stripes=kept, rows=sum(stripe.rows for stripe in kept))
 
 
+def _beginning_of(tail: Tail, rows: int) -> Tail:
+    """The tail as if the file ended after so many rows: a reader that is stopped in a stripe decodes it to its end."""
+    kept, left = [], rows
+    for stripe in tail.stripes:
+        if left <= 0:
+            break
+        kept.append(replace(stripe, rows=min(stripe.rows, left)))
+        left -= stripe.rows
+    return replace(tail, stripes=tuple(kept), rows=rows)
+
+
 def _stripe_of(tail: Tail, given: int) -> tuple[int, int]:
     """The stripe of the last of the `given` first rows, and how many of them it holds."""
     for index, stripe in enumerate(tail.stripes):
@@ -402,14 +448,6 @@ def _stripe_of(tail: Tail, given: int) -> tuple[int, int]:
             return index, given
         given -= stripe.rows
     raise InternalError("more rows were read than there are")
-
-
-def _is_acid(tail: Tail) -> bool:
-    """Whether the columns are those of an event, ignoring case: query-based compaction writes lower case."""
-    root = tail.types[0]
-    names = tuple(name.lower() for name in root.names)
-    kinds = tuple(tail.types[child].kind for child in root.subtypes)
-    return names == tuple(name.lower() for name in EVENT_FIELDS) and kinds == _EVENT_KINDS
 
 
 def _schema(tail: Tail, is_acid: bool) -> StructType:

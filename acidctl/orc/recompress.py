@@ -49,6 +49,8 @@ class DeflatingBackend:
     At any time the memory holds the plain stripe in the C++ writer and the deflated one.
     """
 
+    flattened = False
+
     def __init__(
         self, sink: HeldSink, columns: StructType, physical: Physical, *, acid: bool, deflate: Deflate
     ) -> None:

@@ -73,6 +73,8 @@ _JAVA_BYTES = {
     OrcKind.DATE: _JAVA_DATE,
     OrcKind.DECIMAL: _JAVA_DECIMAL,
 }
+# More places than any decimal of Hive has.
+_MOST_PLACES = 100
 _LAST_NANOS = 999_999  # of a maximum that is known to the millisecond only
 
 
@@ -190,7 +192,12 @@ def _schema(tail: Tail, column: int) -> Json:
         result["maxLength"] = getattr(hive_type, "length", None)
     children = [_schema(tail, child) for child in entry.subtypes]
     if entry.kind is OrcKind.STRUCT:
-        result["children"] = dict(zip(entry.names, children, strict=True))
+        # orc-tools has names as keys; of two fields of one name neither may go missing.
+        named = dict(zip(reversed(entry.names), reversed(children), strict=True))
+        for name, child in zip(entry.names, children, strict=True):
+            if named[name] is not child:
+                named[f"{name} (column {child['columnId']})"] = child
+        result["children"] = dict(sorted(named.items(), key=lambda pair: pair[1]["columnId"]))
     elif children:
         result["children"] = children
     return result
@@ -292,9 +299,13 @@ def _decimal_bounds(values: DecimalStatistics) -> Json:
 def _decimal(text: str) -> str:
     """The number without exponent and trailing zeros; what is no number stays as it is."""
     try:
-        plain = format(Decimal(text), "f")
+        number = Decimal(text)
     except ArithmeticError:
         return text
+    # Written out, a few letters may be a thousand million zeros.
+    if number.is_finite() and abs(number.adjusted()) > _MOST_PLACES:
+        return text
+    plain = format(number, "f")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 

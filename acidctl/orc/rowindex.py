@@ -8,9 +8,9 @@ from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.stripe import Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
-from acidctl.orc.wire import Message, WireError
+from acidctl.orc.wire import Budget, Message, WireError
 
-_MAX_INDEX = 256 << 20
+_MAX_INDEX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
 def _section(file: ReadableFile, tail: Tail, stream: Stream) -> Message:
     raw = read_range(file, stream.offset, stream.length, tail.name)
     post = tail.postscript
-    return Message(expand(raw, post.compression, post.block_size, _MAX_INDEX))
+    return Message(expand(raw, post.compression, post.block_size, _MAX_INDEX), Budget(stream.length))
 
 
 def _entries(message: Message) -> tuple[IndexEntry, ...]:

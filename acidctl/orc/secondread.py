@@ -17,7 +17,7 @@ from pyorc.converters import ORCConverter
 
 from acidctl.arrays import WIDE
 from acidctl.errors import AcidctlError
-from acidctl.events import EVENT_FIELDS
+from acidctl.eventfields import EVENT_FIELDS
 from acidctl.hivetypes import HiveType, ListType, MapType, StructType, TypeKind, UnionType
 from acidctl.orc.finish import is_hybrid
 from acidctl.orc.reader import OrcFile
@@ -67,11 +67,22 @@ class Rows:
         """Keys (as stored; empty tuples in a file without) and values of `count` rows from `start` (of the file).
 
         A row is None where an event has none, and empty where no column was asked for. CannotRead, or ValueError when
-        pyorc finds the file at fault.
+        pyorc finds the file at fault. It goes by the row index, and wrong positions there end the process.
         """
-        try:
+
+        def rows() -> list[Any]:
             self._reader.seek(start)
-            rows = self._reader.read(count)
+            return self._reader.read(count)
+
+        return self._split(rows)
+
+    def read_stripe(self, index: int, count: int) -> tuple[list[tuple[int, ...]], list[tuple[Any, ...] | None]]:
+        """The same of the first rows of a stripe, without its row index."""
+        return self._split(lambda: self._reader.read_stripe(index).read(count))
+
+    def _split(self, read: Callable[[], list[Any]]) -> tuple[list[tuple[int, ...]], list[tuple[Any, ...] | None]]:
+        try:
+            rows = read()
         except AcidctlError:
             raise
         except Exception as error:

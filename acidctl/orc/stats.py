@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from acidctl.orc.wire import Message, WireError, signed
@@ -108,6 +109,19 @@ class ColumnStatistics:
     has_null: bool | None
     bytes_on_disk: int | None
     values: ValueStatistics | None
+
+
+def file_statistics(messages: Iterable[Message], columns: int, rows: int | None) -> tuple[ColumnStatistics, ...]:
+    """Those in the footer of a file of so many columns and rows (None where the writer counted none), perhaps none.
+
+    WireError when they are not those of such a file.
+    """
+    statistics = tuple(parse_statistics(message) for message in messages)
+    if statistics and len(statistics) != columns:
+        raise WireError(f"it has statistics of {len(statistics)} columns and types of {columns}")
+    if statistics and rows is not None and statistics[0].count not in (None, rows):
+        raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")
+    return statistics
 
 
 def parse_statistics(message: Message) -> ColumnStatistics:

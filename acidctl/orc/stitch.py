@@ -15,13 +15,15 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from acidctl.errors import InternalError
-from acidctl.events import KEY_FIELDS, RowId, keys_of
+from acidctl.eventfields import KEY_FIELDS
+from acidctl.events import RowId, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.codec import expand, pack
 from acidctl.orc.heldsink import write_all
 from acidctl.orc.reader import open_orc
 from acidctl.orc.statmerge import merged_statistics
-from acidctl.orc.tail import MAX_METADATA, ReadableFile, Tail, read_range, read_tail
+from acidctl.orc.stripestats import MAX_METADATA
+from acidctl.orc.tail import ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tailedit import (
     CONTENT_LENGTH,
     METADATA,

@@ -20,7 +20,7 @@ from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
 from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
 from acidctl.orc.wire import WireError
 
-_MAX_STREAM = 1 << 30
+_MAX_STREAM = 128 << 20
 Item = TypeVar("Item", bound=np.generic)
 
 

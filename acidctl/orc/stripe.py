@@ -7,11 +7,14 @@ from enum import IntEnum
 
 from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.tail import ReadableFile, Stripe, Tail, damaged, read_range
-from acidctl.orc.wire import Message, WireError
+from acidctl.orc.wire import Budget, Message, WireError
 
-_MAX_STRIPE_FOOTER = 64 << 20
+# What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
+_FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10
+_MOST_STREAMS = 16
 # More dictionary entries than any writer makes; the C++ reader would allocate whatever number stands there.
-_MAX_DICTIONARY = 1 << 28
+_MAX_DICTIONARY = 1 << 24
+_MAX_ZONE = 255
 
 
 class StreamKind(IntEnum):
@@ -78,25 +81,35 @@ class StripeFooter:
         return None
 
 
-def read_stripe_footer(file: ReadableFile, tail: Tail, index: int) -> StripeFooter:
-    """Read and check the footer of one stripe; DamagedDataError when it cannot be right."""
+def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budget | None = None) -> StripeFooter:
+    """Read and check the footer of one stripe; DamagedDataError when it cannot be right.
+
+    `budget` is for all stripes that are read.
+    """
     stripe = tail.stripes[index]
     offset = stripe.offset + stripe.index_length + stripe.data_length
     raw = read_range(file, offset, stripe.footer_length, tail.name)
     post = tail.postscript
     try:
-        plain = expand(raw, post.compression, post.block_size, _MAX_STRIPE_FOOTER)
-        return parse_stripe_footer(plain, stripe, len(tail.types))
+        most = _FOOTER_BYTES + _COLUMN_BYTES * len(tail.types)
+        plain = expand(raw, post.compression, post.block_size, most)
+        return parse_stripe_footer(plain, stripe, len(tail.types), budget)
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has a stripe {index} whose footer cannot be right: {error}") from error
 
 
-def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int) -> StripeFooter:
+def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budget | None = None) -> StripeFooter:
     """The footer of a stripe of so many columns; WireError when it cannot be right."""
-    message = Message(plain)
+    message = Message(plain, budget)
+    if message.count(2) != columns:
+        raise WireError(f"it has encodings of {message.count(2)} columns, there are {columns}")
+    if message.count(1) > _MOST_STREAMS * (columns + 1):
+        raise WireError(f"it lists {message.count(1)} streams of {columns} columns")
+    if len(message.data(3) or b"") > _MAX_ZONE:
+        raise WireError("the name of its time zone is absurdly long")
     return StripeFooter(
         streams=_streams(message, stripe, columns),
-        encodings=_encodings(message, columns),
+        encodings=_encodings(message),
         time_zone=message.text(3) or None,
     )
 
@@ -119,7 +132,7 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ..
     return tuple(result)
 
 
-def _encodings(message: Message, columns: int) -> tuple[Encoding, ...]:
+def _encodings(message: Message) -> tuple[Encoding, ...]:
     result = []
     for item in message.messages(2):
         code = item.uint(1) or 0
@@ -129,6 +142,4 @@ def _encodings(message: Message, columns: int) -> tuple[Encoding, ...]:
         if size > _MAX_DICTIONARY:
             raise WireError(f"a dictionary claims {size} entries")
         result.append(Encoding(EncodingKind(code), size))
-    if len(result) != columns:
-        raise WireError(f"it has encodings of {len(result)} columns, there are {columns}")
     return tuple(result)

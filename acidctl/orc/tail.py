@@ -27,8 +27,8 @@ from acidctl.hivetypes import (
     UnionType,
 )
 from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
-from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.wire import Message, WireError
+from acidctl.orc.stats import ColumnStatistics, file_statistics
+from acidctl.orc.wire import Budget, Message, WireError
 
 _MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024
@@ -36,13 +36,15 @@ _FIRST_READ = 16 * 1024
 _FIRST_FETCH = 64 * 1024
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_FOOTER = 64 << 20
-MAX_METADATA = 512 << 20
-_MAX_TYPES = 100_000
+_MAX_TYPES = 50_000
+_MAX_STRIPES = 100_000
+_MAX_USER_METADATA = 16 << 20
+_MAX_USER_KEYS = 10_000
 _MAX_NESTING = 100
 _MAX_STRIPE_ROWS = 1 << 32
 # The writer version of the ORC that Hive 3 carries; it writes proleptic dates and does not say so.
 _ORC_517 = 7
-_HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
+RESTORE_HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
 _EMPTY_HINT = "a writer that died leaves such files; Hive skips them in insert-only tables"
 _OPEN_HINT = "if a dead writer left it open on HDFS, complete it by `hdfs debug recoverLease`; else restore it"
 
@@ -259,7 +261,7 @@ def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
     return b"".join(parts)
 
 
-def damaged(name: str, what: str, hint: str = _HINT) -> DamagedDataError:
+def damaged(name: str, what: str, hint: str = RESTORE_HINT) -> DamagedDataError:
     """The error of this layer: a sentence that begins with the file's name."""
     return DamagedDataError(f"{name} {what}", path=name, hint=hint)
 
@@ -293,15 +295,17 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         window = read_range(file, end - wanted, wanted - len(window), name) + window
     raw = window[len(window) - wanted : len(window) - after]
     footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
-    footer = Message(footer_bytes)
+    footer = Message(footer_bytes, Budget(len(raw)))
+    _check_counts(footer)
     types = _types(tuple(footer.blobs(4)))
     stripes = tuple(_stripe(message) for message in footer.messages(3))
     rows = footer.uint(6) or 0
     content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
     _check_stripes(stripes, rows, content_end)
-    statistics = tuple(parse_statistics(message) for message in footer.messages(7))
-    if statistics and len(statistics) != len(types):
-        raise WireError(f"it has statistics of {len(statistics)} columns and types of {len(types)}")
+    if footer.count(7) not in (0, len(types)):
+        raise WireError(f"it has statistics of {footer.count(7)} columns and types of {len(types)}")
+    # Hive's compactor and streaming writers leave row indexes out, and then count nothing at all.
+    statistics = file_statistics(footer.messages(7), len(types), rows if footer.uint(8) else None)
     code = footer.uint(9) or 0
     calendar = footer.uint(11) or 0
     return Tail(
@@ -323,6 +327,16 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         encrypted=footer.has(10),
         footer=footer_bytes,
     )
+
+
+def _check_counts(footer: Message) -> None:
+    """Refuse what no writer leaves before anything is made of it."""
+    if footer.count(3) > _MAX_STRIPES:
+        raise WireError(f"it lists {footer.count(3)} stripes")
+    if not 0 < footer.count(4) <= _MAX_TYPES:
+        raise WireError(f"it declares {footer.count(4)} types")
+    if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
+        raise WireError("its user metadata is absurdly large")
 
 
 def _postscript(window: bytes, end: int) -> PostScript:
@@ -372,6 +386,8 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> 
     for i, stripe in enumerate(stripes):
         if stripe.offset < at or stripe.end > content_end:
             raise WireError(f"stripe {i} does not lie where stripes can lie")
+        if not stripe.footer_length:
+            raise WireError(f"stripe {i} has no footer")
         if stripe.rows > _MAX_STRIPE_ROWS:
             raise WireError(f"stripe {i} claims {stripe.rows} rows")
         at = stripe.end
@@ -388,9 +404,8 @@ def _types(declared: tuple[bytes, ...]) -> tuple[OrcType, ...]:
 
 
 def _each_type(declared: tuple[bytes, ...]) -> Iterator[OrcType]:
-    if not 0 < len(declared) <= _MAX_TYPES:
-        raise WireError(f"it declares {len(declared)} types")
-    for i, message in enumerate(map(Message, declared)):
+    budget = Budget(_MAX_TYPES)
+    for i, message in enumerate(Message(data, budget) for data in declared):
         code = message.uint(1) or 0
         if code > OrcKind.TIMESTAMP_INSTANT:
             raise WireError(f"column {i} has type number {code}, which is unknown")
@@ -474,25 +489,3 @@ def _hive_type(types: tuple[OrcType, ...], column: int) -> HiveType:
     if entry.kind is OrcKind.VARCHAR:
         return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
     return Primitive(_PRIMITIVES[entry.kind])
-
-
-def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[ColumnStatistics, ...], ...]:
-    """Per stripe the statistics of each column; empty when the writer left none.
-
-    Raises DamagedDataError when the section is damaged or its counts contradict the footer.
-    """
-    post = tail.postscript
-    if not post.metadata_length:
-        return ()
-    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
-    raw = read_range(file, offset, post.metadata_length, tail.name)
-    try:
-        message = Message(expand(raw, post.compression, post.block_size, MAX_METADATA))
-        result = tuple(
-            tuple(parse_statistics(column) for column in stripe.messages(1)) for stripe in message.messages(1)
-        )
-    except (WireError, CodecError) as error:
-        raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
-    if result and (len(result) != len(tail.stripes) or any(len(s) not in (0, len(tail.types)) for s in result)):
-        raise damaged(tail.name, f"has statistics of {len(result)} stripes and {len(tail.stripes)} stripes")
-    return result

@@ -101,14 +101,24 @@ def encode_stripe(stripe: Stripe) -> bytes:
     return b"".join(number(place, value) for place, value in enumerate(values, 1))
 
 
-def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
-    """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be."""
+def renamed_types(tail: Tail, wanted: tuple[OrcType, ...], *, flattened: bool = False) -> bytes:
+    """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be.
+
+    `flattened`: what the row of events has been written as does not matter, since it is NULL in all of them.
+    """
     if len(tail.types) != len(wanted):
         raise InternalError(f"{tail.name} has {len(tail.types)} columns where {len(wanted)} were meant")
+    last = wanted[0].subtypes[-1] if flattened else len(wanted)
     for column, (found, new) in enumerate(zip(tail.types, wanted, strict=True)):
+        if column > last:
+            break
         same = found.kind is new.kind or (new.kind in _TEXTS and found.kind in _TEXTS | {OrcKind.BINARY})
         decimals = (found.precision, found.scale) == (new.precision, new.scale)
-        if not same or found.subtypes != new.subtypes or (new.kind is OrcKind.DECIMAL and not decimals):
+        if (
+            not same
+            or (column != last and found.subtypes != new.subtypes)
+            or (new.kind is OrcKind.DECIMAL and not decimals)
+        ):
             raise InternalError(
                 f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant"
             )

@@ -43,12 +43,39 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+# How many fields may be read of the messages of a section: some always, and more of sections that have the bytes. A few
+# stored bytes can expand to millions of fields, and each would become an object.
+FREE_FIELDS = 1 << 18
+FIELDS_OF_A_BYTE = 8
+_CONTINUED = bytes(range(128, 256))
+
+
+class Budget:
+    """The fields that may still be read of a section of so many stored bytes, over all its messages."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, stored: int) -> None:
+        self.left = FREE_FIELDS + FIELDS_OF_A_BYTE * stored
+
+    def spend(self, fields: int) -> None:
+        self.left -= fields
+        if self.left < 0:
+            raise WireError("it has more fields than the file has room for")
+
+
 class Message:
-    """The fields of one message by number; the last of repeated scalars wins, as protobuf asks."""
+    """The fields of one message by number; the last of repeated scalars wins, as protobuf asks.
 
-    __slots__ = ("_fields",)
+    `budget` is for the message and all that are taken out of it.
+    """
 
-    def __init__(self, data: bytes) -> None:
+    __slots__ = ("_budget", "_fields")
+
+    def __init__(self, data: bytes, budget: Budget | None = None) -> None:
+        self._budget = budget = Budget(len(data)) if budget is None else budget
+        if len(data) > 2 * budget.left:
+            _check_count(data, budget.left)
         fields: dict[int, list[int | bytes]] = {}
         at, end = 0, len(data)
         while at < end:
@@ -82,6 +109,7 @@ class Message:
             else:
                 fields[number] = [value]
         self._fields = fields
+        budget.spend(sum(map(len, fields.values())))
 
     def has(self, number: int) -> bool:
         return number in self._fields
@@ -121,11 +149,11 @@ class Message:
 
     def message(self, number: int) -> Message | None:
         value = self.data(number)
-        return None if value is None else Message(value)
+        return None if value is None else Message(value, self._budget)
 
     def messages(self, number: int) -> Iterator[Message]:
         for value in self._each_bytes(number):
-            yield Message(value)
+            yield Message(value, self._budget)
 
     def count(self, number: int) -> int:
         return len(self._fields.get(number, ()))
@@ -138,6 +166,7 @@ class Message:
                 result.append(value)
                 continue
             at = 0
+            self._budget.spend(len(value.translate(None, _CONTINUED)))
             while at < len(value):
                 item, at = varint(value, at)
                 result.append(item)
@@ -152,3 +181,21 @@ class Message:
             if not isinstance(value, bytes):
                 raise WireError(f"field {number} is not bytes")
             yield value
+
+
+def _check_count(data: bytes, most: int) -> None:
+    """Walk over a message without keeping anything; WireError when it has more fields than `most`."""
+    at = count = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        kind = key & 7
+        if kind == _VARINT:
+            _, at = varint(data, at)
+        elif kind == _BYTES:
+            length, at = varint(data, at)
+            at += length
+        else:
+            at += 8 if kind == _FIXED64 else 4
+        count += 1
+        if count > most:
+            raise WireError("it has more fields than the file has room for")

@@ -98,15 +98,15 @@ class FsspecStorage:
         with _translated(self.display(path)):
             return cast(BinaryIO, self._filesystem.open(path, "rb"))
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """Refused."""
         self._refuse_writing(path)
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """Refused."""
         self._refuse_writing(path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Refused."""
         self._refuse_writing(path)
 

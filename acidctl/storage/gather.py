@@ -9,7 +9,7 @@ partition folders is a *stray* location: Hive reads registered partitions only, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -153,6 +153,7 @@ def locate(
     """
     prefix = own_partition(root) if prefix is None else prefix
     tops = _split(found)
+    links, special = _split_facts(found, tops)
     parents = {_parent(top) for top in tops if top}
     locations: list[Location] = []
     for top in sorted(tops):
@@ -165,7 +166,8 @@ def locate(
         if filters and not any(item.selects(_pairs(partition)) for item in filters):
             continue
         place = join(root, top)
-        locations.append(Location(partition, Listing(place, tuple(files), tuple(directories)), stray))
+        listing = Listing(place, tuple(files), tuple(directories), links=links[top], special=special[top])
+        locations.append(Location(partition, listing, stray))
     return tuple(locations)
 
 
@@ -212,6 +214,32 @@ def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
         path = info.path[len(top) + 1 :] if top else info.path
         tops.setdefault(top, ([], []))[0].append(FileInfo(path, info.size, info.modified) if top else info)
     return tops
+
+
+def _split_facts(found: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Links and special files by partition path, as `Listing` has them; all is empty almost everywhere."""
+    links: dict[str, dict[str, str]] = {top: {} for top in tops}
+    special: dict[str, dict[str, str]] = {top: {} for top in tops}
+    directories = set(found.directories) if found.links else set()
+    for path, target in found.links.items():
+        top, rest = _cut(path) if path in directories else _cut_file(path)
+        if rest:
+            links[top][rest] = target
+            continue
+        # A link in the place of a partition folder: all partitions below it are reached by it.
+        for below in links:
+            if below == top or below.startswith(top + "/"):
+                links[below][""] = target + below[len(top) :]
+    for path, kind in found.special.items():
+        top, rest = _cut_file(path)
+        special[top][rest] = kind
+    return links, special
+
+
+def _cut_file(path: str) -> tuple[str, str]:
+    """A file's path cut after its leading partition folders."""
+    top = _cut(_parent(path))[0]
+    return top, path[len(top) + 1 :] if top else path
 
 
 @lru_cache(maxsize=4096)

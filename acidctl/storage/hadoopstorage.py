@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -17,6 +17,7 @@ from acidctl.storage.treewalk import Found, walk_tree
 
 _COPY_BYTES = 4 << 20
 _MODE = 0o1777
+_DIRECTORY_MODE = 0o755
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class HadoopStorage(ABC):
         """Make a directory with all its parents, for this user alone."""
 
     @abstractmethod
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """See `port.Storage.create`."""
 
     @abstractmethod
@@ -114,10 +115,7 @@ class HadoopStorage(ABC):
         Access lists need nothing: what is made below a directory inherits its default list.
         """
         model, found = self._existing(like), self._existing(path)
-        if model.owner != found.owner:
-            self._give(path, model.owner, model.group)
-        elif model.group != found.group:
-            self._give(path, None, model.group)
+        self._give_as(path, model, found)
         mode = model.mode & _MODE
         if model.is_directory and not found.is_directory:
             mode &= 0o666
@@ -169,6 +167,29 @@ class HadoopStorage(ABC):
             self.move(path, join(place, name))
         except ExistsError:
             self.move(path, join(place, name + moment))
+
+    def _new_mode(self, like: str | None) -> int | None:
+        """The mode that a new file is made with; None leaves it to the server."""
+        if like is None:
+            return None
+        model = self._existing(like)
+        return model.mode & (0o666 if model.is_directory else _MODE)
+
+    def _make_directory(self, path: str, like: str | None, make: Callable[[int], None]) -> None:
+        """Make a directory by a call that is given its mode, with the owner of another where that may be."""
+        if like is None:
+            make(_DIRECTORY_MODE)
+            return
+        model = self._existing(like)
+        make(model.mode & _MODE | 0o700)
+        self._give_as(path, model, self._existing(path))
+
+    def _give_as(self, path: str, model: Status, found: Status) -> None:
+        """Owner and group of another, as far as this user may."""
+        if model.owner != found.owner:
+            self._give(path, model.owner, model.group)
+        elif model.group != found.group:
+            self._give(path, None, model.group)
 
     def _existing(self, path: str) -> Status:
         status = self._status(path)

@@ -21,7 +21,7 @@ from weakref import WeakSet
 import hdfs_native
 
 from acidctl.errors import AcidctlError, StorageError, UnreachableError
-from acidctl.storage import hadoopfault
+from acidctl.storage import hadoopfault, panics
 from acidctl.storage.bounded import GRACE, bounded, side_by_side
 from acidctl.storage.hdfsplace import Place, with_order
 
@@ -40,6 +40,7 @@ _BROKEN = (
     "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
     "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
 )
+_AFTER_PANIC = "Run the command again; with --debug it shows what hdfs-native prints."
 _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
 
 
@@ -89,8 +90,7 @@ class HdfsClient:
         except BaseException as error:
             if not _is_panic(error):
                 raise
-            self.forget(client)
-            raise StorageError(f"{shown} cannot be used: hdfs-native failed ({error})", path=shown) from error
+            raise self._panicked(client, error, shown) from error
         self._answered = self._met = True
         return answer
 
@@ -125,8 +125,7 @@ class HdfsClient:
                 wait([future], GRACE)
                 future.cancel()
                 raise
-            self.forget(None)
-            raise StorageError(f"{shown} cannot be written: hdfs-native failed ({error})", path=shown) from error
+            raise self._panicked(None, error, shown) from error
         self._answered = self._met = True
         return answer
 
@@ -159,6 +158,7 @@ class HdfsClient:
         config = self._config(shown)
         with self._lock:
             if self._client is None or self._process != os.getpid():
+                panics.divert()
                 # What the user's home is, is settled now.
                 self._begin_turn(shown)
                 try:
@@ -179,7 +179,10 @@ class HdfsClient:
         with self._lock:
             if self._writer is not None:
                 return self._writer
-        writer = hdfs_native.AsyncClient(self._url, self._config(shown))
+        # Each NameNode once: before more, hdfs-native would sleep, and where its callers are asyncio's that is a panic.
+        others = len(self.place.addresses) - 1 if self.place.addresses else 1
+        config = {**self._config(shown), "dfs.client.failover.max.attempts": str(others)}
+        writer = hdfs_native.AsyncClient(self._url, config)
         # Never freed: its end waits, with the interpreter held, for its own threads, and those for the interpreter.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer))
         with self._lock:
@@ -211,6 +214,11 @@ class HdfsClient:
                 found.hint = _BROKEN
             self.forget(client)
         return found
+
+    def _panicked(self, client: hdfs_native.Client | None, error: BaseException, shown: str) -> StorageError:
+        self.forget(client)
+        hint = _AFTER_PANIC if self._met else _BROKEN
+        return StorageError(f"{shown} cannot be used: hdfs-native failed ({error})", path=shown, hint=hint)
 
 
 def _knock(address: str, seconds: float) -> OSError | None:

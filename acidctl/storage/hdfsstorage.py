@@ -30,6 +30,8 @@ _PAGE = 1000
 # What several listings in one call may take together, so that they are far from the time of one request.
 _SOME_SECONDS = 1.0
 _TRASH = ".Trash/Current"
+# What Hadoop's own clients give, by their usual umask.
+_FILE_MODE = 0o644
 # A name that nobody has.
 _NOWHERE = "/.acidctl-is-there-a-trash"
 # How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
@@ -54,20 +56,24 @@ class HdfsStorage(HadoopStorage):
         """One listing per directory, in pages, many at once; several in one call where many wait."""
         return walk_tree(self._list, root, descend, list_some=self._list_some)
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The NameNode decides who wins."""
-        return cast(BinaryIO, _NewFile(self._client, path, self.display(path)))
+        return cast(BinaryIO, _NewFile(self._client, path, self.display(path), self._new_mode(like)))
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """The NameNode decides who wins; what could not be written whole is removed."""
-        with self.create(path) as stream:
+        with self.create(path, like) as stream:
             stream.write(data)
+        if like is not None:
+            self.inherit(path, like)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
         if self._status(path) is not None:
             raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
-        self._change(path, lambda client: client.mkdirs(path, 0o755, False))
+        self._make_directory(
+            path, like, lambda mode: self._change(path, lambda client: client.mkdirs(path, mode, False))
+        )
 
     def move(self, source: str, target: str) -> None:
         """By rename2, which the NameNode does in one step."""
@@ -228,7 +234,7 @@ class _NewFile(NewFile):
     hdfs-native would publish what there is when it closes; without closing, the file can still be removed.
     """
 
-    def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
+    def __init__(self, client: HdfsClient, path: str, shown: str, mode: int | None = None) -> None:
         super().__init__(_BUFFER_BYTES)
         self._client = client
         self._path = path
@@ -238,6 +244,7 @@ class _NewFile(NewFile):
             replication=_number(config.get("dfs.replication")),
             block_size=_number(config.get("dfs.blocksize")),
             create_parent=False,
+            permission=_FILE_MODE if mode is None else mode,
         )
         begun = client.begin(lambda writing: writing.create(path, options), shown)
         try:

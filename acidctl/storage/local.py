@@ -9,56 +9,31 @@ import shutil
 import stat as stat_bits
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
-from acidctl.errors import (
-    AcidctlError,
-    DeniedError,
-    ExistsError,
-    NoSuchTableError,
-    QuotaError,
-    SafeModeError,
-    StorageError,
-)
-from acidctl.listing import FileInfo
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, may_be_closed
+from acidctl.errors import ExistsError, StorageError
+from acidctl.storage.beneath import NO_LINK, is_own, parent_of, refuse_link
+from acidctl.storage.localfault import STRANGE, refused, writing
+from acidctl.storage.localwalk import kind_of, walk_local
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
 from acidctl.storage.rename import rename_new
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What the system refuses by an error number: the kind of error, and what to do for who reads and who writes."""
-
-    kind: type[StorageError] = StorageError
-    reading: str | None = None
-    writing: str | None = None
-
-
-_DENIED = _Meaning(
-    DeniedError,
-    "Run as a user that may read the table, for example the owner of the warehouse.",
-    "Run as a user that may write to the table, for example the owner of the warehouse.",
-)
-_FULL = "Free space on this file system and run the command again; the table is as it was."
-_OVER_QUOTA = "Raise the quota or free space, and run the command again; the table is as it was."
-_READ_ONLY = "The file system is mounted read-only; mount it for writing, or work on a copy of the table."
-_ELSEWHERE = "Source and target have to lie on one file system, because a copy could be seen half done."
-_MEANINGS = {
-    errno.EACCES: _DENIED,
-    errno.EPERM: _DENIED,
-    errno.EROFS: _Meaning(SafeModeError, writing=_READ_ONLY),
-    errno.ENOSPC: _Meaning(QuotaError, writing=_FULL),
-    errno.EDQUOT: _Meaning(QuotaError, writing=_OVER_QUOTA),
-    errno.EXDEV: _Meaning(writing=_ELSEWHERE),
-}
+# O_NONBLOCK: opening what has become a pipe by then would wait for its writer.
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class LocalStorage:
-    """Files of this machine."""
+    """Files of this machine; below `tops`, the places that the user named, nothing is changed through a link."""
+
+    def __init__(self, *tops: str) -> None:
+        self._tops = list(tops)
+
+    def add_top(self, path: str) -> None:
+        """Another place that the user named."""
+        self._tops.append(path)
 
     @property
     def facts(self) -> Facts:
@@ -70,110 +45,115 @@ class LocalStorage:
         return path
 
     def stat(self, path: str) -> PathStat | None:
-        """Links are followed: a link to a table is a table."""
+        """A link to a table is a table; among acidctl's own names a link is not followed, and is no directory."""
         try:
-            found = os.stat(path)
+            if is_own(path):
+                with parent_of(path, (), own_only=True) as (parent, name):
+                    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            else:
+                found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise _refused(path, error) from error
+            raise refused(path, error) from error
         return PathStat(stat_bits.S_ISDIR(found.st_mode), found.st_size, found.st_mtime)
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
-        """One `scandir` per directory; links are followed as Hadoop's local file system follows them."""
-        files: list[FileInfo] = []
-        directories: list[str] = []
-        pending = [("", root)]
-        while pending:
-            relative, path = pending.pop()
-            prefix = relative + "/" if relative else ""
-            try:
-                with os.scandir(path) as entries:
-                    for entry in entries:
-                        name = prefix + entry.name
-                        if not entry.is_dir():
-                            info = _file_info(name, entry)
-                            if info is not None:
-                                files.append(info)
-                        elif descend is None or descend(name):
-                            if entry.is_symlink():
-                                _refuse_loop(root, relative, entry.path)
-                            directories.append(name)
-                            pending.append((name, entry.path))
-            except FileNotFoundError as error:
-                if not relative:
-                    raise NoSuchTableError(f"{path} does not exist", path=path) from error
-                directories.remove(relative)
-            except (OSError, ValueError) as error:
-                if not may_be_closed(relative):
-                    raise _refused(_named(error) or path, error) from error
-        files.sort(key=_path_of)
-        directories.sort()
-        return Walk(tuple(files), tuple(directories))
+        """Links are followed as Hadoop's local file system follows them, but not behind hidden names."""
+        if is_own(root):
+            self._require_no_link(root)
+        return walk_local(root, descend)
 
     def open(self, path: str) -> BinaryIO:
         """Only regular files are opened: reading a pipe or a device would hang."""
         try:
-            if not stat_bits.S_ISREG(os.stat(path).st_mode):
-                raise StorageError(f"{path} is not a regular file", path=path)
-            return open(path, "rb")
+            if is_own(path):
+                with parent_of(path, (), own_only=True) as (parent, name):
+                    refuse_link(parent, name, path)
+                    _require_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+                    number = os.open(name, _READING | NO_LINK, dir_fd=parent)
+            else:
+                _require_regular(path, os.stat(path).st_mode)
+                number = os.open(path, _READING)
+            return open(number, "rb")
         except (OSError, ValueError) as error:
-            raise _refused(path, error) from error
+            raise refused(path, error) from error
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """O_EXCL decides who wins."""
-        with _writing(path):
-            return _NewFile(path)
+        with writing(path), parent_of(path, self._tops) as (parent, name):
+            model = None if like is None else os.stat(like)
+            # Whoever opens it before it has its owner and group is this user.
+            number = os.open(name, _NEW | NO_LINK, 0o666 if model is None else 0o600, dir_fd=parent)
+            try:
+                if model is not None:
+                    _become(number, model)
+                return _NewFile(number, os.dup(parent), name, path)
+            except BaseException:
+                os.close(number)
+                os.unlink(name, dir_fd=parent)
+                raise
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """O_EXCL decides who wins; what could not be written whole is removed."""
-        with self.create(path) as stream:
+        with self.create(path, like) as stream:
             stream.write(data)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Parents are not made: a missing one means that the plan is wrong."""
-        with _writing(path):
-            os.mkdir(path)
-            _sync_parents(path)
+        with writing(path), parent_of(path, self._tops) as (parent, name):
+            model = None if like is None else os.stat(like)
+            os.mkdir(name, 0o777 if model is None else 0o700, dir_fd=parent)
+            if model is not None:
+                with _entry(parent, name) as number:
+                    _become(number, model, also=stat_bits.S_IRWXU)
+            _sync(parent)
 
     def inherit(self, path: str, like: str) -> None:
         """Only the superuser gives files away, and groups go to their members: what is refused stays as it is."""
-        with _writing(path):
-            model, found = os.stat(like), os.stat(path)
-            if (model.st_uid, model.st_gid) != (found.st_uid, found.st_gid):
-                _give(path, model.st_uid, model.st_gid)
-            mode = stat_bits.S_IMODE(model.st_mode)
-            if stat_bits.S_ISDIR(model.st_mode) and not stat_bits.S_ISDIR(found.st_mode):
-                mode &= 0o666
-            with suppress(PermissionError):
-                os.chmod(path, mode)
+        with writing(path), parent_of(path, self._tops) as (parent, name):
+            refuse_link(parent, name, path)
+            model = os.stat(like)
+            try:
+                with _entry(parent, name) as number:
+                    _become(number, model)
+            except PermissionError:
+                return
 
     def rename_dir(self, source: str, target: str) -> None:
         """Directories only; never onto an empty one, which POSIX would replace."""
         if not os.path.isdir(source) and os.path.lexists(source):
-            raise StorageError(f"{source} is not a directory", path=source)
+            raise StorageError(f"{source} is not a directory", path=source, hint=STRANGE)
         self.move(source, target)
 
     def remove_tree(self, path: str) -> None:
-        """`rmtree` refuses a link at the top and does not follow those below."""
-        with _writing(path):
-            shutil.rmtree(path)
-            _sync_parents(path)
+        """`rmtree` does not follow links; one in the place of the tree itself stays."""
+        with writing(path), parent_of(path, self._tops) as (parent, name):
+            refuse_link(parent, name, path)
+            shutil.rmtree(name, dir_fd=parent)
+            _sync(parent)
 
     def remove_file(self, path: str) -> None:
-        """A link is removed, not what it points to."""
-        with _writing(path):
-            os.unlink(path)
-            _sync_parents(path)
+        """A link is removed, not what it points to; one with a name of acidctl's own is not its own."""
+        with writing(path), parent_of(path, self._tops) as (parent, name):
+            if is_own(path):
+                refuse_link(parent, name, path)
+            os.unlink(name, dir_fd=parent)
+            _sync(parent)
 
     def move(self, source: str, target: str) -> None:
         """Within one file system only: a copy could be seen half done."""
-        with _writing(source):
+        with (
+            writing(source),
+            parent_of(source, self._tops) as (old_parent, old),
+            parent_of(target, self._tops) as (new_parent, new),
+        ):
             try:
-                rename_new(source, target)
+                rename_new(old, new, old_parent, new_parent)
             except FileExistsError as error:
-                raise ExistsError(f"{target} exists already", path=target) from error
-            _sync_parents(target, source)
+                raise ExistsError(f"{target} exists already", path=target, hint=STRANGE) from error
+            _sync(new_parent)
+            _sync(old_parent)
 
     def copy_file(self, source: str, target: str) -> None:
         """Through the page cache; what could not be written whole is removed."""
@@ -182,18 +162,34 @@ class LocalStorage:
 
     def discard(self, path: str) -> None:
         """Local file systems have no trash that all agree on."""
-        raise StorageError(f"{path} cannot be moved to a trash: local file systems have none", path=path)
+        raise StorageError(
+            f"{path} cannot be moved to a trash: local file systems have none", path=path, hint="Add --skip-trash."
+        )
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """Unknown: it may be mounted everywhere."""
         return ()
 
+    def _require_no_link(self, path: str) -> None:
+        """Raise StorageError where a directory of acidctl's own is reached by a link."""
+        try:
+            with parent_of(path, (), own_only=True) as (parent, name):
+                refuse_link(parent, name, path)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise refused(path, error) from error
+
 
 class _NewFile(io.BufferedWriter):
     """A file that is being written: synchronised when closed, removed when its block fails."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(io.FileIO(path, "xb"), _BUFFER_BYTES)
+    def __init__(self, number: int, parent: int, name: str, path: str) -> None:
+        """`number` and `parent` are its descriptor and that of its directory; both are closed with it."""
+        super().__init__(io.FileIO(number, "wb"), _BUFFER_BYTES)
+        self._parent: int | None = parent
+        self._in_block = False
+        self._entry = name
         self._path = path
 
     def seekable(self) -> bool:
@@ -202,12 +198,12 @@ class _NewFile(io.BufferedWriter):
 
     def write(self, data: Any) -> int:
         """A full disk shows here, or when the buffer is emptied."""
-        with _writing(self._path):
+        with writing(self._path):
             return super().write(data)
 
     def flush(self) -> None:
         """Hand the buffer to the system."""
-        with _writing(self._path):
+        with writing(self._path):
             super().flush()
 
     def close(self) -> None:
@@ -215,119 +211,99 @@ class _NewFile(io.BufferedWriter):
         if self.closed:
             return
         try:
-            self.flush()
-            with _writing(self._path):
-                os.fsync(self.fileno())
+            try:
+                self.flush()
+                with writing(self._path):
+                    os.fsync(self.fileno())
+            finally:
+                with writing(self._path):
+                    super().close()
+            if self._parent is not None:
+                with writing(self._path):
+                    _sync(self._parent)
+        except BaseException:
+            self._remove()
+            raise
         finally:
-            with _writing(self._path):
-                super().close()
-        with _writing(self._path):
-            _sync_parents(self._path)
+            if not self._in_block:
+                self._leave()
+
+    def __enter__(self) -> Self:
+        self._in_block = True
+        return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """An exception leaves no file, be it from the block or from closing."""
         try:
-            self.close()
-        except BaseException:
-            self._remove()
             if kind is None:
-                raise
-        else:
-            if kind is not None:
-                self._remove()
+                self.close()
+                return
+            self._remove()
+            with suppress(StorageError):
+                self.close()
+        finally:
+            self._leave()
 
     def _remove(self) -> None:
-        with suppress(OSError):
-            os.unlink(self._path)
+        if self._parent is not None:
+            with suppress(OSError):
+                os.unlink(self._entry, dir_fd=self._parent)
+
+    def _leave(self) -> None:
+        """Let the directory go; a second call does nothing."""
+        if self._parent is not None:
+            os.close(self._parent)
+            self._parent = None
 
 
-def _path_of(info: FileInfo) -> str:
-    return info.path
-
-
-def _file_info(name: str, entry: os.DirEntry[str]) -> FileInfo | None:
-    """None for a file that was removed since its directory was read."""
-    try:
-        found = entry.stat()
-    except FileNotFoundError as error:
-        if entry.is_symlink() and os.path.lexists(entry.path):
-            raise StorageError(
-                f"{entry.path} is a symbolic link whose target does not exist",
-                path=entry.path,
-                hint="Restore the target or remove the link; a table with missing files would be misread.",
-            ) from error
-        return None
-    return FileInfo(name, found.st_size, found.st_mtime)
-
-
-def _refuse_loop(root: str, relative: str, path: str) -> None:
-    """A link to one of its own parents, also through other links, would be walked for ever."""
-    target = os.path.realpath(path)
-    parents = [root]
-    for part in relative.split("/") if relative else ():
-        parents.append(f"{parents[-1]}/{part}")
-    for parent in parents:
-        here = os.path.realpath(parent)
-        if here == target or here.startswith(target.rstrip("/") + "/"):
-            raise StorageError(f"{path} is a symbolic link to one of its own parent directories", path=path)
-
-
-def _named(error: OSError | ValueError) -> str | None:
-    """The path that the system complains of: an entry of a directory rather than the directory."""
-    name = error.filename if isinstance(error, OSError) else None
-    return name if isinstance(name, str) else None
+def _require_regular(path: str, mode: int) -> None:
+    if not stat_bits.S_ISREG(mode):
+        what = "a directory" if stat_bits.S_ISDIR(mode) else kind_of(mode)
+        raise StorageError(
+            f"{path} is not a regular file but {what}",
+            path=path,
+            hint="Remove it, or put the file in its place that belongs there; then run the command again.",
+        )
 
 
 @contextmanager
-def _writing(path: str) -> Iterator[None]:
-    """What the system refuses, as one of our errors with the advice for those who write."""
+def _entry(parent: int, name: str) -> Iterator[int]:
+    """A file or directory that is no link, open for its owner and mode to be changed."""
+    number = os.open(name, _READING | NO_LINK, dir_fd=parent)
     try:
-        yield
-    except (OSError, ValueError) as error:
-        raise _refused(path, error, writing=True) from error
+        yield number
+    finally:
+        os.close(number)
 
 
-def _sync_parents(*paths: str) -> None:
-    """Make names durable; file systems that cannot synchronise directories keep them in order by themselves."""
-    for parent in dict.fromkeys(os.path.dirname(path) or os.curdir for path in paths):
-        descriptor = os.open(parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-        finally:
-            os.close(descriptor)
+def _become(number: int, model: os.stat_result, *, also: int = 0) -> None:
+    """Give an open file or directory owner, group and mode of another, as far as this user may; `also` adds rights."""
+    found = os.fstat(number)
+    if (model.st_uid, model.st_gid) != (found.st_uid, found.st_gid):
+        _give(number, model.st_uid, model.st_gid)
+    mode = stat_bits.S_IMODE(model.st_mode)
+    if stat_bits.S_ISDIR(model.st_mode) and not stat_bits.S_ISDIR(found.st_mode):
+        mode &= 0o666
+    with suppress(PermissionError):
+        os.fchmod(number, mode | also)
 
 
-def _give(path: str, owner: int, group: int) -> None:
+def _give(number: int, owner: int, group: int) -> None:
     """Owner and group together, else the group alone."""
     try:
-        os.chown(path, owner, group)
+        os.fchown(number, owner, group)
     except PermissionError:
         with suppress(PermissionError):
-            os.chown(path, -1, group)
+            os.fchown(number, -1, group)
 
 
-def _refused(path: str, error: OSError | ValueError, *, writing: bool = False) -> AcidctlError:
-    """The system's answer as one of our errors."""
-    if isinstance(error, FileNotFoundError):
-        path = _named(error) or path
-        return StorageError(
-            f"{path} is not there any more",
-            path=path,
-            hint="If a compaction or a cleaner runs on this table now, run the command again.",
-        )
-    if isinstance(error, FileExistsError) and writing:
-        return ExistsError(f"{path} exists already", path=path)
-    number = error.errno if isinstance(error, OSError) and error.errno else 0
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    meaning = _MEANINGS.get(number, _Meaning())
-    return meaning.kind(
-        f"{path} cannot be {'written' if writing else 'used'}: {reason}",
-        path=path,
-        hint=meaning.writing if writing else meaning.reading,
-    )
+def _sync(directory: int) -> None:
+    """Make the names in an open directory durable; systems that cannot keep them in order by themselves."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
 
 
 def whole_path(storage: Storage, path: str) -> str:

@@ -68,18 +68,18 @@ class MemoryStorage:
             raise StorageError(f"{path} is not there any more", path=path)
         return BytesIO(self._files[path])
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The name is taken at once, and the content appears with `close`."""
         self._require_free(path)
         self._files[path] = b""
         return _NewFile(self._files, path)
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """The parent has to exist."""
         self._require_free(path)
         self._files[path] = data
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """The parent has to exist."""
         self._require_free(path)
         self._directories.add(path)

@@ -167,16 +167,16 @@ class ObjectStorage:
 
         return cast(BinaryIO, RangedFile(read_at, item.size, name=self.display(path)))
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The object appears with `close`; of two that were begun at once, the second to end is refused then."""
         self._require_free(path)
         return cast(BinaryIO, _NewObject(self._objects.upload(path), self._part_bytes))
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """The store decides who wins."""
         self._objects.put(path, data)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Makes nothing: the first object below makes the directory."""
         self._require_free(path)
 

@@ -7,8 +7,8 @@ characters. Nothing is cached. Every failure leaves an adapter as an `AcidctlErr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from acidctl.listing import FileInfo
@@ -51,14 +51,22 @@ class PathStat:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Everything below a root: paths relative to it, each tuple in ascending order."""
+    """Everything below a root: paths relative to it, each tuple in ascending order; `links` and `special` as in
+    `listing.Listing`.
+    """
 
     files: tuple[FileInfo, ...]
     directories: tuple[str, ...]
+    links: Mapping[str, str] = field(default_factory=dict)
+    special: Mapping[str, str] = field(default_factory=dict)
 
 
 class Storage(Protocol):
-    """What an adapter provides."""
+    """What an adapter provides.
+
+    Where a storage has symbolic links, no verb but `stat`, `walk` and `open` of a table's data leads through one below
+    the table: everything else is a `StorageError` then.
+    """
 
     @property
     def facts(self) -> Facts:
@@ -87,20 +95,25 @@ class Storage(Protocol):
         """Open a file for reading; the result can seek, and reads only the ranges asked for."""
         ...
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """Open a new file for writing from its beginning to its end; `StorageError` when the path exists.
+
+        With `like` it has owner and mode of that file or directory from its first byte on, see `inherit`.
 
         The parent has to exist. The result cannot seek. The file is complete and durable when `close` has returned
         or its `with` block has ended; a block that ends by an exception leaves no file.
         """
         ...
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """Write a new file, durable on return; `StorageError` when the path exists, and then nothing is changed."""
         ...
 
-    def mkdir(self, path: str) -> None:
-        """Make a directory whose parent exists; `StorageError` when the path exists."""
+    def mkdir(self, path: str, like: str | None = None) -> None:
+        """Make a directory whose parent exists; `StorageError` when the path exists.
+
+        `like` as for `create`; its owner may write in it in any case.
+        """
         ...
 
     def inherit(self, path: str, like: str) -> None:

@@ -1,9 +1,22 @@
-"""What of an address may be printed."""
+"""What of an address may be printed, and which words of what was given may not, whoever repeats them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, unquote
 
+# What keys, tokens and signatures are called: parameters of addresses, options of storages, environment variables.
+_SECRET_NAME = r"(?:signature|token|secret|passw|credential|access[-_.]?key|account[-_.]?key|delegation|sig\b|sas\b)"
+_NAME = r"[^\s=&?#;'\"%]*"
+_PARAMETER = re.compile(rf"([?&#;]{_NAME}{_SECRET_NAME}{_NAME}=)([^&\s'\"]+)", re.I)
+_SCHEMES = "s3|s3a|s3n|gs|gcs|abfs|abfss|wasb|wasbs|az|hdfs|viewfs|webhdfs|swebhdfs|https?|ftp|file"
+# An address as a whole, also one that lost a slash or its colon; what follows may hold blanks.
+_ADDRESS = re.compile(
+    rf"(?:.*::)?(?:(?:[A-Za-z][A-Za-z0-9+.-]+:[/\\]+)|(?:(?:{_SCHEMES})(?::|//)[/\\]*))(?P<rest>.+)", re.S
+)
+# No password of that length is worth making every sentence unreadable.
+_SHORTEST = 4
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 # What stands before the last `@`, unless the address begins with a host and port, or with an IPv6 address.
 _USER = re.compile(r"(?<=://)(?!\[[0-9A-Fa-f:.]+\](?::\d+)?(?:/|\s|$))(?:[^/\s]*@|[^/\s:]*:(?!\d*/)[^\s]*@)")
@@ -25,6 +38,64 @@ def without_credentials(text: str) -> str:
     if "@" not in text:
         return text
     return _USER.sub(lambda found: found[0] if _is_container(found) else "", text)
+
+
+def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """The text without users, passwords and signatures in addresses, and without the `known` secrets anywhere.
+
+    Also of addresses that were taken for a path and lost a slash.
+    """
+    for secret in sorted(known, key=len, reverse=True):
+        text = text.replace(secret, "...")
+    text = re.sub(r"(?<=[A-Za-z0-9]:/)[^/\s:]*:[^\s]*@", "", without_credentials(text))
+    return _PARAMETER.sub(r"\1...", text)
+
+
+def secrets_given(arguments: Iterable[str]) -> set[str]:
+    """Passwords and signatures that stand in arguments, each in every form in which a library may repeat it.
+
+    Only here is it known where an address ends: a sentence about one tells nothing of a password with a blank.
+    """
+    found: set[str] = set()
+    for argument in arguments:
+        found.update(match[2] for match in _PARAMETER.finditer(argument))
+        name, _, value = argument.partition("=")
+        if name.startswith("spark.") and is_secret_name(name):
+            found.add(value)
+        address = _ADDRESS.match(argument) or _ADDRESS.match(value)
+        if address is not None:
+            password = _password(address["rest"])
+            found |= {password, *password.split()} if password else set()
+    return _forms(found)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option called so holds a secret; files and places that hold one are none."""
+    return re.search(_SECRET_NAME, name, re.I) is not None and re.search(r"(?:file|path|location)$", name, re.I) is None
+
+
+def secrets_among(options: Mapping[str, object]) -> set[str]:
+    """The values of those options (also inner ones) whose names say that they are secret."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            found |= secrets_among(value)
+        elif isinstance(value, str) and is_secret_name(name):
+            found.add(value)
+    return _forms(found)
+
+
+def _password(rest: str) -> str | None:
+    """What stands between the first colon and the last `@`, or where no `@` is, what is no port."""
+    found = re.match(r"(?!\[)[^/:@]*:(?!\d*(?:/|$))(.+)@", rest, re.S) or re.match(
+        r"(?!\[)[^/:@]*:(?!\d*(?:/|$))([^/@,]+)(?:/|$)", rest, re.S
+    )
+    return found[1] if found else None
+
+
+def _forms(secrets: Iterable[str]) -> set[str]:
+    known = {form for text in secrets for form in (text, unquote(text), quote(text), quote(text, safe=""))}
+    return {form for form in known if len(form) >= _SHORTEST and not form.isdecimal()}
 
 
 def without_signatures(text: str) -> str:

@@ -33,7 +33,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     if "\0" in url:
         raise UsageError("a path cannot contain a NUL byte")
     if url.startswith("file:"):
-        return LocalStorage(), _local_path(url)
+        return _local(_local_path(url))
     match = _URL.match(url)
     if _CHAINED.match(url) and "://" in url:
         raise UsageError(
@@ -42,7 +42,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
             hint="Give the URL of the storage alone; a local path of that name begins with `./`.",
         )
     if match is None:
-        return LocalStorage(), _trimmed(url)
+        return _local(_trimmed(url))
     scheme = match.group(1).lower()
     if without_credentials(url) != url:
         raise UsageError(
@@ -74,6 +74,10 @@ def _connector(scheme: str) -> Connect:
     from acidctl.storage import fsspec
 
     return fsspec.connect
+
+
+def _local(path: str) -> tuple[Storage, str]:
+    return LocalStorage(path), path
 
 
 def _local_path(url: str) -> str:

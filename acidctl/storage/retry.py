@@ -117,17 +117,17 @@ class Retrying:
         kind = _PatientFetchingFile if hasattr(file, "prefetch") else _PatientFile
         return cast(BinaryIO, kind(file, open_it, self.ask))
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """Once."""
-        return self.inner.create(path)
+        return self.inner.create(path, like)
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """Once."""
-        self.inner.create_exclusive(path, data)
+        self.inner.create_exclusive(path, data, like)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Once."""
-        self.inner.mkdir(path)
+        self.inner.mkdir(path, like)
 
     def inherit(self, path: str, like: str) -> None:
         """Tried again: doing it twice changes nothing."""

@@ -7,6 +7,7 @@ the S3 API's list of errors, and numbers where an answer has no body (HEAD).
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,6 +38,7 @@ _ADDRESS = (
     "runs."
 )
 _AGAIN = "Run the command again later."
+_BUCKET = re.compile(r"s3://[A-Za-z0-9][A-Za-z0-9.-]+[A-Za-z0-9](/|$)")
 
 _DENIED: Mapping[str, tuple[str, str]] = {
     "AccessDenied": ("access is denied", _MAY),
@@ -108,7 +110,9 @@ def error_for(code: str, shown: str, doing: str) -> StorageError | NoSuchTableEr
     """Our error for a code of the server."""
     if code in ("PreconditionFailed", "412"):
         return ExistsError(f"{shown} exists already", path=shown)
-    if code == "NoSuchBucket":
+    # Servers answer with one or the other where no bucket could have that name.
+    unnamed = code in ("InvalidBucketName", "400") and not _BUCKET.match(shown)
+    if code == "NoSuchBucket" or unnamed:
         why = "there is no bucket of that name"
         return NoSuchTableError(f"{shown} cannot be {doing}: {why}", path=shown, hint="Check the URL and the endpoint.")
     if code in ("NoSuchKey", "404"):

@@ -99,12 +99,14 @@ class WebApi:
 
         return self._from_some_datanode(attempt)
 
-    def create(self, path: str, shown: str, body: Body) -> None:
+    def create(self, path: str, shown: str, body: Body, mode: int | None = None) -> None:
         """Write a new file; ExistsError when there is one, and on a NameNode MissingError when its parent is not there.
 
         Another DataNode is taken where one cannot be reached, but not where one fails that has begun to take bytes.
         """
         parameters = {"overwrite": "false", "createparent": "false"}
+        if mode is not None:
+            parameters["permission"] = f"{mode:o}"
 
         def done(response: requests.Response) -> None:
             response.content  # noqa: B018  the connection can be used again when all has been read

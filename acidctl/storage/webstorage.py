@@ -66,25 +66,27 @@ class WebHdfsStorage(HadoopStorage):
             ),
         )
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
         """What exists is seen here; of two who create at the same time, one is refused when it closes."""
         if self._status(path) is not None:
             raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
         self._require_directory(_parent(path))
-        return cast(BinaryIO, _NewFile(self, path))
+        return cast(BinaryIO, _NewFile(self, path, self._new_mode(like)))
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """The NameNode decides who wins."""
         if self._is_gateway:
             self._require_directory(_parent(path))
-        self.send(path, data)
+        self.send(path, data, self._new_mode(like))
+        if like is not None:
+            self.inherit(path, like)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, like: str | None = None) -> None:
         """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
         if self._status(path) is not None:
             raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
         self._require_directory(_parent(path))
-        self._true("PUT", "MKDIRS", path)
+        self._make_directory(path, like, lambda mode: self._true("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def move(self, source: str, target: str) -> None:
         """By rename2; see `_rename`."""
@@ -102,9 +104,9 @@ class WebHdfsStorage(HadoopStorage):
                 held[host] = held.get(host, 0) + int(block.get("length", 0))
         return tuple(sorted(held, key=lambda host: (-held[host], host))[:_HOSTS])
 
-    def send(self, path: str, body: Body) -> None:
+    def send(self, path: str, body: Body, mode: int | None = None) -> None:
         """Write a new file whose parent exists."""
-        self._api.create(path, self.display(path), body)
+        self._api.create(path, self.display(path), body, mode)
 
     def _ask(self, method: str, operation: str, path: str, **parameters: Any) -> dict[str, Any]:
         return self._api.ask(method, operation, path, self.display(path), **parameters)
@@ -252,21 +254,22 @@ class WebHdfsStorage(HadoopStorage):
 class _NewFile(NewFile):
     """What fits into one part is sent when it is closed, more while it is written."""
 
-    def __init__(self, storage: WebHdfsStorage, path: str) -> None:
+    def __init__(self, storage: WebHdfsStorage, path: str, mode: int | None) -> None:
         super().__init__(_PART_BYTES)
         self._storage = storage
         self._path = path
+        self._mode = mode
         self._upload: _Upload | None = None
 
     def _send(self) -> None:
         if self._upload is None:
-            self._upload = _Upload(partial(self._storage.send, self._path))
+            self._upload = _Upload(partial(self._storage.send, self._path, mode=self._mode))
         self._upload.put(bytes(self._buffer))
         self._buffer.clear()
 
     def _finish(self) -> None:
         if self._upload is None:
-            self._storage.send(self._path, bytes(self._buffer))
+            self._storage.send(self._path, bytes(self._buffer), self._mode)
         else:
             self._send()
             self._upload.finish()

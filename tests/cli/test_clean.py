@@ -84,7 +84,7 @@ def test_the_dry_run_says_in_capitals_that_nothing_was_deleted(table: Path, widt
 
 def test_the_line_to_paste_does_it(table: Path) -> None:
     """Every option that decides is in it, quoted."""
-    odd = table.rename(table.parent / "a table's")
+    odd = table.rename(table.parent / "orders, a table's")
     result = clean(odd, "--older-than", "90m", "--leftovers", width=80)
     line = result.stdout.rstrip().splitlines()[-1]
     words = shlex.split(line)
@@ -127,6 +127,20 @@ def test_a_failure_is_an_error_of_its_form(table: Path) -> None:
     assert names(table) >= GONE
 
 
+def test_a_quarantine_below_a_directory_that_does_not_exist(table: Path) -> None:
+    """One sentence and what to do, as text and as JSON; neither the directory nor anything of it is made."""
+    missing = table.parent / "nosuch"
+    before = names(table)
+    result = clean(table, "--quarantine", str(missing / "dir"))
+    assert result.code == ExitCode.STORAGE
+    said = f"the quarantine {missing}/dir cannot be made: {missing} does not exist"
+    todo = f"Make the directory {missing} first, or name a directory that exists."
+    assert result.stderr.splitlines() == [f"error: {said}", f"  hint: {todo}"]
+    answer = clean(table, "--quarantine", str(missing / "dir"), "-o", "json")
+    assert (answer.code, answer.error()["message"], answer.error()["hint"]) == (ExitCode.STORAGE, said, todo)
+    assert (names(table), missing.exists()) == (before, False)
+
+
 def test_nothing_to_bring_back_says_where_it_was_looked_for(table: Path) -> None:
     """A mistyped place looks like an empty one."""
     assert "No quarantine of this table was found within the table" in clean(table, "--undo").stderr
@@ -167,7 +181,10 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
     assert answer["location"] == str(table)
     assert {victim["name"] for victim in answer["victims"]} == GONE
     assert set(answer["victims"][0]) >= {"partition", "name", "reason", "because_of", "bytes", "files", "age_seconds"}
-    assert [guard["guard"] for guard in answer["guards"]] == [f"G{i}" for i in range(1, 10)] + ["simulation"]
+    assert [guard["guard"] for guard in answer["guards"]] == [f"G{i}" for i in range(1, 10)] + [
+        "own_files",
+        "simulation",
+    ]
     assert all(guard["holds"] and guard["why"] for guard in answer["guards"])
     assert answer["bytes_freed"] == sum(victim["bytes"] for victim in answer["victims"])
     assert answer["deleted"] == 0
@@ -306,6 +323,19 @@ def test_quarantine_and_undo(table: Path, where: str | None) -> None:
     assert names(table) - {"_acidctl_quarantine"} == before - {"delta_0000006_0000006_0000"}
 
 
+def test_the_line_that_undoes_a_quarantine_can_be_pasted(table: Path) -> None:
+    """Within the table and in a place whose name a shell would split: it brings back all but the aborted one."""
+    before = names(table)
+    for place in ([], [str(table.parent / "it's aside")]):
+        moved = clean(table, "--quarantine", *place).stdout
+        assert not GONE & names(table)
+        (line,) = (line for line in moved.splitlines() if line.startswith("  acidctl clean ") and "--undo" in line)
+        words = shlex.split(line)
+        assert words[words.index("--undo") :] == ["--undo", *(["--quarantine", *place] if place else [])]
+        assert acidctl(*words[1:], "-o", "json").json()["restored"] == 5
+        assert before - names(table) == {"delta_0000006_0000006_0000"}
+
+
 def test_undo_of_a_renamed_table_says_what_lies_there(table: Path) -> None:
     """Exit 3 and the place that was cleaned, as text and as JSON; nothing is brought back."""
     place = str(table.parent / "aside")
@@ -324,7 +354,7 @@ def test_what_is_common_to_all_partitions_is_said_once(table: Path) -> None:
     """Their number stands before it."""
     place = str(table.parent / "aside")
     assert clean(table, "--quarantine", place).code == 0
-    lists = ("--validtxns", "default.x:9:9::", "--validtxns", "99:99::")
+    lists = ("--validtxns", "default.x:9:9:9:", "--validtxns", "99:99:99:")
     parts = _aged(PARTS, table.parent / "parts")
     result = acidctl("clean", str(parts), *lists, "--table", "default.x", "--undo", "--quarantine", place)
     assert result.code == ExitCode.FINDINGS
@@ -372,7 +402,7 @@ def test_partitions_are_told_apart(tmp_path: Path) -> None:
         (("--as-of", "9"), "--as-of says nothing of other readers"),
         (("--validtxns", WRITE_IDS), "no transaction list was given"),
         (("--as-of", "9", "--assume-exclusive"), "no transaction list was given"),
-        (("--validtxns", WRITE_IDS, "--validtxns", "a.b:1:1::"), "of different tables"),
+        (("--validtxns", WRITE_IDS, "--validtxns", "a.b:1:1:1:"), "of different tables"),
         (("--validtxns", ""), "--validtxns is empty"),
         (("--validtxns", "default.orders:x:1::"), "high watermark"),
         ((*LISTS, "--older-than", "soon"), "is no age"),
@@ -405,7 +435,11 @@ def test_the_list_of_another_table_is_refused(tmp_path: Path) -> None:
     result = clean(table)
     assert result.code == ExitCode.USAGE
     assert "is of table default.orders" in result.stderr
-    assert clean(table, "--table", "default.orders").code == 0
+    stated = clean(table, "--table", "default.orders")
+    assert (stated.code, stated.stdout) == (ExitCode.USAGE, "")
+    told = clean(table, "--schema", "CREATE TABLE `default.orders`(`id` int, `customer` string, `amount` int)")
+    assert told.code == 0
+    assert "The DDL is of default.orders, and this directory is that of shop.orders." in told.stderr
 
 
 @pytest.mark.parametrize(("name", "code"), [("missing", ExitCode.NO_SUCH_TABLE), ("file", ExitCode.NOT_ACID)])
@@ -435,7 +469,7 @@ def test_a_read_only_table_is_a_sentence(table: Path, monkeypatch: pytest.Monkey
     from acidctl.errors import StorageError
     from acidctl.storage.local import LocalStorage
 
-    def refuse(self: LocalStorage, path: str, data: bytes) -> None:
+    def refuse(self: LocalStorage, path: str, data: bytes, like: str | None = None) -> None:
         raise StorageError(f"{path} cannot be used: Permission denied", path=path)
 
     monkeypatch.setattr(LocalStorage, "create_exclusive", refuse)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from acidctl.cli.output import Format, Output, Terminal, without_secrets
+from acidctl.cli.output import Format, Output, Terminal
 from acidctl.errors import AcidctlError
+from acidctl.storage.redact import secrets_given, without_secrets
 from tests.cli.runner import acidctl
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/demo_orders/03-demo/table"
@@ -103,3 +105,106 @@ def test_everything_that_is_said_is_redacted(form: Format) -> None:
 def test_only_secrets_are_left_out(text: str, said: str) -> None:
     """Paths, ports and mail addresses are none."""
     assert without_secrets(text) == said
+
+
+def test_signatures_in_addresses_are_cut() -> None:
+    """Whatever library made the sentence: the parameter stays, its value goes."""
+    text = "s3://b/t?X-Amz-Signature=SECRET&X-Amz-Date=20261123&X-Amz-Security-Token=SECRET is no table"
+    said = "s3://b/t?X-Amz-Signature=...&X-Amz-Date=20261123&X-Amz-Security-Token=... is no table"
+    assert without_secrets(text) == said
+    assert "SECRET" not in without_secrets("https://a.blob.core/x?sv=1&sig=SECRET' at line 3")
+
+
+ADDRESSES = (
+    "s3://AKIA:SECRET@b/t",
+    "s3:/AKIA:SECRET@b/t",
+    "s3:AKIA:SECRET@b/t",
+    "s3//AKIA:SECRET@b/t",
+    "s3a:/AKIA:SECRET@b/t",
+    "s3:///AKIA:SECRET@b/t",
+    "s3:\\\\AKIA:SECRET@b\\t",
+    "s3://AKIA:SECRET",
+    "s3://AKIA:SECRET%40b/t",
+    "s3://AKIA:a%2FSECRET@b/t",
+    "s3://AKIA:some SECRET SECRET@b/t",
+    "s3:/AKIA:some SECRET@b/t",
+    "s3://AKIA:some/SECRET@b/t",
+    "s3://b/t?X-Amz-Signature=SECRET",
+    "s3:/b/t?X-Amz-Signature=SECRET",
+    "s3://b/t#token=SECRET",
+    "s3://b/t;password=SECRET",
+    "simplecache::s3://AKIA:SECRET@b/t",
+    "abfs://c:SECRET@127.0.0.1/t",
+    "ftp://u:some SECRET@127.0.0.1:1/t",
+    "https://u:SECRET@127.0.0.1:1/t",
+    "http:/u:SECRET@127.0.0.1:1/t",
+    "hdfs://u:SECRET@127.0.0.1:1/t",
+    "hdfs:/u:SECRET@127.0.0.1:1/t",
+    "webhdfs://127.0.0.1:1/t?delegation=SECRET",
+    "webhdfs:/127.0.0.1:1/t?delegation=SECRET",
+    "file://u:SECRET@h/t",
+    "file:/u:SECRET@h/t",
+    "/w/t?sig=SECRET",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_no_address_however_malformed_is_repeated_with_its_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor do the libraries that get it: --debug shows what they said, and the plain error after it."""
+    for name, value in (("ENDPOINT_URL", "http://127.0.0.1:1"), ("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    for address in ADDRESSES:
+        for more in (("--debug",), ("-o", "json")):
+            result = acidctl("ls", address, *more)
+            said = result.stdout + result.stderr + "".join(capsys.readouterr())
+            assert result.code in (2, 10, 14), (address, said)
+            assert "SECRET" not in said, address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("hdfs://namenode:8020/wh/a@b", "hdfs://namenode:8020", "webhdfs://[::1]:9870/wh/a@b", "s3://bucket/a:b@c"),
+        *("abfs://container@account.dfs.core.windows.net/wh/p:q@r", "/wh/user:x@y", "ds=10:30", "/w/a@b/c:d"),
+        *("default.t:9:9223372036854775807::", "hdfs://h1:8020,h2:8020/w", "spark.executor.memory=4g", "token=2026"),
+    ],
+)
+def test_what_holds_no_secret_is_shown_whole(text: str) -> None:
+    """Hosts, ports, containers, lists and names of files."""
+    assert secrets_given([text]) == set()
+
+
+def test_secrets_of_the_configuration_file_are_not_repeated(tmp_path: Path) -> None:
+    """Whatever library or sentence repeats the value of an option that is called secret."""
+    config = tmp_path / "config.toml"
+    config.write_text('[storage."file:"]\nsecret = "SECRET/hidden"\ntoken_file = "/w/shown"\n')
+    result = acidctl("ls", f"file:{tmp_path}/SECRET/hidden/shown", "--config", str(config))
+    assert result.code == 10
+    assert "SECRET" not in result.stderr
+    assert "/shown does not exist" in result.stderr
+
+
+def test_secrets_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
+    """Once, with what to run; neither for a private file nor for one without secrets."""
+    config = tmp_path / "my config.toml"
+    told = f"warning: {config} holds secrets, and other users may read it: run `chmod 600 '{config}'`\n"
+    secret, plain = (
+        '[storage."s3://b/"]\nclient_kwargs = { aws_secret_access_key = "hidden" }\n',
+        "[options]\nlimit = 5\n",
+    )
+    spark = '[spark]\n"spark.hadoop.fs.s3a.secret.key" = "hidden"\n'
+    for text, mode, warned in (
+        (secret, 0o600, False),
+        (secret, 0o640, True),
+        (spark, 0o604, True),
+        (plain, 0o644, False),
+    ):
+        config.write_text(text)
+        config.chmod(mode)
+        result = acidctl("ls", str(DEMO), "--config", str(config))
+        assert result.stderr.count(told) == int(warned), (text, mode, result.stderr)
+        assert "hidden" not in result.stdout + result.stderr

@@ -145,6 +145,7 @@ def test_a_token_that_does_not_serve(answer: str, said: str, tmp_path: Path) -> 
         url = f"webhdfs://127.0.0.1:{relay.port}/w/t"
         config = tmp_path / "acidctl.toml"
         config.write_text(f'[storage."{url}"]\ntoken = "very-secret"\n')
+        config.chmod(0o600)
         error = _failed("ls", url, 14, "denied", "--config", str(config)).error()
     assert error["message"].startswith(f"{url} cannot be read: the delegation token ")
     assert said in error["message"]
@@ -195,6 +196,15 @@ class TestS3:
         assert (result.code, result.stdout) == (10, ""), result
         assert "s3://no-such-bucket" in result.error()["message"]
         assert not _STACK.search(result.stderr)
+
+    def test_a_bucket_that_cannot_exist(
+        self, command: str, versitygw: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Exit 10 as well, also where the server only says that it was asked for nonsense."""
+        for name, value in versitygw.environment.items():
+            monkeypatch.setenv(name, value)
+        for url in ("s3://No_Such_Bucket/w/t", "s3://no-such-bucket/w/t"):
+            _failed(command, url, 10, "no_such_table")
 
     def test_a_wrong_key(self, command: str, versitygw: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit 14; the key is not shown."""

@@ -84,7 +84,44 @@ def test_the_list_of_another_table_is_refused_from_within(tmp_path: Path, monkey
         result = acidctl(*args, *lists)
         assert result.code == ExitCode.USAGE, args
         assert "the write-id list is of table other.t" in result.stderr
-        assert acidctl(*args, *lists, "--table", "other.t").code in (ExitCode.DONE, ExitCode.FINDINGS)
+        stated = acidctl(*args, *lists, "--table", "other.t")
+        assert (stated.code, stated.stdout) == (ExitCode.USAGE, ""), args
+        ddl = acidctl(*args, *lists, "--schema", "CREATE TABLE `other.t`(`id` int)")
+        assert ddl.code in (ExitCode.DONE, ExitCode.FINDINGS), ddl.stderr
+
+
+def test_a_list_has_to_be_of_the_table(tmp_path: Path) -> None:
+    """Refused where the folder or the DDL says which table this is, and warned about where only the name differs."""
+    inside = step(ORDERS).copy(tmp_path / "default.db" / "orders")
+    plain = step(ORDERS).copy(tmp_path / "orders")
+    lists = ("--validtxns", f"default.other:20{FAR}", "--validtxns", f"100{FAR}")
+    ddl = ("--schema", "CREATE TABLE `default.orders`(`id` int)")
+    for args in (("ls",), ("snapshot", "--count"), ("clean",), ("compact", "major", "-n")):
+        for asked in (lists, (*lists, "--table", "default.other"), ("--as-of", "9", *lists[2:], "--table", "other")):
+            result = acidctl(*args, str(inside), *asked, *(["--assume-exclusive"] if args[0] == "clean" else []))
+            assert (result.code, result.stdout) == (ExitCode.USAGE, ""), (args, asked)
+            assert "default.orders" in result.stderr
+        stated = acidctl(*args, str(plain), *lists, *ddl)
+        assert (stated.code, stated.stdout) == (ExitCode.USAGE, ""), args
+        warned = acidctl(*args, str(plain), *lists)
+        assert "The list is of default.other, and this directory is called orders." in warned.stderr, args
+        assert warned.stdout, args
+
+
+def test_a_wrapped_list_is_refused_by_every_command(tmp_path: Path) -> None:
+    """Taken for two lists, the writes that it calls aborted and open would count as committed."""
+    table = step(ORDERS).copy(tmp_path / "orders")
+    before = tree(table)
+    wrapped = ["--validtxns", "default.orders:9:8:\n8:6"]
+    for command in (["ls"], ["snapshot"], ["clean", "--delete", "--yes"], ["compact", "major"]):
+        for text in (wrapped, [*wrapped, "--validtxns", f"100{FAR}"], ["--validtxns", "default.orders:9:8:"]):
+            result = acidctl(*command, str(table), *text)
+            assert (result.code, result.stdout) == (ExitCode.USAGE, ""), (command, text)
+            assert "Paste the whole line that Hive printed" in result.stderr
+    for command in (["clean", "--delete", "--yes"], ["compact", "major"]):
+        result = acidctl(*command, str(table), "--validtxns", f"default.orders:20:{2**63 - 1}:")
+        assert result.code == ExitCode.USAGE
+    assert tree(table) == before
 
 
 def test_the_current_directory_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ class Bench:
 
     def again(self) -> Result:
         """The next run of the command."""
-        for lock in self.root.rglob("_acidctl_lock"):
+        for lock in self.root.rglob("_acidctl_lock*"):
             # A lock that was torn in the writing is taken over ten minutes later.
             os.utime(lock, (MADE, MADE))
         return command("compact", self.way.kind, str(self.root), "--engine", "local", *self.way.options, "-o", "json")

@@ -19,9 +19,11 @@ from acidctl.errors import ExitCode, StalePlanError, StorageError
 from acidctl.jobs import owner as owners
 from acidctl.jobs.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
 from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
+from acidctl.jobs.recover import recover
+from acidctl.jobs.workdir import list_location
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
-from tests.support.faulty import Fault, FaultyStorage, in_child, sweep
+from tests.support.faulty import Fault, FaultyStorage, broken_run, in_child, sweep
 
 NOW = 1_800_000_000.0
 pytestmark = pytest.mark.usefixtures("nobody_waits")
@@ -124,7 +126,7 @@ def test_force_breaks_the_lock_of_a_living_process(tmp_path: Path) -> None:
         with acquire(LocalStorage(), str(tmp_path), now=NOW, unsafe_break_lock=True) as lock:
             lock.check()
             assert first is not None
-            loser = Lock(LocalStorage(), str(tmp_path), first)
+            loser = Lock(LocalStorage(), str(tmp_path), first, NOW)
             with pytest.raises(StalePlanError, match=rf"was broken by process {os.getpid()} on") as caught:
                 loser.check()
             assert caught.value.exit_code == ExitCode.STALE_PLAN
@@ -330,7 +332,7 @@ def test_a_location_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     """Not that somebody else had locked it."""
 
     class ReadOnly(FaultyStorage):
-        def create_exclusive(self, path: str, data: bytes) -> None:
+        def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
             raise StorageError(f"{path} cannot be written: Read-only file system", path=path)
 
     with pytest.raises(StorageError, match="Read-only file system"):
@@ -470,3 +472,21 @@ def test_storages_in_memory_have_locks_too() -> None:
     with acquire(storage, "t", now=NOW), pytest.raises(StalePlanError):
         acquire(storage, "t", now=NOW)
     assert [info.path for info in storage.walk("t").files] == ["f"]
+
+
+@pytest.mark.parametrize("fault", [Fault.KILLED, Fault.HALFWAY])
+def test_a_run_that_dies_while_it_writes_its_lock_holds_nobody_up(fault: Fault, tmp_path: Path) -> None:
+    """The next run has the lock at once, and takes away what is left as soon as that is surely a dead one's."""
+    storage, root, at = LocalStorage(), str(tmp_path), 0
+    torn = 0
+    while broken_run(storage, lambda broken: acquire(broken, root, now=NOW), fault, at + 1) is not None:
+        at += 1
+        torn += any(from_bytes((tmp_path / name).read_bytes(), LOCK_TYPE) is None for name in _names(tmp_path))
+        with acquire(storage, root, now=NOW) as lock:
+            made = os.stat(tmp_path).st_mtime
+            for moment in (made, made + TORN_LOCK_SECONDS + 60):
+                lock.now = moment
+                recover(storage, root, list_location(storage, root), lock=lock)
+        assert _names(tmp_path) == [], at
+    assert at >= 2
+    assert fault is Fault.KILLED or torn

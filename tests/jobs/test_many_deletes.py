@@ -13,6 +13,8 @@ import pytest
 
 from acidctl import open_table
 from acidctl.bucketcodec import encode
+from acidctl.compactreport import Outcome
+from acidctl.errors import DamagedDataError
 from acidctl.events import EventBatch, EventKeys, Operation
 from acidctl.hivetypes import StructType
 from acidctl.orc.tail import read_tail
@@ -74,7 +76,7 @@ def test_many_delete_deltas_need_few_open_files(kind: str, tmp_path: Path) -> No
 
 
 def test_wrong_statistics_bring_no_row_back(tmp_path: Path) -> None:
-    """What a footer says of write ids is not believed where nothing else would notice."""
+    """A file that contradicts its own statistics is damaged: no delete is left out by what they say."""
     _insert(tmp_path, 50)
     path = _delete(tmp_path, 2, [3, 4])
     data = path.read_bytes()
@@ -88,7 +90,10 @@ def test_wrong_statistics_bring_no_row_back(tmp_path: Path) -> None:
     post = tail.postscript
     end = len(data) - 1 - post.length
     path.write_bytes(data[: end - post.footer_length] + sealed(footer, data[end:-1], post))
-    assert open_table(str(tmp_path)).snapshot().count() == 48
-    report = open_table(str(tmp_path)).compact("major", assume_committed=True)
-    assert [part.deletes_applied for part in report.partitions] == [2]
-    assert open_table(str(tmp_path)).snapshot().count() == 48
+    table = open_table(str(tmp_path))
+    for ask in (lambda: table.snapshot().count(), lambda: table.snapshot().to_batches().read_all()):
+        with pytest.raises(DamagedDataError, match="contradicts itself"):
+            ask()
+    (part,) = table.compact("major", assume_committed=True).partitions
+    assert (part.outcome, part.reason_code) == (Outcome.FAILED, "damaged")
+    assert not list(tmp_path.glob("base_*"))

@@ -180,7 +180,7 @@ def test_under_a_transaction(table: OnS3) -> None:
     txn = 900_000
     before = table.rows()
     opened = acidctl.open_table(table.url, storage_options=table.server.options)
-    report = opened.compact("major", engine="local", validtxns=[write_ids, f"{txn}:{txn}:"], visibility_txn=txn)
+    report = opened.compact("major", engine="local", validtxns=[write_ids, f"{txn}:{txn}:{txn}:"], visibility_txn=txn)
     assert [part.outcome for part in report.partitions] == [Outcome.COMPACTED]
     made = report.partitions[0].outputs[0]
     assert made.endswith(f"_v{txn:07}")

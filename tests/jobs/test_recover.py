@@ -13,6 +13,7 @@ import pytest
 
 from acidctl import open_table
 from acidctl.errors import StalePlanError
+from acidctl.jobs.local import LocalEngine
 from acidctl.jobs.lock import LOCK_TYPE, acquire
 from acidctl.jobs.owner import Owner, from_bytes, new_owner, to_bytes
 from acidctl.jobs.recover import has_leftovers, recover
@@ -87,6 +88,22 @@ def test_a_half_published_minor_is_completed(folder: Path, tmp_path: Path) -> No
     assert leftovers(root) == []
     assert case.rows(root) == case.rows(case.template)
     assert _recover(root) == []
+
+
+def test_a_major_completes_a_half_published_minor_and_compacts_its_result(folder: Path, tmp_path: Path) -> None:
+    """The plan saw the inputs of the minor, which are covered by now; the base is the one that was planned."""
+    case = make_case("minor", folder)
+    root = tmp_path / "t"
+    _halfway(case, root)
+    table = open_table(str(root))
+    prepared = table.prepare_compaction("major", assume_committed=True)
+    (planned,) = prepared.plan.partitions
+    (done,) = prepared.start(LocalEngine(parallelism=1)).run().partitions
+    assert (done.outcome.value, done.outputs) == ("compacted", tuple(output.name for output in planned.outputs))
+    assert set(case.outputs) <= set(done.inputs)
+    assert not set(case.outputs) & {entry.name for entry in planned.inputs}
+    assert leftovers(root) == []
+    assert table.snapshot().count_and_digest() == case.rows(case.template)
 
 
 def test_a_half_published_minor_is_read_as_before(folder: Path, tmp_path: Path) -> None:

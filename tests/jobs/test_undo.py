@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.jobs.cleaning_cases import Step, step, tops, tree
 
 DEMO = step("hive4/demo_orders/03-demo")
 PARTS = step("hive4/partitioned/03-one-compacted")
+EMPTY = step("hive4/deleted_all/03-major")
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
@@ -227,15 +230,47 @@ def test_on_storage_without_links_names_are_compared_as_they_are(base: str | Non
         assert len(report.victims) == (2 if base is not None or name == "w/tt" else 0)
 
 
-def test_tables_may_link_to_one_folder(tmp_path: Path) -> None:
-    """It is within neither, so that the recorded place decides."""
+def test_a_quarantine_that_is_a_link_is_nobodys(tmp_path: Path) -> None:
+    """Two tables that link to one folder: it is within neither, and named by itself it serves both."""
     places, base = [DEMO.copy(tmp_path / name) for name in ("orders", "other")], tmp_path / "_acidctl_quarantine"
     base.mkdir()
     for root in places:
         (root / "_acidctl_quarantine").symlink_to(base)
-    went = _aside(DEMO, places[0])
+    before = tree(tmp_path)
+    report = DEMO.quarantine(places[0])
+    assert (report.exit_code, tree(tmp_path)) == (ExitCode.STORAGE, before)
+    assert any("is a symbolic link" in line for line in _problems(report))
+    went = _aside(DEMO, places[0], base)
     for victim in went:
         shutil.rmtree(places[1] / victim)
-    assert DEMO.undo(places[1]).exit_code == ExitCode.FINDINGS
+    assert DEMO.undo(places[1], base=str(base)).exit_code == ExitCode.FINDINGS
     assert not went & tops(places[1])
-    assert _went(DEMO.undo(places[0])) == went
+    assert _went(DEMO.undo(places[0], base=str(base))) == went
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["within", "elsewhere"])
+def test_a_live_base_without_a_row_covers_what_is_brought_back(elsewhere: bool, tmp_path: Path) -> None:
+    """Its guard counts what it covers, and that lies in the quarantine yet: all comes back to where it was."""
+    root = EMPTY.copy(tmp_path / "t")
+    before, base = tree(root), tmp_path / "aside" if elsewhere else None
+    went = _aside(EMPTY, root, base)
+    back = EMPTY.undo(root, base=None if base is None else str(base))
+    assert (_went(back), back.exit_code) == (went, ExitCode.DONE)
+    assert tree(root) == before
+
+
+def test_the_owner_of_a_table_owns_its_quarantine(tmp_path: Path) -> None:
+    """Whoever cleans: root is often the one, and who owns the table has to be able to bring back."""
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    for base in (None, tmp_path / "aside"):
+        root = DEMO.copy(tmp_path / f"t{base is None}")
+        for path in (root, *root.rglob("*")):
+            os.chown(path, 12345, 23456)
+        root.chmod(0o770)
+        _aside(DEMO, root, base)
+        place = base or root / "_acidctl_quarantine"
+        for path in (place, *place.glob("*"), *place.glob("*/*")):
+            found = path.stat()
+            mode = 0o770 if path.is_dir() else 0o660
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 23456, mode), path

@@ -101,7 +101,7 @@ def test_a_right_file_passes(rows: Case, deletes: Case) -> None:
     found = rows.check()
     assert (found.rows, found.digest, found.second_gaps) == (ROWS, rows.expected.digest, ())
     assert ROWS // 50 < found.second_rows <= verify.SAMPLE_ROWS
-    assert deletes.check().second_rows == deletes.expected.rows
+    assert deletes.check().second_rows == verify.SAMPLE_ROWS < deletes.expected.rows
     for threads in (False, True):
         text = verify_file(lambda: io.BytesIO(rows.data), NAME, rows.expected, sample=0, threads=threads)
         assert text == rows.expected.digest
@@ -285,9 +285,9 @@ def test_statistics_that_hide_rows_are_refused(rows: Case, monkeypatch: pytest.M
     rows.check()
     narrow = IntegerStatistics(1, ROWS - 1, None)
     for column, change, message in (
-        (7, lambda s: replace(s, values=narrow), "column 'id' say 1 to"),
-        (4, lambda s: replace(s, values=IntegerStatistics(0, 5, None)), "column 4 say 0 to 5"),
-        (8, lambda s: replace(s, count=ROWS), f"column 'name' count {ROWS} values"),
+        (7, lambda s: replace(s, values=narrow), "column 7 say; they say a smallest value of 1, it is 0"),
+        (4, lambda s: replace(s, values=IntegerStatistics(0, 5, None)), "column 4 say"),
+        (8, lambda s: replace(s, count=ROWS), f"column 8 say; they count {ROWS} values"),
         (9, lambda s: replace(s, has_null=False), "column 'day' deny"),
     ):
         lie(column, change)
@@ -389,7 +389,7 @@ def test_both_libraries_agree_on_every_type(kind: str) -> None:
     settings = replace(SETTINGS, row_index_stride=1000)
     case = make(events, f"struct<many:{kind},late:{kind},nulls:{kind}>", settings=settings)
     found = case.check()
-    assert found.second_rows >= 600
+    assert found.second_rows >= 300
     assert found.second_gaps == ()
 
 

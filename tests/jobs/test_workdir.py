@@ -13,8 +13,8 @@ from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Storage, Walk
 
 _CHANGES: dict[str, Callable[[Storage], None]] = {
-    "mkdir": lambda storage: make_directory(storage, "t/new"),
-    "create_exclusive": lambda storage: write_file(storage, "t/new", b"content"),
+    "mkdir": lambda storage: make_directory(storage, "t/new", "t"),
+    "create_exclusive": lambda storage: write_file(storage, "t/new", b"content", "t"),
     "move": lambda storage: move(storage, "t/f", "t/new"),
     "remove_tree": lambda storage: remove_directory(storage, "t/d"),
     "remove_file": lambda storage: remove_file(storage, "t/f"),
@@ -94,7 +94,7 @@ def test_a_refusal_is_not_tried_again(verb: str, pauses: list[float]) -> None:
 def test_half_a_file_is_written_anew() -> None:
     """What a writer left that was cut off does not stand in its own way."""
     storage = _Changing("create_exclusive", "half", UnreachableError)
-    write_file(storage, "t/new", b"content")
+    write_file(storage, "t/new", b"content", "t")
     with storage.open("t/new") as stream:
         assert stream.read() == b"content"
 
@@ -103,7 +103,7 @@ def test_it_ends(pauses: list[float]) -> None:
     """With the error of the storage."""
     storage = _Changing("mkdir", "nothing", UnreachableError, left=99)
     with pytest.raises(UnreachableError, match="no answer"):
-        make_directory(storage, "t/new")
+        make_directory(storage, "t/new", "t")
     assert (storage.tried, len(pauses)) == (4, 3)
 
 

@@ -63,7 +63,7 @@ def plain(array: pa.Array) -> list[Any]:
         ticks = array.cast(pa.timestamp("ns", tz=kind.tz)).cast(pa.int64()).to_pylist()
         return [None if tick is None else divmod(tick, 10**9) for tick in ticks]
     if pa.types.is_string(kind):
-        return array.view(pa.binary()).to_pylist()
+        array = array.view(pa.binary())
     if pa.types.is_floating(kind):
         bits = np.uint32 if kind == pa.float32() else np.uint64
         values = array.fill_null(0).to_numpy(zero_copy_only=False).view(bits).tolist()
@@ -81,7 +81,7 @@ def plain(array: pa.Array) -> list[Any]:
     if pa.types.is_nested(kind):
         held = array.is_valid().to_pylist()
         return [value if there else None for value, there in zip(_nested(array), held, strict=True)]
-    return array.to_pylist()
+    return list(array.to_pylist())
 
 
 def _nested(array: pa.Array) -> list[Any]:

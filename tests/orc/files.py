@@ -27,7 +27,7 @@ class Clock:
         return seconds * 10**9 + nanos
 
 
-CLOCKS = {pyorc.TypeKind.TIMESTAMP: Clock, pyorc.TypeKind.TIMESTAMP_INSTANT: Clock}
+CLOCKS: Any = {pyorc.TypeKind.TIMESTAMP: Clock, pyorc.TypeKind.TIMESTAMP_INSTANT: Clock}
 
 
 def by_pyorc(schema: str, rows: Sequence[tuple[Any, ...]], **options: Any) -> bytes:

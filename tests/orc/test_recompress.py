@@ -28,7 +28,8 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.rowindex import read_column_index
 from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.stripe import EncodingKind, StreamKind
-from acidctl.orc.tail import OrcKind, read_stripe_statistics
+from acidctl.orc.stripestats import read_stripe_statistics
+from acidctl.orc.tail import OrcKind
 from acidctl.orc.wirewrite import block
 from acidctl.orc.writer import Backend, WrittenFile
 

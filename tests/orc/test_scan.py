@@ -13,7 +13,8 @@ import pytest
 from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
-from acidctl.events import EVENT_FIELDS, RowId
+from acidctl.eventfields import EVENT_FIELDS
+from acidctl.events import RowId
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.schema import Dialect
@@ -62,10 +63,11 @@ def test_event_columns_have_canonical_names() -> None:
 
 
 def test_other_columns_are_no_events() -> None:
-    """Names or types that differ from an event's make an original file."""
+    """Other names make an original file; an event's names with other types are damage."""
     assert not opened(by_pyorc("struct<id:int,v:string>", [])).is_acid
     wrong = EVENT.replace("rowId:bigint", "rowId:int")
-    assert not opened(by_pyorc(f"struct<{wrong},row:struct<id:int>>", [])).is_acid
+    with pytest.raises(DamagedDataError, match="must be a file of ACID events"):
+        opened(by_pyorc(f"struct<{wrong},row:struct<id:int>>", []))
 
 
 def test_top_level_columns_are_projected_in_the_order_asked_for() -> None:

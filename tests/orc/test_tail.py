@@ -15,7 +15,8 @@ from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
 from acidctl.orc.stats import IntegerStatistics, StringStatistics
 from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer
-from acidctl.orc.tail import Calendar, Tail, Writer, read_stripe_statistics, read_tail
+from acidctl.orc.stripestats import read_stripe_statistics
+from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
 
 ROWS = [(i, f"name {i}") for i in range(1000)]
 

@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -143,19 +144,20 @@ class TestLocal(WritingStorage):
         _plant(tmp_path, {"old/f": b"1", "new/f": b"2"})
         model, asked = os.stat(tmp_path / "old"), []
 
-        def chown(path: str, owner: int, group: int) -> None:
+        def chown(number: int, owner: int, group: int) -> None:
             asked.append((owner, group))
-            raise PermissionError(1, "Operation not permitted", path)
+            raise PermissionError(1, "Operation not permitted")
 
-        monkeypatch.setattr(os, "chown", chown)
         real = os.stat
 
-        def stat(path: str) -> os.stat_result:
-            found = list(real(path))
-            return os.stat_result([*found[:4], 12, 34, *found[6:]]) if path.endswith("old") else real(path)
+        def stat(path: str, **more: Any) -> os.stat_result:
+            found = list(real(path, **more))
+            return os.stat_result([*found[:4], 12, 34, *found[6:]]) if path.endswith("old") else real(path, **more)
 
-        monkeypatch.setattr(os, "stat", stat)
-        LocalStorage().inherit(f"{tmp_path}/new", f"{tmp_path}/old")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fchown", chown)
+            patched.setattr(os, "stat", stat)
+            LocalStorage().inherit(f"{tmp_path}/new", f"{tmp_path}/old")
         assert asked == [(12, 34), (-1, 34)]
         assert model.st_uid != 12
 
@@ -175,7 +177,7 @@ class TestLocal(WritingStorage):
     ) -> None:
         """One sentence and one piece of advice, of the kind that all storages have for it; no half file stays."""
 
-        def refuse(*args: object) -> None:
+        def refuse(*args: object, **more: object) -> None:
             raise OSError(number, os.strerror(number))
 
         storage = LocalStorage()

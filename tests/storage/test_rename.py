@@ -13,10 +13,10 @@ import pytest
 from acidctl.storage import rename
 from acidctl.storage.rename import rename_new
 
-_OFFERS: dict[str, Callable[[], Callable[[bytes, bytes], int] | None]] = {
+_OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int], int] | None]] = {
     "offered": rename._renameat2,
     "not by the system": lambda: None,
-    "not by the file system": lambda: lambda source, target: errno.EINVAL,
+    "not by the file system": lambda: lambda *_: errno.EINVAL,
 }
 
 

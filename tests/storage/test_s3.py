@@ -417,4 +417,4 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("code", "kind"), [("412", ExistsError), ("403", DeniedError), ("400", DeniedError)])
 def test_answers_without_a_body_are_understood(code: str, kind: type[AcidctlError]) -> None:
     """HEAD has none."""
-    assert type(error_for(code, "s3://b/k", "read")) is kind
+    assert type(error_for(code, "s3://bucket/k", "read")) is kind

@@ -89,18 +89,18 @@ class FaultyStorage:
         stream = self.call("open", path, lambda: self._inner.open(path))
         return cast(BinaryIO, _FaultyReader(self, path, stream)) if self._reads else stream
 
-    def create(self, path: str) -> BinaryIO:
-        stream = self.call("create", path, lambda: self._inner.create(path))
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
+        stream = self.call("create", path, lambda: self._inner.create(path, like))
         return cast(BinaryIO, _FaultyFile(self, path, stream))
 
-    def create_exclusive(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         def half() -> None:
-            self._inner.create_exclusive(path, data[: len(data) // 2])
+            self._inner.create_exclusive(path, data[: len(data) // 2], like)
 
-        self.call("create_exclusive", path, lambda: self._inner.create_exclusive(path, data), half)
+        self.call("create_exclusive", path, lambda: self._inner.create_exclusive(path, data, like), half)
 
-    def mkdir(self, path: str) -> None:
-        self.call("mkdir", path, lambda: self._inner.mkdir(path))
+    def mkdir(self, path: str, like: str | None = None) -> None:
+        self.call("mkdir", path, lambda: self._inner.mkdir(path, like))
 
     def inherit(self, path: str, like: str) -> None:
         self.call("inherit", path, lambda: self._inner.inherit(path, like))

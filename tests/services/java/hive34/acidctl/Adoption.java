@@ -31,7 +31,7 @@ public final class Adoption {
         List<Long> open = new ArrayList<>();
         TxnStore store = store();
         for (char fate : fates.toCharArray()) {
-            long txn = store.openTxns(new OpenTxnRequest(1, "acidctl", "localhost")).getTxn_ids().get(0);
+            long txn = open();
             AllocateTableWriteIdsRequest request = new AllocateTableWriteIdsRequest(database, table);
             request.setTxnIds(Collections.singletonList(txn));
             store.allocateTableWriteIds(request);
@@ -44,6 +44,16 @@ public final class Adoption {
             }
         }
         return open;
+    }
+
+    /** Opens a transaction that writes nothing by itself. */
+    public static long open() throws Exception {
+        return store().openTxns(new OpenTxnRequest(1, "acidctl", "localhost")).getTxn_ids().get(0);
+    }
+
+    /** Commits a transaction that was left open. */
+    public static void commit(long txn) throws Exception {
+        store().commitTxn(new CommitTxnRequest(txn));
     }
 
     /** Ends a transaction that was left open. */

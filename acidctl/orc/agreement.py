@@ -1,0 +1,203 @@
+"""What a whole scan delivered, held against the statistics in the file's own footer.
+
+A wrong encoding, a lost stripe, a stream that belongs to another column, a changed key: the C++ reader decodes all of
+these into other rows and notices nothing. The writer has counted its values, added them up and kept the least and the
+greatest, so whoever reads all of them can tell. Only what every writer counts alike is compared: no sums of floating
+point numbers, no moments (they depend on time zones), nothing below maps and unions, nothing that is not stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.errors import DamagedDataError
+from acidctl.orc.stats import (
+    BinaryStatistics,
+    BucketStatistics,
+    ColumnStatistics,
+    DateStatistics,
+    DecimalStatistics,
+    DoubleStatistics,
+    IntegerStatistics,
+    StringStatistics,
+    ValueStatistics,
+)
+from acidctl.orc.tail import OrcKind, Tail
+
+_WHOLE_NUMBERS = frozenset({OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG})
+_TEXTS = frozenset({OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR})
+_FLOATS = frozenset({OrcKind.FLOAT, OrcKind.DOUBLE})
+_COUNTED = frozenset(OrcKind) - {OrcKind.UNION}
+_SIMPLE = _COUNTED - {OrcKind.STRUCT, OrcKind.LIST, OrcKind.MAP}
+_HINT = (
+    "Restore the file from its source; `acidctl dump` shows what it says about itself. Hive reads such a file without"
+    " noticing."
+)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What went by of one column; `total` is a sum of numbers, of lengths, or the number of true values."""
+
+    count: int = 0
+    total: Any = 0
+    least: Any = None
+    greatest: Any = None
+    unordered: bool = False
+
+    def widen(self, least: Any, greatest: Any) -> None:
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+
+
+class Agreement:
+    """Takes the arrays of a scan as the C++ reader delivers them, by column id, and compares at the end."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._seen: dict[int, _Seen] = {}
+        self._left_out: set[int] = set()
+        # Hive's own writers leave row indexes out where they compact and stream, and then count nothing at all.
+        self._stated = bool(tail.statistics and tail.row_index_stride)
+
+    def add(self, columns: Sequence[tuple[int, pa.Array]]) -> None:
+        """The next rows."""
+        if self._stated:
+            for column, array in columns:
+                self._add(column, array)
+
+    def check(self) -> None:
+        """Raise DamagedDataError where the footer says something else than what went by."""
+        if not self._stated:
+            return
+        statistics = self._tail.statistics
+        for column, seen in self._seen.items():
+            if column < len(statistics) and column not in self._left_out:
+                self._compare(column, seen, statistics[column])
+
+    def _add(self, column: int, array: pa.Array) -> None:
+        entry = self._tail.types[column]
+        if entry.kind not in _COUNTED:
+            return
+        seen = self._seen.setdefault(column, _Seen())
+        valid = len(array) - array.null_count
+        seen.count += valid
+        if entry.kind is OrcKind.STRUCT:
+            self._add_fields(entry.subtypes, array)
+        elif entry.kind is OrcKind.LIST and self._tail.types[entry.subtypes[0]].kind in _COUNTED:
+            self._add(entry.subtypes[0], array.flatten())
+        elif valid:
+            _take_in(seen, entry.kind, array)
+
+    def _add_fields(self, columns: Sequence[int], array: pa.Array) -> None:
+        present = None if not array.null_count else array.is_valid()
+        for place, column in enumerate(columns):
+            if present is None:
+                self._add(column, array.field(place))
+            elif self._tail.types[column].kind in _SIMPLE:
+                # What Arrow holds beneath a NULL struct is nobody's value.
+                self._add(column, pc.if_else(present, array.field(place), None))
+            else:
+                self._leave_out(column)
+
+    def _leave_out(self, column: int) -> None:
+        """A column that was not seen whole, and those below it."""
+        self._left_out.add(column)
+        for child in self._tail.types[column].subtypes:
+            self._leave_out(child)
+
+    def _compare(self, column: int, seen: _Seen, said: ColumnStatistics) -> None:
+        if said.count is not None and said.count != seen.count:
+            raise self._differs(column, f"they count {said.count} values, there are {seen.count}")
+        if not seen.count or said.values is None:
+            return
+        total, least, greatest = _stated(said.values, self._tail.types[column].kind)
+        if seen.unordered:
+            least = greatest = None
+        for what, stated, found in (
+            ("a total of", total, seen.total),
+            ("a smallest value of", least, seen.least),
+            ("a greatest value of", greatest, seen.greatest),
+        ):
+            if stated is not None and found is not None and stated != found:
+                raise self._differs(column, f"they say {what} {stated}, it is {found}")
+
+    def _differs(self, column: int, how: str) -> DamagedDataError:
+        name = self._tail.name
+        return DamagedDataError(
+            f"{name} contradicts itself: what it holds is not what its statistics of column {column} say; {how}",
+            path=name,
+            hint=_HINT,
+        )
+
+
+def _take_in(seen: _Seen, kind: OrcKind, array: pa.Array) -> None:
+    """Values of a column without children, one of them at least not NULL."""
+    if kind in _WHOLE_NUMBERS:
+        # A sum beyond 64 bits wraps here and is absent there.
+        seen.total = _wrapped(seen.total + pc.sum(array).as_py())
+    elif kind in _TEXTS or kind is OrcKind.BINARY:
+        seen.total += _length(array)
+        return
+    elif kind is OrcKind.BOOLEAN:
+        seen.total += array.true_count
+        return
+    elif kind is OrcKind.DATE:
+        array = array.cast(pa.int32())
+    elif kind in _FLOATS:
+        # Writers disagree about the order of what is no number; it makes the sum none.
+        seen.unordered = seen.unordered or isnan(pc.sum(array).as_py())
+    elif kind is not OrcKind.DECIMAL:
+        return
+    if kind not in _WHOLE_NUMBERS:
+        seen.total = None
+    bounds = pc.min_max(array).as_py()
+    seen.widen(bounds["min"], bounds["max"])
+
+
+def _length(array: pa.Array) -> int:
+    """Of all texts together."""
+    if array.null_count:
+        return int(pc.sum(pc.binary_length(array)).as_py())
+    width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
+    offsets = np.frombuffer(array.buffers()[1], width)
+    return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])
+
+
+def _stated(values: ValueStatistics, kind: OrcKind) -> tuple[Any, Any, Any]:
+    """Total, least and greatest value as the writer states them, each None where it does not."""
+    match values:
+        case IntegerStatistics() if kind in _WHOLE_NUMBERS:
+            return values.sum, values.minimum, values.maximum
+        case DateStatistics() if kind is OrcKind.DATE:
+            return None, values.minimum, values.maximum
+        case DoubleStatistics() if kind in _FLOATS:
+            return None, values.minimum, values.maximum
+        case DecimalStatistics() if kind is OrcKind.DECIMAL:
+            return None, _decimal(values.minimum), _decimal(values.maximum)
+        case StringStatistics() if kind in _TEXTS:
+            return values.sum, None, None
+        case BinaryStatistics() if kind is OrcKind.BINARY:
+            return values.sum, None, None
+        case BucketStatistics() if kind is OrcKind.BOOLEAN and values.counts:
+            return values.counts[0], None, None
+    return None, None, None
+
+
+def _wrapped(number: int) -> int:
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    try:
+        return None if not text else Decimal(text)
+    except InvalidOperation:
+        return None

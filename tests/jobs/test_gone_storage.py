@@ -1,0 +1,173 @@
+"""A storage that stops answering ends a run at once; a path that is refused, or a machine that is down, does not."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import acidctl
+from acidctl.compactreport import CompactionReport
+from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
+from acidctl.jobs.compact import Prepared
+from acidctl.jobs.spec import TaskOutcome, TaskSpec
+from acidctl.jobs.task import outcome_of
+from acidctl.storage.local import LocalStorage
+from acidctl.storage.port import PathStat, Storage
+from acidctl.table import Table
+from tests.jobs.breaking import in_turn
+from tests.support.faulty import Fault, FaultyStorage
+
+SOURCE = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/bucketed/02-changed/table"
+LEFT = "storage_unreachable"
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_turn(monkeypatch)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+def _table(folder: Path, count: int) -> Path:
+    for number in range(count):
+        shutil.copytree(SOURCE, folder / f"t{count}/ds={number:02}")
+    return folder / f"t{count}"
+
+
+class Engine:
+    """Does tasks here, one after another; `before` is told of each."""
+
+    name = "here"
+
+    def __init__(self, before: Callable[[int], None] = lambda index: None) -> None:
+        self.before = before
+
+    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        """One outcome a spec."""
+        for index, spec in enumerate(specs):
+            try:
+                self.before(index)
+            except AcidctlError as error:
+                yield TaskOutcome(index, error=error)
+                continue
+            yield outcome_of(index, spec)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def _prepared(table: Path) -> Prepared:
+    return acidctl.open_table(str(table)).prepare_compaction("major", assume_committed=True)
+
+
+def _run(prepared: Prepared, storage: Storage, engine: Engine | None = None) -> CompactionReport:
+    return replace(prepared, place=replace(prepared.place, storage=storage)).start(engine or Engine()).run()
+
+
+def _counts(report: CompactionReport) -> Counter[str]:
+    return Counter(part.reason_code or part.outcome.value for part in report.partitions)
+
+
+def test_nothing_is_asked_of_a_storage_that_is_gone(tmp_path: Path) -> None:
+    """One failure, the rest not begun, exit 14; and as many calls for 6 partitions as for 24."""
+    asked = []
+    for count in (6, 24):
+        table = _table(tmp_path, count)
+        gone = FaultyStorage(LocalStorage(), 1, Fault.GONE)
+        report = _run(_prepared(table), gone)
+        assert _counts(report) == {UnreachableError.code: 1, LEFT: count - 1}
+        assert report.exit_code == 14
+        (failed,) = [part for part in report.partitions if part.reason_code != LEFT]
+        assert failed.outcome.value == "failed"
+        rest = [part for part in report.partitions if part is not failed]
+        assert {part.outcome.value for part in rest} == {"refused"}
+        assert {part.reason for part in rest} == {
+            "it was not begun, because the storage has stopped answering; a later run takes it"
+        }
+        asked.append(gone.calls)
+    assert asked[0] == asked[1] < 10
+
+
+@pytest.mark.slow
+def test_a_storage_that_goes_in_the_middle(tmp_path: Path) -> None:
+    """Whenever that is: rows stay as they are, what was published is reported, the next run finishes."""
+    counter = FaultyStorage(LocalStorage())
+    table = _table(tmp_path, 3)
+    before = acidctl.open_table(str(table)).snapshot().count_and_digest()
+    _run(_prepared(table), counter)
+    seen: set[int] = set()
+    for at in range(2, counter.calls, counter.calls // 5):
+        shutil.rmtree(table)
+        _table(tmp_path, 3)
+        gone = FaultyStorage(LocalStorage(), at, Fault.GONE)
+        report = _run(_prepared(table), gone)
+        found = _counts(report)
+        done = found["compacted"]
+        seen.add(done)
+        assert gone.calls - at < 40, at
+        assert report.exit_code == (3 if done else 14) or done == 3, (at, found)
+        assert done + found[UnreachableError.code] + found[LEFT] + found["storage"] == 3, (at, found)
+        assert acidctl.open_table(str(table)).snapshot().count_and_digest() == before, at
+        again = _run(_prepared(table), LocalStorage())
+        assert again.exit_code == 0, (at, [(p.reason, p.notes) for p in again.partitions])
+        assert acidctl.open_table(str(table)).snapshot().count_and_digest() == before, at
+        assert len(list(table.glob("ds=*/base_0000005"))) == 3
+    assert len(seen) > 1
+
+
+def test_a_storage_that_goes_while_tasks_run(tmp_path: Path) -> None:
+    """The engine is ended; what had begun is left behind and reported without being asked about."""
+    table = _table(tmp_path, 4)
+    prepared = _prepared(table)
+    storage = FaultyStorage(LocalStorage(), 10**9, Fault.GONE)
+
+    def before(index: int) -> None:
+        if index >= 1:
+            storage._at = 1  # gone from now on
+            raise UnreachableError("nobody answers")
+
+    report = _run(prepared, storage, Engine(before))
+    assert report.exit_code == 14
+    assert _counts(report)[LEFT] >= 3
+    assert any("left behind" in note for part in report.partitions for note in part.notes)
+    assert not list(table.glob("ds=*/base_0000005"))
+    assert _run(_prepared(table), LocalStorage()).exit_code == 0
+
+
+class OnePath(LocalStorage):
+    """Does not serve one partition; asked for the table it answers."""
+
+    def __init__(self, error: type[StorageError]) -> None:
+        super().__init__()
+        self.error = error
+
+    def stat(self, path: str) -> PathStat | None:
+        """Not there."""
+        if "/ds=01" in path:
+            raise self.error(f"{path} cannot be looked at", path=path)
+        return super().stat(path)
+
+
+@pytest.mark.parametrize("error", [UnreachableError, DeniedError, StorageError])
+def test_one_path_that_is_refused_or_silent_stops_nobody_else(error: type[StorageError], tmp_path: Path) -> None:
+    """The others are compacted, exit 3."""
+    report = _run(_prepared(_table(tmp_path, 3)), OnePath(error))
+    assert [part.outcome.value for part in report.partitions] == ["compacted", "failed", "compacted"]
+    assert report.partitions[1].reason_code == error.code
+    assert report.exit_code == 3
+
+
+def test_planning_ends_where_the_storage_is_gone(tmp_path: Path) -> None:
+    """Nothing is changed yet, so there is one error and no report; a path alone is refused, and the others planned."""
+    root = str(_table(tmp_path, 12))
+    counter = FaultyStorage(LocalStorage())
+    Table(counter, root, url=root).prepare_compaction("major", assume_committed=True)
+    opened = next(at for at, name in enumerate(counter.names, 1) if name.startswith("open "))
+    gone = FaultyStorage(LocalStorage(), opened, Fault.GONE)
+    with pytest.raises(UnreachableError):
+        Table(gone, root, url=root).prepare_compaction("major", assume_committed=True)
+    assert gone.calls - opened < 40

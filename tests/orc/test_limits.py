@@ -1,0 +1,32 @@
+"""The page of limits says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from acidctl.orc import acidmeta, codec, guard, rowindex, stripe, stripestats, tail, wire
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/limits.md").read_text()
+
+
+def test_the_page_of_limits_is_true() -> None:
+    """Every number in it is a constant of the code."""
+    for name, number in {
+        "fields of a section": f"{wire.FREE_FIELDS:,} and {wire.FIELDS_OF_A_BYTE} more",
+        "| footer, expanded": f"{tail._MAX_FOOTER >> 20} MiB",
+        "statistics of stripes, expanded": f"{stripestats.MAX_METADATA >> 20} MiB",
+        "row index or bloom": f"{rowindex._MAX_INDEX >> 20} MiB",
+        "| stripes |": f"{tail._MAX_STRIPES:,}, each",
+        "| types |": f"{tail._MAX_TYPES:,}, nested {tail._MAX_NESTING} deep",
+        "| user metadata |": f"{tail._MAX_USER_KEYS:,} keys, {tail._MAX_USER_METADATA >> 20} MiB",
+        "key.index": f"{acidmeta._MAX_KEYS:,}",
+        "footer of a stripe": f"{stripe._FOOTER_BYTES >> 10} KiB and {stripe._COLUMN_BYTES >> 10} KiB",
+        "streams of a stripe": f"{stripe._MOST_STREAMS} for each",
+        "time zone": f"{stripe._MAX_ZONE} bytes",
+        "entries of a dictionary": f"{stripe._MAX_DICTIONARY:,}",
+        "streams of lengths": f"{guard._FREE_STREAM >> 20} MiB and {guard._STREAM_OF_A_BYTE} more",
+        "elements of one": f"{guard._MAX_ELEMENTS:,}",
+        "compressed chunk": f"{codec.MAX_BLOCK_SIZE >> 20} MiB",
+    }.items():
+        (line,) = [line for line in PAGE.splitlines() if name in line]
+        assert number in line
