@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from acidctl.bucketcodec import decode, encode
 from acidctl.errors import AcidctlError
 from acidctl.listing import FileInfo, Listing
+from acidctl.listtexts import recognise
 from acidctl.names import (
     BaseDir,
     BucketFile,
@@ -30,7 +31,7 @@ from acidctl.names import (
     unescape_partition_value,
 )
 from acidctl.state import ListingMode, Profile, data_files, disagreements, guess_table_type, resolve
-from acidctl.writeids import ValidTxns, ValidTxnWriteIds, ValidWriteIds, recognise
+from acidctl.writeids import ValidTxns, ValidTxnWriteIds, ValidWriteIds
 
 TEXT_EXAMPLES = 400
 LISTING_EXAMPLES = 250

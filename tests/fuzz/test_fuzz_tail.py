@@ -19,7 +19,8 @@ from acidctl.orc.gate import gated_tail
 from acidctl.orc.reader import open_orc
 from acidctl.orc.sidefile import parse_logical_length
 from acidctl.orc.stripe import read_stripe_footer
-from acidctl.orc.tail import read_stripe_statistics, read_tail
+from acidctl.orc.stripestats import read_stripe_statistics
+from acidctl.orc.tail import read_tail
 from acidctl.orc.wire import Message, WireError
 
 pytestmark = pytest.mark.slow
