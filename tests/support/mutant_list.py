@@ -1,0 +1,555 @@
+"""One-line faults as data: a fragment that is in its file exactly once, and what stands there instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault in `file`, below the package; `why` says for one that is published why nothing notices it."""
+
+    file: str
+    old: str
+    new: str
+    note: str
+    why: str = ""
+
+
+_FINISH = "    inner = [finisher(tail, child, beside) for child in entry.subtypes]\n"
+_CHILD = "            fitted.append(fit_array(arrays[child[0]], child[1]))"
+_KEYS = "        events = EventBatch(keys_of(batch, name=self.name), columns)"
+_V1 = (
+    "refused but in tables of Hive 1 and 2, where rows are updated in place: there no sum of keys tells which events "
+    "of a row have to be left"
+)
+_CONVERTED = "refused but in columns whose type was changed: values that were converted are not compared"
+
+
+def _finishing(condition: str, form: str) -> str:
+    return f"    if {condition}:\n        return lambda array, held: {form}\n{_FINISH}"
+
+
+PLAN = (
+    Mutant(
+        "plan_tasks.py", "delete_files=tuple(file.path for file in deletes),", "", "delete files left out of a task"
+    ),
+    Mutant(
+        "plan_tasks.py",
+        "return bucket_id in delete.buckets or named is None or bucket_id == named",
+        "return bucket_id == 0",
+        "delete files only for bucket 0",
+    ),
+    Mutant(
+        "plan_tasks.py", "for bucket_id in sorted(groups):", "for bucket_id in sorted(groups)[1:]:", "a task dropped"
+    ),
+    Mutant(
+        "plan_tasks.py",
+        "for file in side.files:\n            for bucket_id",
+        "for file in side.files[1:]:\n            for bucket_id",
+        "the first input file is read by no task",
+    ),
+    Mutant(
+        "plan_tasks.py",
+        'output=f"{side.directory}/{format_bucket_file(bucket_id)}",\n                bucket_id=bucket_id,',
+        'output=f"{side.directory}/{format_bucket_file(bucket_id)}",\n                bucket_id=bucket_id ^ 1,',
+        "tasks for the wrong bucket",
+    ),
+    Mutant(
+        "plan_tasks.py",
+        'format_bucket_file(bucket_id)}",',
+        'format_bucket_file(bucket_id + 1)}",',
+        "rows in the file of another bucket",
+    ),
+    Mutant("plan_tasks.py", "role=side.role,", "role=Role.INSERTS,", "every task writes inserts"),
+    Mutant(
+        "plan_tasks.py", "return tuple(cuts[: parts - 1])", "return tuple(cuts[: parts - 1][::-1])", "cuts out of order"
+    ),
+    Mutant(
+        "plan_compact.py",
+        "consumed = state.deltas if minor else live_entries(state)",
+        "consumed = state.deltas",
+        "a major compaction leaves the base out",
+    ),
+    Mutant(
+        "plan_compact.py",
+        "consumed = state.deltas if minor else live_entries(state)",
+        "consumed = state.deltas[:-1] if minor else live_entries(state)[:-1]",
+        "the last delta is no input",
+    ),
+    Mutant(
+        "plan_compact.py", "        return max(known)", "        return max(known) + 1", "a base named one too high"
+    ),
+    Mutant("plan_compact.py", "        return max(known)", "        return max(known) - 1", "a base named one too low"),
+    Mutant(
+        "plan_compact.py",
+        "    low, high = reach\n    if ground.request",
+        "    low, high = reach[0], reach[1] + (ground.request.kind is CompactionKind.MINOR)\n    if ground.request",
+        "a delta named too wide",
+    ),
+    Mutant(
+        "plan_compact.py",
+        "for file in data_files(entry, insert_only=state.insert_only):\n        files +=",
+        "for file in data_files(entry, insert_only=state.insert_only)[:1]:\n        files +=",
+        "only one file of each input is named in the plan",
+    ),
+    Mutant(
+        "plan_finish.py",
+        "return [Side(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]",
+        "return [Side(plan.outputs[0].name, Role.SURVIVING, inserts, ())]",
+        "a major compaction without deletes",
+    ),
+    Mutant(
+        "plan_finish.py",
+        "own = deletes if of_deletes else inserts",
+        "own = inserts",
+        "a minor compaction writes inserts on both sides",
+    ),
+    Mutant(
+        "plan_finish.py",
+        "write_ids=ground.write_ids.format(),",
+        'write_ids=ground.write_ids.format().rpartition(":")[0] + ":",',
+        "aborted write ids are kept from the tasks",
+    ),
+    Mutant(
+        "plan_columns.py",
+        "return tuple(range(len(fit.target.fields)))",
+        "return tuple(range(1, len(fit.target.fields)))",
+        "places of columns shifted in planning",
+    ),
+)
+
+LISTS = (
+    Mutant(
+        "idlists.py",
+        '"exceptions", tuple(sorted(open_set | aborted_set))',
+        '"exceptions", tuple(sorted(open_set | aborted_set))[:1]',
+        "only the first exception heeded",
+    ),
+    Mutant(
+        "idlists.py",
+        '"exceptions", tuple(sorted(open_set | aborted_set))',
+        '"exceptions", tuple(sorted(open_set))',
+        "aborted write ids count as valid",
+    ),
+    Mutant("merge.py", "    if excepted:\n", "    if False:\n", "aborted events are visible"),
+    Mutant(
+        "merge.py",
+        "exceptions[first:], dtype",
+        "exceptions[first : first + 1], dtype",
+        "only the first exception of a batch is heeded",
+    ),
+    Mutant(
+        "merge.py",
+        "    mask: BoolArray = current <= write_ids.high_watermark",
+        "    mask: BoolArray = current < write_ids.high_watermark",
+        "the watermark itself is not read",
+    ),
+    Mutant(
+        "merge.py",
+        "mask &= ~np.isin(current, np.asarray(exceptions[first:], dtype=np.int64))",
+        "mask &= current != exceptions[first] + 1",
+        "a committed write is hidden instead of an aborted one",
+    ),
+    Mutant(
+        "writeids.py",
+        "min(self.high_watermark, limit - 1)",
+        "min(self.high_watermark, limit)",
+        "the lowest open id is read too",
+    ),
+    Mutant(
+        "writeids.py",
+        "aborted = tuple(id_ for id_ in self.aborted if id_ <= watermark)",
+        "aborted = ()",
+        "the compactor's list has no aborted ids",
+    ),
+    Mutant(
+        "state_strict.py",
+        "if ids.is_range_aborted(low, high) is RangeAnswer.ALL:",
+        "if False:",
+        "aborted deltas are live",
+    ),
+    Mutant(
+        "state_strict.py",
+        "if ids.is_range_valid(low, high) is RangeAnswer.NONE:",
+        "if False:",
+        "open deltas are live",
+    ),
+    Mutant(
+        "state_deltas.py",
+        "sibling = delta.max_write_id == current and last_statement is not None",
+        "sibling = False",
+        "later statements of a transaction are covered",
+    ),
+    Mutant(
+        "state_deltas.py",
+        "if delta.max_write_id > current:",
+        "if delta.max_write_id > current + 1:",
+        "a delta right behind the base is covered",
+    ),
+    Mutant(
+        "state_files.py",
+        "return tuple(sorted(found, key=lambda f: path_order_key(f.info.path)))",
+        "return tuple(sorted(found, key=lambda f: path_order_key(f.info.path)))[:1]",
+        "one file of each directory is read",
+    ),
+)
+
+READING = (
+    Mutant("orc/finish.py", _FINISH, _finishing("entry.kind is OrcKind.INT", "array.fill_null(0)"), "NULL as 0"),
+    Mutant(
+        "orc/finish.py",
+        "return _hybrid_dates if is_hybrid(tail) and _may_be_old(tail, column) else None",
+        "return lambda array, held: pc.add(array.cast(pa.int32()), 1).cast(pa.date32())",
+        "dates moved by a day",
+    ),
+    Mutant(
+        "orc/finish.py",
+        _FINISH,
+        _finishing("entry.kind is OrcKind.LONG and column > 6", "array.take(pa.array(np.arange(len(array))[::-1]))"),
+        "whole numbers in the reverse order",
+    ),
+    Mutant(
+        "orc/finish.py",
+        _FINISH,
+        _finishing("entry.kind is OrcKind.DOUBLE", "pc.negate(array)"),
+        "the sign of doubles changed",
+    ),
+    Mutant(
+        "orc/finish.py",
+        _FINISH,
+        _finishing("entry.kind is OrcKind.STRING", "pc.utf8_upper(array)"),
+        "strings in upper case",
+    ),
+    Mutant(
+        "orc/finish.py",
+        _FINISH,
+        _finishing("entry.kind is OrcKind.BOOLEAN", "pc.invert(array)"),
+        "booleans inverted",
+    ),
+    Mutant(
+        "orc/finish.py",
+        _FINISH,
+        _finishing("entry.kind is OrcKind.TIMESTAMP", "pc.add(array.cast(pa.int64()), 10**9).cast(array.type)"),
+        "timestamps a second late",
+    ),
+    Mutant("orc/finish.py", 'pc.ascii_rtrim(array, characters=" ")', "array", "char not trimmed", _CONVERTED),
+    Mutant("scan.py", _CHILD, _CHILD.replace("child[0]]", "child[0] ^ (position == 14)]"), "a column read as another"),
+    Mutant(
+        "scan.py",
+        _CHILD,
+        "            fitted.append(null_array(projection.columns.fields[position].type, rows))",
+        "all values read as NULL",
+    ),
+    Mutant(
+        "scan.py",
+        "inside = None if span is None else span.mask(events.keys)",
+        "inside = None",
+        "the bounds of parts are not heeded",
+    ),
+    Mutant(
+        "orc/projection.py", "children[i])) for i in fields)", "children[-i - 1])) for i in fields)", "ints crosswise"
+    ),
+    Mutant(
+        "events.py",
+        'arrays["rowId"],\n        arrays["currentTransaction"],',
+        'arrays["rowId"] + 1,\n        arrays["currentTransaction"],',
+        "row ids one too high",
+    ),
+    Mutant(
+        "events.py",
+        'arrays["rowId"],\n        arrays["currentTransaction"],',
+        'arrays["rowId"],\n        arrays["originalTransaction"],',
+        "the current write id is the original one",
+        _V1,
+    ),
+    Mutant(
+        "events.py",
+        "tuple(column.filter(arrow_mask) for column in self.columns))",
+        "tuple(column.slice(0, int(mask.sum())) for column in self.columns))",
+        "columns shifted against keys when events are filtered",
+    ),
+    Mutant(
+        "events.py",
+        "tuple(column.take(indices) for column in self.columns))",
+        "self.columns)",
+        "columns stay when keys are sorted",
+        _V1,
+    ),
+    Mutant(
+        "state_files.py",
+        "write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0",
+        "write_id, statement_id = parsed.min_write_id + 1, parsed.statement_id or 0",
+        "loaded files with the write id of another delta",
+    ),
+    Mutant(
+        "bucketcodec.py",
+        "BucketProperty(1, bits_ >> _BUCKET_SHIFT & _FIELD, bits_ & _FIELD)",
+        "BucketProperty(1, (bits_ >> _BUCKET_SHIFT & _FIELD) ^ 1, bits_ & _FIELD)",
+        "a bit of the bucket codec flipped",
+    ),
+    Mutant(
+        "jobs/inputs.py",
+        "return np.where(packed, properties >> _BUCKET_SHIFT & _BUCKET_BITS, properties)",
+        "return np.where(packed, properties >> _BUCKET_SHIFT & 0, properties)",
+        "all rows of mixed files in bucket 0",
+    ),
+)
+
+MERGING = (
+    Mutant("merge.py", "yield batch.filter(~deleted)", "yield batch", "deleted rows stay"),
+    Mutant("merge.py", "yield batch.filter(~deleted)", "yield batch.filter(deleted)", "deleted rows stay, others go"),
+    Mutant(
+        "merge.py",
+        "deletes &= mask\n            if deletes",
+        "deletes |= ~mask\n            if deletes",
+        "deletes of aborted writes apply",
+    ),
+    Mutant("merge.py", "deleted[hits] = True", "deleted[hits - 1] = True", "the row before a deleted one goes"),
+    Mutant(
+        "merge.py",
+        "keys.row_id, keys.bucket, keys.write_id))",
+        "keys.bucket, keys.row_id, keys.write_id))",
+        "rows ordered by row id before bucket",
+    ),
+    Mutant(
+        "merge.py",
+        "if bool((order[1:] > order[:-1]).all()):",
+        "if True:",
+        "overlapping files are put together unsorted",
+    ),
+    Mutant(
+        "merge.py",
+        "count = len(self.batch) if whole else self.batch.keys.not_after(limit)",
+        "count = len(self.batch)",
+        "batches of overlapping files are taken whole",
+    ),
+    Mutant(
+        "merge.py",
+        "self.batch = self.batch.slice(count, len(self.batch)) if",
+        "self.batch = self.batch.slice(count + 1, len(self.batch)) if",
+        "a row is lost where files overlap",
+    ),
+    Mutant(
+        "merge.py",
+        "if len(kept):\n                    yield kept",
+        "if len(kept) > 100:\n                    yield kept",
+        "small batches are lost",
+        _V1,
+    ),
+    Mutant(
+        "scan.py",
+        "apart = buckets is not None and (buckets[1] < span[0] or buckets[0] > span[1])",
+        "apart = buckets is not None",
+        "deletes are left out by statistics",
+    ),
+    Mutant(
+        "jobs/inputs.py",
+        "current = keys.write_id if collapse else keys.current",
+        "current = keys.current + 1",
+        "rows with another current write id",
+    ),
+    Mutant(
+        "jobs/inputs.py",
+        "yield EventBatch(batch.keys)",
+        "yield EventBatch(batch.keys.select(slice(1, None)))",
+        "the first delete event is lost",
+    ),
+    Mutant(
+        "jobs/inputs.py",
+        "kept = batch if own is None or own.all() else batch.filter(own)",
+        "kept = batch",
+        "events of other buckets and of aborted writes go on",
+    ),
+    Mutant(
+        "events.py",
+        "later_row = (self.bucket == bucket) & (self.row_id >= other.row_id)",
+        "later_row = (self.bucket == bucket) & (self.row_id > other.row_id)",
+        "a key is not at itself",
+    ),
+)
+
+WRITING = (
+    Mutant(
+        "orc/arrowwriter.py",
+        "bucket, pa.array(keys.row_id), pa.array(keys.current)]",
+        "bucket, pa.array(keys.row_id), pa.array(keys.write_id)]",
+        "the original write id written as the current one",
+    ),
+    Mutant(
+        "orc/arrowwriter.py",
+        "bucket = pa.array(keys.bucket.astype(np.int32))",
+        "bucket = pa.array((keys.bucket | 1).astype(np.int32))",
+        "another statement in the bucket property",
+    ),
+    Mutant(
+        "orc/arrowwriter.py",
+        "return [form(column) for form, column in zip(self._formers, columns, strict=True)]",
+        "return [form(column) for form, column in zip(self._formers, (columns[0], *columns[:-1]), strict=True)]",
+        "columns written one place later",
+    ),
+    Mutant(
+        "orc/writer.py",
+        "self._keys.add(piece.keys, ends)",
+        "self._keys.add(piece.keys, [end - 1 for end in ends])",
+        "keys before the ends of stripes in the key index",
+    ),
+    Mutant(
+        "orc/writer.py",
+        'entries.append(f"{key.write_id},{key.bucket_property},{key.row_id};")',
+        'entries.append(f"{key.write_id},{key.bucket_property},{key.row_id + 1};")',
+        "a wrong key index",
+    ),
+    Mutant(
+        "orc/writer.py", 'return ",".join(map(str, self._operations)).encode()', 'return b"0,0,0"', "ACID statistics 0"
+    ),
+    Mutant("orc/writer.py", 'ACID_VERSION: b"2",', 'ACID_VERSION: b"1",', "another ACID version"),
+    Mutant(
+        "orc/writer.py",
+        "CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),",
+        "CALENDAR: number(CALENDAR, Calendar.JULIAN_GREGORIAN),",
+        "dates marked as of another calendar",
+    ),
+    Mutant(
+        "orc/writer.py",
+        "STRIDE: number(STRIDE, self._settings.row_index_stride),",
+        "STRIDE: number(STRIDE, 2 * self._settings.row_index_stride),",
+        "row groups called twice as large",
+        "refused where a stripe has several row groups; in stripes of one it changes nothing for readers",
+    ),
+    Mutant(
+        "orc/writable.py",
+        "ticks = pa.array(seconds * per_second + nanos // per_tick,",
+        "ticks = pa.array(seconds * per_second,",
+        "fractions of seconds are not written",
+    ),
+    Mutant(
+        "orc/writable.py",
+        "return array.flatten() if array.null_count else",
+        "return",
+        "values below NULL structs written",
+    ),
+    Mutant(
+        "orc/tailedit.py",
+        'parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names]',
+        'parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names[::-1]]',
+        "columns under the names of others",
+    ),
+    Mutant(
+        "orc/positions.py",
+        "        result += positions[at + 1 : at + 1 + rest]",
+        "        result += positions[at + 1 : at + 1 + rest][:0] + (0,) * rest",
+        "positions within runs are 0",
+    ),
+    Mutant(
+        "orc/positions.py",
+        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
+        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places) if len(entries) != 3 else [0] * "
+        "sum(2 + rest for _, rest in streams)",
+        "positions of a middle entry are those of the first",
+    ),
+    Mutant(
+        "orc/positions.py",
+        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
+        "entry = next(Message(next(Message(index).blobs(_ENTRY))).blobs(0), entry)\n"
+        "        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)[:-1]",
+        "a position is missing",
+    ),
+    Mutant(
+        "orc/deflate.py",
+        "return self.places[i] - self.places[first], target - self.plain[i]",
+        "return self.places[i] - self.places[first], max(target - self.plain[i] - (offset > 2000), 0)",
+        "positions of later row groups a byte early",
+    ),
+    Mutant(
+        "orc/positions.py",
+        "        (entry,) = Message(field).blobs(_ENTRY)\n",
+        "        (entry,) = Message(field).blobs(_ENTRY)\n"
+        "        entry = rewritten(entry, {2}, block(2, next(Message(next(Message(index).blobs(1))).blobs(2))))\n",
+        "statistics of row group 0 everywhere",
+    ),
+    Mutant(
+        "orc/statmerge.py",
+        "first, lowest = min(least, key=lambda bound: bound[0])",
+        "first, lowest = least[-1]",
+        "the least string of the last part is that of the file",
+    ),
+    Mutant(
+        "orc/statmerge.py",
+        "last, highest = max(greatest, key=lambda bound: bound[0])",
+        "last, highest = greatest[-1]",
+        "the greatest string of the last part is that of the file",
+    ),
+    Mutant(
+        "orc/statmerge.py", "encode(min(least), max(greatest))", "encode(max(least), max(greatest))", "least numbers"
+    ),
+    Mutant("orc/statmerge.py", "min(least, key=_number)", "max(least, key=_number)", "least decimals"),
+    Mutant("orc/statmerge.py", "number(_HAS_NULL, any(nulls))", "number(_HAS_NULL, False)", "NULLs denied"),
+    Mutant("orc/statmerge.py", "number(_COUNT, sum(known))", "number(_COUNT, max(known))", "too small a count"),
+    Mutant("orc/statmerge.py", "_fixed(2, max(high))", "_fixed(2, min(high))", "greatest doubles"),
+    Mutant(
+        "orc/statmerge.py",
+        "encode_varint(sum(column)) for column",
+        "encode_varint(max(column)) for column",
+        "too few true values",
+    ),
+    Mutant(
+        "orc/stitch.py", "messages.append(rewritten(message, {1}, number(1, at)))", "messages.append(message)", "places"
+    ),
+    Mutant("orc/stitch.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
+    Mutant(
+        "orc/stitch.py",
+        'section = b"".join(block(1, message) for known in per_stripe for message in known)',
+        'section = b"".join(block(1, per_stripe[0][0]) for known in per_stripe for message in known)',
+        "statistics of stripe 0 for all stripes",
+    ),
+    Mutant(
+        "jobs/joining.py",
+        "for part in parts:\n        for write_id",
+        "for part in parts[:1]:\n        for write_id",
+        "counts of one part",
+    ),
+    Mutant(
+        "jobs/joining.py",
+        "parts = [part for part in spec.parts if part.rows]",
+        "parts = [part for part in spec.parts if part.rows][1:]",
+        "the first part is left out",
+    ),
+    Mutant(
+        "jobs/joining.py",
+        "parts = [part for part in spec.parts if part.rows]",
+        "parts = [part for part in spec.parts if part.rows][::-1]",
+        "parts in the reverse order",
+    ),
+)
+
+PUBLISHING = (
+    Mutant("jobs/session.py", "edges[part + 1])", "edges[min(part + 2, len(edges) - 1)])", "parts that overlap"),
+    Mutant("jobs/session.py", "lower=edges[part],", "lower=edges[min(part + 1, len(edges) - 2)],", "parts with gaps"),
+    Mutant(
+        "jobs/session.py",
+        "for path in dict.fromkeys((*task.files, *task.delete_files)):",
+        "for path in dict.fromkeys(task.files):",
+        "tasks do not get their delete files",
+    ),
+    Mutant(
+        "jobs/plainfiles.py",
+        "        for source in sources:\n            for batch in sample",
+        "        for source in sources[:1]:\n            for batch in sample",
+        "only the first file of an insert-only table",
+    ),
+    Mutant(
+        "jobs/publish.py",
+        "    for result in results:\n        if result.path is not None:\n            target",
+        "    for result in results[1:]:\n        if result.path is not None:\n            target",
+        "a file is not published",
+    ),
+    Mutant(
+        "jobs/publish.py",
+        'target = join(work.path, f"{OUT}/{result.output}")',
+        'target = join(work.path, f"{OUT}/{results[-1].output if result is results[0] else results[0].output}")',
+        "files under each other's names",
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*PLAN, *LISTS, *READING, *MERGING, *WRITING, *PUBLISHING)
