@@ -1,7 +1,7 @@
 # One front door. Everything happens in .venv, which the first target that needs it makes.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-fast test-slow test-hive3 sweep lint bench fixtures docs clean
+.PHONY: help demo install test test-fast test-slow test-hive3 sweep fuzz mutate histories lint bench fixtures docs clean
 
 # Byte code is kept: pytest rewrites all tests anew in each process otherwise, half a minute every time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,6 +50,15 @@ test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
 		tests/live/test_compact_hive[34].py tests/jobs/test_service_faults.py
+
+fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
+	PYTHONPATH=.:tests:fixtures $(BIN)/python -m tests.fuzz --cases 100000 --seed $(or $(SEED),1)
+
+mutate: install ## Put a hundred one-line faults into compactions, one at a time: nine of ten that matter must be refused
+	$(BIN)/python -m tests.support.mutants
+
+histories: install ## 200 histories of a table whose compactors and cleaner are killed: no reader sees other rows
+	PYTHONPATH=.:tests:fixtures $(BIN)/python -m tests.killed_histories --histories 200
 
 lint: install ## Check format, style, types and generated documents
 	$(BIN)/ruff format --check .
