@@ -91,11 +91,6 @@ def recognise_many(
     return lists
 
 
-def require_complete(texts: str | Sequence[str], *, table: str | None = None, list_format: str | None = None) -> None:
-    """Refuse lists that a command which changes data must not work with; see `recognise`."""
-    recognise((texts,) if isinstance(texts, str) else texts, table=table, list_format=list_format, complete=True)
-
-
 def _read_all(
     texts: Sequence[str], table: str | None, list_format: str | None, as_of: int | None, complete: bool
 ) -> ManyLists:

@@ -94,15 +94,16 @@ def read(
     profile: str | Profile = Profile.STRICT,
     schema: str | None = None,
     table_type: str = "auto",
+    complete: bool = False,
 ) -> Readings:
     """Judge listed locations for a reader.
 
     `validtxns` are lists in any form that `--validtxns` takes, `as_of` stands for "write ids up to N";
-    `table` chooses out of a list of several tables. Missing history is in the states (`history_gap`), it does
-    not raise here.
+    `table` chooses out of a list of several tables; `complete` wants every field of them, as who changes data must.
+    Missing history is in the states (`history_gap`), it does not raise here.
     """
     texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
-    lists = recognise(texts, table=table, list_format=list_format, as_of=as_of)
+    lists = recognise(texts, table=table, list_format=list_format, as_of=as_of, complete=complete)
     known = schema_of(schema)
     decided = decide_kind(locations, known, lists, table_type=table_type, list_format=list_format)
     kind = decided.type

@@ -18,7 +18,6 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
-from acidctl.listtexts import require_complete
 from acidctl.lsreport import (
     Damage,
     Details,
@@ -276,8 +275,7 @@ class Table:
         from acidctl.jobs.survey import decide
         from acidctl.plan_request import TableView
 
-        require_complete(view.get("validtxns", ()), table=view.get("table"), list_format=view.get("list_format"))
-        readings = self._judged(locations, view)
+        readings = self._judged(locations, view, complete=True)
         known = TableView(readings.lists, readings.kind, readings.schema)
         return decide(self._storage, self._root, locations, known, request, **more)
 
@@ -337,8 +335,8 @@ class Table:
     def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
         return self._judged(self.locations(partitions), view)
 
-    def _judged(self, locations: Sequence[Location], view: Mapping[str, Any]) -> Readings:
-        readings = read(locations, **view)
+    def _judged(self, locations: Sequence[Location], view: Mapping[str, Any], *, complete: bool = False) -> Readings:
+        readings = read(locations, complete=complete, **view)
         return readings.of_table(whole_path(self._storage, self._root), view.get("table"), self.location)
 
     def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:

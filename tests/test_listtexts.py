@@ -10,7 +10,7 @@ from vectors import load
 
 from acidctl.errors import UsageError
 from acidctl.idlists import MAX_ID
-from acidctl.listtexts import recognise, recognise_many, require_complete
+from acidctl.listtexts import recognise, recognise_many
 
 WHOLE = (
     "default.orders:9:8:8:6",
@@ -44,10 +44,10 @@ def test_whole_lists_are_taken() -> None:
     for text in WHOLE:
         table = "default.t2" if "$" in text else None
         for decorated in (text, f"  {text}\r\n", "\ufeff" + text):
-            require_complete(decorated, table=table)
+            recognise([decorated], table=table, complete=True)
             assert recognise([decorated], table=table).notes == ()
     for text in HIVE2:
-        require_complete(text, list_format="hive2")
+        recognise([text], list_format="hive2", complete=True)
 
 
 def test_full_vectors_are_taken() -> None:
@@ -77,10 +77,10 @@ def test_lists_that_were_cut_off() -> None:
         (note,) = recognise([text]).notes
         assert "what is missing counts as empty" in note
     with pytest.raises(UsageError, match="has 3 fields of 4") as caught:
-        require_complete(HIVE2[0])
+        recognise([HIVE2[0]], complete=True)
     assert "--list-format hive2" in str(caught.value.hint)
     with pytest.raises(UsageError, match="as only a transaction list of Hive 2 has"):
-        require_complete(HIVE2[1])
+        recognise([HIVE2[1]], complete=True)
 
 
 def test_every_prefix_without_all_fields_is_refused() -> None:
@@ -140,16 +140,16 @@ def test_two_lists_of_one_kind() -> None:
 def test_no_watermark_is_negative() -> None:
     """A dash from somewhere in front of a list would hide everything."""
     for text in (f"-17:{MAX_ID}::", f"default.t:-17:{MAX_ID}::", "-4:4:4:"):
-        for ask in (recognise, require_complete):
-            assert _refused(ask, [text]), text
+        for complete in (False, True):
+            assert _refused(recognise, [text], complete=complete), text
 
 
 def test_one_list_a_part_and_a_plain_name() -> None:
     """Lists that ran together are none; what else stands in the name of the table is no matter to readers."""
     for text in (f"default.t:2:{MAX_ID}::7:7:7:", f"2$default.t:2:{MAX_ID}::7:7:7:", f"9$default.t:9:{MAX_ID}::1::x"):
-        for ask in (recognise, require_complete):
-            assert _refused(ask, [text]), text
+        for complete in (False, True):
+            assert _refused(recognise, [text], complete=complete), text
     for name in ("hive.txn.tables.valid.writeids=default.t", 'default."t"', "default .t", "-'default.t"):
         text = f"17${name}:2:{MAX_ID}::"
-        assert _refused(require_complete, [text]), text
+        assert _refused(recognise, [text], complete=True), text
         assert recognise([text]).write_ids is not None

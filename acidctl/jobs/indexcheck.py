@@ -11,7 +11,6 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from typing import Any, BinaryIO
 
@@ -36,6 +35,7 @@ from acidctl.orc.stats import (
     IntegerStatistics,
     StringStatistics,
     TimestampStatistics,
+    stated_decimal,
 )
 from acidctl.orc.stripe import StripeFooter
 from acidctl.orc.tail import OrcKind
@@ -247,7 +247,7 @@ class IndexCheck:
         if isinstance(values, TimestampStatistics):
             return values.minimum_utc, values.maximum_utc
         if isinstance(values, DecimalStatistics):
-            return _decimal(values.minimum), _decimal(values.maximum)
+            return stated_decimal(values.minimum), stated_decimal(values.maximum)
         if isinstance(values, StringStatistics):
             low = values.minimum if values.minimum is not None else values.lower_bound
             high = values.maximum if values.maximum is not None else values.upper_bound
@@ -286,13 +286,6 @@ def _total(said: ColumnStatistics) -> int | None:
     if isinstance(said.values, BucketStatistics):
         return said.values.counts[0] if said.values.counts else None
     return said.values.sum if isinstance(said.values, BinaryStatistics) else None
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    try:
-        return None if text is None else Decimal(text)
-    except InvalidOperation:
-        return None
 
 
 def _text(text: str | None) -> bytes | None:

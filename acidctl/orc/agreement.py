@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from math import isnan
 from typing import Any
 
@@ -29,6 +28,7 @@ from acidctl.orc.stats import (
     IntegerStatistics,
     StringStatistics,
     ValueStatistics,
+    stated_decimal,
 )
 from acidctl.orc.tail import OrcKind, Tail
 
@@ -182,7 +182,7 @@ def _stated(values: ValueStatistics, kind: OrcKind) -> tuple[Any, Any, Any]:
         case DoubleStatistics() if kind in _FLOATS:
             return None, values.minimum, values.maximum
         case DecimalStatistics() if kind is OrcKind.DECIMAL:
-            return None, _decimal(values.minimum), _decimal(values.maximum)
+            return None, stated_decimal(values.minimum), stated_decimal(values.maximum)
         case StringStatistics() if kind in _TEXTS:
             return values.sum, None, None
         case BinaryStatistics() if kind is OrcKind.BINARY:
@@ -194,10 +194,3 @@ def _stated(values: ValueStatistics, kind: OrcKind) -> tuple[Any, Any, Any]:
 
 def _wrapped(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    try:
-        return None if not text else Decimal(text)
-    except InvalidOperation:
-        return None

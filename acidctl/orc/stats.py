@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 from acidctl.orc.wire import Message, WireError, signed
 
@@ -109,6 +110,14 @@ class ColumnStatistics:
     has_null: bool | None
     bytes_on_disk: int | None
     values: ValueStatistics | None
+
+
+def stated_decimal(text: str | None) -> Decimal | None:
+    """A bound of decimals; None where none is stated, or the text is no number."""
+    try:
+        return Decimal(text) if text else None
+    except InvalidOperation:
+        return None
 
 
 def file_statistics(messages: Iterable[Message], columns: int, rows: int | None) -> tuple[ColumnStatistics, ...]:
