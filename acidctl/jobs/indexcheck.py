@@ -38,6 +38,7 @@ from acidctl.orc.stats import (
     stated_decimal,
 )
 from acidctl.orc.stripe import StripeFooter
+from acidctl.orc.stripestats import each_stripe
 from acidctl.orc.tail import OrcKind
 
 # Of so many row groups one is compared with its values.
@@ -114,102 +115,129 @@ _PLAIN = (
 
 @dataclass(slots=True)
 class _Group:
-    """A row group that is compared: its rows in the file, and what was seen of its columns by id."""
+    """A row group that is compared: its rows within the stripe, and what was seen of its columns by id."""
 
-    stripe: int
-    number: int
     start: int
     end: int
     columns: dict[int, _Values] = field(default_factory=dict)
 
 
-class IndexCheck:
-    """Takes the rows of a file in order, column by column; `finish` judges."""
+@dataclass(slots=True)
+class _Parts:
+    """What statistics of the parts of a whole say together of one column; `count` and `total` None if one is silent."""
 
-    def __init__(self, orc: OrcFile, error: Error) -> None:
+    count: int | None = 0
+    has_null: bool = False
+    total: int | None = 0
+    low: Any = None
+    high: Any = None
+
+    def add(self, said: ColumnStatistics, bounds: tuple[Any, Any]) -> None:
+        self.count = None if self.count is None or said.count is None else self.count + said.count
+        self.has_null = self.has_null or bool(said.has_null)
+        if not said.count:
+            return
+        total = _total(said)
+        self.total = None if self.total is None or total is None else self.total + total
+        low, high = bounds
+        self.low = low if self.low is None or (low is not None and low < self.low) else self.low
+        self.high = high if self.high is None or (high is not None and high > self.high) else self.high
+
+
+class IndexCheck:
+    """Takes the rows of a file in order, column by column, and judges a stripe when all of its rows have passed.
+
+    `file` is another handle on the file. Of a judged stripe nothing is kept but what the whole is held against.
+    """
+
+    def __init__(self, orc: OrcFile, file: BinaryIO, error: Error) -> None:
         self._orc = orc
+        self._file = file
         self._error = error
         self._kinds = [entry.kind for entry in orc.tail.types]
-        self._groups = self._chosen()
-        self._next = 0
-
-    def _chosen(self) -> list[_Group]:
-        """In each stripe the first row group, another one, and some more."""
         # By its bytes: a path need not be UTF-8.
-        chance = random.Random(os.fsencode(self._orc.name))
-        stride, start = self._orc.tail.row_index_stride, 0
-        found = []
-        for index, stripe in enumerate(self._orc.tail.stripes):
-            size = stride or stripe.rows
-            count = -(-stripe.rows // size) if size else 0
-            some = {0, *chance.sample(range(count), -(-count // _SHARE)), chance.randrange(min(1, count - 1), count)}
-            for number in sorted(some):
-                end = min((number + 1) * size, stripe.rows)
-                found.append(_Group(index, number, start + number * size, start + end))
-            start += stripe.rows
-        return found
+        self._chance = random.Random(os.fsencode(orc.name))
+        self._statistics = each_stripe(file, orc.tail)
+        self._whole: list[_Parts] | None = [_Parts() for _ in self._kinds]
+        self._stripe = 0
+        self._row = 0
+        self._groups: dict[int, _Group] = {}
 
-    def add(self, first: int, columns: Sequence[tuple[int, pa.Array]], count: int) -> None:
-        """Take `count` rows from row `first` of the file on: (column id, values)."""
-        while self._next < len(self._groups) and self._groups[self._next].end <= first:
-            self._next += 1
-        for group in self._groups[self._next :]:
-            if group.start >= first + count:
-                break
-            start, stop = max(group.start, first) - first, min(group.end, first + count) - first
-            for column, array in columns:
-                values = group.columns.setdefault(column, _Values())
-                values.add(array.slice(start, stop - start), self._kinds[column])
+    def _chosen(self) -> dict[int, _Group]:
+        """Of the next stripe the first row group, another one, and some more, by number."""
+        rows = self._orc.tail.stripes[self._stripe].rows
+        size = self._orc.tail.row_index_stride or rows
+        count = -(-rows // size)
+        chance = self._chance
+        some = {0, *chance.sample(range(count), -(-count // _SHARE)), chance.randrange(min(1, count - 1), count)}
+        return {number: _Group(number * size, min((number + 1) * size, rows)) for number in sorted(some)}
 
-    def finish(self, stream: BinaryIO) -> None:
-        """VerificationError for the first statistics or positions that do not fit."""
-        orc, tail = self._orc, self._orc.tail
-        per_stripe = orc.stripe_statistics()
-        groups = {(group.stripe, group.number): group for group in self._groups}
+    def add(self, columns: Sequence[tuple[int, pa.Array]], count: int) -> None:
+        """Take the next `count` rows, which lie in one stripe: (column id, values).
+
+        VerificationError for the first statistics or positions of that stripe that do not fit.
+        """
+        if not self._row:
+            self._groups = self._chosen()
+        first, end = self._row, self._row + count
+        for group in self._groups.values():
+            start, stop = max(group.start, first), min(group.end, end)
+            if start < stop:
+                for column, array in columns:
+                    values = group.columns.setdefault(column, _Values())
+                    values.add(array.slice(start - first, stop - start), self._kinds[column])
+        self._row = end
+        if end == self._orc.tail.stripes[self._stripe].rows:
+            self._judge()
+            self._stripe, self._row = self._stripe + 1, 0
+
+    def finish(self) -> None:
+        """VerificationError for the first statistics of the file that do not fit those of its stripes."""
+        for column, (above, parts) in enumerate(zip(self._orc.tail.statistics, self._whole or (), strict=False)):
+            self._check_level(column, above, parts, "the file")
+
+    def _judge(self) -> None:
+        """The stripe whose rows have all passed."""
+        tail, what = self._orc.tail, f"stripe {self._stripe}"
+        footer = self._orc.stripe_footers()[self._stripe]
+        statistics = next(self._statistics, ())
+        if not statistics:
+            self._whole = None
         for column in range(len(tail.types)):
-            stripes: list[ColumnStatistics] = []
-            for index, footer in enumerate(orc.stripe_footers()):
-                if per_stripe and per_stripe[index]:
-                    stripes.append(per_stripe[index][column])
-                above = stripes[-1] if stripes else None
-                entries = read_column_index(stream, tail, footer, column).entries if tail.row_index_stride else None
-                if entries is None:
-                    whole = groups.get((index, 0))
-                    if whole is not None and above is not None and not tail.row_index_stride:
-                        self._compare(column, above, whole, f"stripe {index}")
+            above = statistics[column] if statistics else None
+            if above is not None and self._whole is not None:
+                self._whole[column].add(above, self._bounds(column, above))
+            entries = read_column_index(self._file, tail, footer, column).entries if tail.row_index_stride else None
+            if entries is None:
+                if above is not None and not tail.row_index_stride:
+                    self._compare(column, above, self._groups[0], what)
+                continue
+            self._check_entries(column, footer, entries)
+            parts = _Parts()
+            for number, entry in enumerate(entries):
+                said = entry.statistics
+                if said is None:
                     continue
-                self._check_entries(column, index, footer, entries)
-                known = [entry.statistics for entry in entries if entry.statistics is not None]
-                if above is not None and len(known) == len(entries):
-                    self._check_level(column, above, known, f"stripe {index}")
-                for number, entry in enumerate(entries):
-                    group = groups.get((index, number))
-                    if group is not None and entry.statistics is not None:
-                        self._compare(column, entry.statistics, group, f"row group {number} of stripe {index}")
-            if tail.statistics and len(stripes) == len(tail.stripes):
-                self._check_level(column, tail.statistics[column], stripes, "the file")
+                parts.add(said, self._bounds(column, said))
+                if number in self._groups:
+                    self._compare(column, said, self._groups[number], f"row group {number} of {what}")
+            if above is not None and all(entry.statistics is not None for entry in entries):
+                self._check_level(column, above, parts, what)
 
-    def _check_level(self, column: int, above: ColumnStatistics, parts: Sequence[ColumnStatistics], what: str) -> None:
+    def _check_level(self, column: int, above: ColumnStatistics, parts: _Parts, what: str) -> None:
         """Statistics of the whole must hold what those of its parts say."""
-        counts = [part.count for part in parts]
-        if above.count is not None and None not in counts and above.count != sum(c or 0 for c in counts):
-            raise self._wrong(
-                column, what, f"count {above.count} values, those of its parts {sum(c or 0 for c in counts)}"
-            )
-        if above.has_null is False and any(part.has_null for part in parts):
+        if above.count is not None and parts.count is not None and above.count != parts.count:
+            raise self._wrong(column, what, f"count {above.count} values, those of its parts {parts.count}")
+        if above.has_null is False and parts.has_null:
             raise self._wrong(column, what, "deny that it has NULLs")
-        totals = [_total(part) for part in parts if part.count]
-        if _total(above) is not None and None not in totals and _total(above) != sum(t or 0 for t in totals):
+        total = _total(above)
+        if total is not None and parts.total is not None and total != parts.total:
             raise self._wrong(column, what, "have another sum than those of its parts")
         low, high = self._bounds(column, above)
-        for part in parts:
-            least, most = self._bounds(column, part)
-            if part.count and ((low, least) != (None, None) or (high, most) != (None, None)):
-                outside = (low is not None and least is not None and least < low) or (
-                    high is not None and most is not None and most > high
-                )
-                if outside:
-                    raise self._wrong(column, what, "leave out values that its parts have")
+        if (low is not None and parts.low is not None and parts.low < low) or (
+            high is not None and parts.high is not None and parts.high > high
+        ):
+            raise self._wrong(column, what, "leave out values that its parts have")
 
     def _compare(self, column: int, said: ColumnStatistics, group: _Group, what: str) -> None:
         """Statistics of a row group against its values; what a writer left out claims nothing."""
@@ -254,11 +282,11 @@ class IndexCheck:
             return _text(low), _text(high)
         return None, None
 
-    def _check_entries(self, column: int, stripe: int, footer: StripeFooter, entries: Sequence[IndexEntry]) -> None:
+    def _check_entries(self, column: int, footer: StripeFooter, entries: Sequence[IndexEntry]) -> None:
         """One entry for each row group, whose positions go forward from the beginning of the streams."""
-        tail, stride = self._orc.tail, self._orc.tail.row_index_stride
-        if len(entries) != -(-tail.stripes[stripe].rows // stride):
-            raise self._wrong(column, f"stripe {stripe}", f"are of {len(entries)} row groups")
+        tail, stride, what = self._orc.tail, self._orc.tail.row_index_stride, f"stripe {self._stripe}"
+        if len(entries) != -(-tail.stripes[self._stripe].rows // stride):
+            raise self._wrong(column, what, f"are of {len(entries)} row groups")
         streams = {stream.kind: stream for stream in footer.streams if stream.column == column}
         kinds = recorded(self._kinds[column], footer.encodings[column].kind, nulls=0 in streams)
         place = 1 if tail.postscript.compression is Compression.NONE else 2
@@ -266,7 +294,7 @@ class IndexCheck:
         steps: list[list[tuple[int, ...]]] = [[] for _ in kinds]
         for entry in entries:
             if len(entry.positions) != sum(sizes):
-                raise self._wrong(column, f"stripe {stripe}", "come with positions of other streams")
+                raise self._wrong(column, what, "come with positions of other streams")
             at = 0
             for step, size in zip(steps, sizes, strict=True):
                 step.append(entry.positions[at : at + size])
@@ -275,7 +303,7 @@ class IndexCheck:
             length = streams[kind].length if kind in streams else 0
             backwards = any(one > other for one, other in pairwise(step))
             if any(step[0]) or backwards or step[-1][0] > length:
-                raise self._wrong(column, f"stripe {stripe}", f"come with positions that are not those of {kind.name}")
+                raise self._wrong(column, what, f"come with positions that are not those of {kind.name}")
 
     def _wrong(self, column: int, what: str, how: str) -> VerificationError:
         return self._error(f"the statistics of column {column} for {what} {how}")

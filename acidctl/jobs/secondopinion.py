@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -60,9 +60,7 @@ def sample_rows(orc: OrcFile, sample: int) -> list[tuple[int, int]]:
     return [(start, min(end, start + size)) for start, end in spans]
 
 
-def second_opinion(
-    open_file: Callable[[], BinaryIO], orc: OrcFile, windows: Sequence[Window]
-) -> tuple[int, tuple[str, ...]]:
+def second_opinion(file: BinaryIO, orc: OrcFile, windows: Sequence[Window]) -> tuple[int, tuple[str, ...]]:
     """Compare rows with what pyorc reads of them: how many, and what could not be compared."""
     try:
         from acidctl.orc import secondread as second
@@ -82,16 +80,15 @@ def second_opinion(
     if not places and not keys:
         return 0, _gap_sentences(orc, gaps)
     try:
-        with open_file() as stream:
-            rows = second.Rows(stream, orc, places)
-            if len(rows) != orc.rows:
-                raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
-            for window in windows:
-                found_keys, values = rows.read(window.start, window.rows)
-                if keys:
-                    _compare_keys(orc.name, window, found_keys)
-                if places:
-                    _compare_rows(orc, window, places, values, gaps)
+        rows = second.Rows(file, orc, places)
+        if len(rows) != orc.rows:
+            raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
+        for window in windows:
+            found_keys, values = rows.read(window.start, window.rows)
+            if keys:
+                _compare_keys(orc.name, window, found_keys)
+            if places:
+                _compare_rows(orc, window, places, values, gaps)
     except second.CannotRead as problem:
         return 0, (f"pyorc cannot read {orc.name}: {problem}.",)
     except ValueError as error:

@@ -99,22 +99,21 @@ def examine(
 ) -> Verified:
     """Read a written ORC file back and compare it with what it must hold.
 
-    `open_file` is called twice at most; `name` is shown. `sample` bounds the rows that pyorc reads too, 0 leaves that
+    `open_file` is called twice; `name` is shown. `sample` bounds the rows that pyorc reads too, 0 leaves that
     out. `threads` decodes ahead in a thread. VerificationError on the first difference; StorageError when the bytes
     cannot be read.
     """
     try:
-        with open_file() as stream:
+        # The scan reads ahead in its own thread, and row indexes lie elsewhere: another handle.
+        with open_file() as stream, open_file() as beside:
             orc = open_orc(stream, name=name)
             _check_tail(orc, expected)
-            content = _Content(orc, expected, sample)
+            content = _Content(orc, expected, sample, beside)
             with closing(content.batches(threads)) as batches:
                 for batch in batches:
                     content.add(batch)
             content.finish()
-            content.index.finish(stream)
-            windows = content.windows
-        second, gaps = second_opinion(open_file, orc, windows) if windows else (0, ())
+            second, gaps = second_opinion(beside, orc, content.windows) if content.windows else (0, ())
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
     return Verified(content.rows, expected.digest, second, gaps)
@@ -154,7 +153,7 @@ def _shown(value: bytes | None) -> str:
 class _Content:
     """Takes the batches of a file in order and finds the first thing that is wrong."""
 
-    def __init__(self, orc: OrcFile, expected: Expected, sample: int) -> None:
+    def __init__(self, orc: OrcFile, expected: Expected, sample: int, beside: BinaryIO) -> None:
         self._orc = orc
         self._expected = expected
         self._digest = RowDigest()
@@ -165,7 +164,7 @@ class _Content:
         self._keys = [_Column() for _ in range(4)]
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._wanted = sample_rows(orc, sample)
-        self.index = IndexCheck(orc, self._error)
+        self._index = IndexCheck(orc, beside, self._error)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
         self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
@@ -190,7 +189,7 @@ class _Content:
         if keys is not None:
             numbers = (keys.write_id, keys.bucket, keys.row_id, keys.current)
             parts += zip(self._key_ids, map(pa.array, numbers), strict=True)
-        self.index.add(self.rows, parts, len(batch))
+        self._index.add(parts, len(batch))
         self.rows += len(batch)
         if keys is not None and self.rows == self._boundaries[len(self._ends)]:
             self._ends.append(keys.at(-1))
@@ -206,6 +205,7 @@ class _Content:
         if self._digest.hexdigest() != expected.digest:
             raise self._error(f"the digest of its rows is {self._digest.hexdigest()}, not {expected.digest}")
         self._check_statistics()
+        self._index.finish()
 
     def _error(self, what: str) -> VerificationError:
         return wrong(self._orc.name, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from acidctl.arrays import WIDE
 from acidctl.bucketcodec import encode
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.events import EventBatch, EventKeys, Operation, keys_of
-from acidctl.jobs import task, verify
+from acidctl.jobs import indexcheck, task, verify
+from acidctl.jobs.indexcheck import IndexCheck
 from acidctl.jobs.secondopinion import second_opinion
 from acidctl.jobs.verify import Expected, examine, verify_file
 from acidctl.orc import secondread
@@ -32,6 +34,7 @@ from acidctl.state import AcidState
 from tests.jobs.specs import small_table, specs_of
 from tests.orc.files import fixture_files
 from tests.support.corruption import Corruption, corrupt_file, corrupted, corrupting_writer, rewritten
+from tests.support.orc_mutations import METADATA, ROW_INDEX, Field, encoded, parsed, put_together, taken_apart
 
 NAME = "base_0000007/bucket_00001"
 BUCKET = encode(1)
@@ -295,6 +298,47 @@ def test_statistics_that_hide_rows_are_refused(rows: Case, monkeypatch: pytest.M
             rows.check()
 
 
+def _count_one_more(statistics: list[Field]) -> None:
+    count = next(field for field in statistics if field.number == 1)
+    count.value += 1
+
+
+def test_statistics_of_every_stripe_are_judged(rows: Case) -> None:
+    """Of its first row group, and of the stripe as such, the last stripe as well as the first."""
+    parts, column = taken_apart(rows.data), 8
+    for place in (0, len(parts.stripes) - 1):
+        stripes = list(parts.stripes)
+        streams = list(stripes[place].streams)
+        index = next(i for i, (kind, of, _) in enumerate(streams) if (kind, of) == (6, column))
+        groups = parsed(streams[index][2], ROW_INDEX)
+        _count_one_more(next(field.value for field in groups[0].value if field.number == 2))
+        streams[index] = 6, column, encoded(groups)
+        stripes[place] = replace(stripes[place], streams=tuple(streams))
+        with pytest.raises(VerificationError, match=f"column {column} for row group 0 of stripe {place} count"):
+            rows.check(put_together(replace(parts, stripes=tuple(stripes))))
+        metadata = parsed(parts.metadata, METADATA)
+        _count_one_more(metadata[place].value[column].value)
+        with pytest.raises(VerificationError, match=f"column {column} for stripe {place} count"):
+            rows.check(put_together(replace(parts, metadata=encoded(metadata))))
+
+
+def test_statistics_of_judged_stripes_are_forgotten(rows: Case) -> None:
+    """What is kept does not grow with the stripes of a file."""
+    orc = open_orc(io.BytesIO(rows.data), name=NAME)
+    check = IndexCheck(orc, io.BytesIO(rows.data), lambda what: VerificationError(what))
+    kept = []
+    ends = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
+    passed = 0
+    for batch in orc.scan():
+        passed += len(batch)
+        check.add(list(zip(orc.tail.types[0].subtypes, batch.columns, strict=True)), len(batch))
+        if passed in ends:
+            kept.append(sum(isinstance(thing, indexcheck._Values) for thing in gc.get_objects()))
+    check.finish()
+    assert len(kept) > 2
+    assert 0 < max(kept) == kept[0]
+
+
 def test_the_other_library_is_heard(rows: Case, deletes: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value, a key or a row that it reads otherwise makes the file wrong, although we read it right."""
     read = secondread.Rows.read
@@ -457,10 +501,10 @@ def test_both_libraries_agree_on_what_hive_wrote(hive: str) -> None:
         if len(codes) > 1:
             continue
         expected = Expected(orc.rows, "", str(orc.columns), operation=codes.pop(), collapsed=False)
-        content = verify._Content(orc, expected, 200)
+        content = verify._Content(orc, expected, 200, io.BytesIO(data))
         for batch in orc.scan():
             keys, columns = content._parts(batch)
             content._keep(keys, columns, len(batch))
             content.rows += len(batch)
-        compared += second_opinion(lambda held=data: io.BytesIO(held), orc, content.windows)[0]
+        compared += second_opinion(io.BytesIO(data), orc, content.windows)[0]
     assert compared > 200
