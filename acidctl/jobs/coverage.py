@@ -8,7 +8,7 @@ properties are read by code of its own: a fault in the modules that planning and
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan
 def _require_lists(listing: Listing, plan: CompactionPlan) -> None:
     """The tasks must judge by the list that the plan was made with; a lower watermark only leaves more out."""
     mine, whole = (Committed.write_ids(text) for text in (plan.table.write_ids, plan.write_ids))
-    if mine.top > whole.top or mine.excepted != tuple(id_ for id_ in whole.excepted if id_ in mine.excepted):
+    if mine.top > whole.top or not set(mine.excepted) <= set(whole.excepted):
         raise _wrong(listing, "its tasks would judge write ids by another list than the one that was given")
     if plan.write_ids and mine.excepted != whole.excepted:
         raise _wrong(listing, "its tasks would take writes as committed that the write-id list excepts")
@@ -122,7 +122,8 @@ def _check_inputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, s
         covered = place and reach[place - 1] >= name.high
         if covered and (name.low, name.high) in ranges and (name.low, name.high) not in same:
             # Only inputs of the very same range, which are statements as this one is: nothing covers it.
-            covered = place > 1 and max(c.high for c in covers[:place] if c.low < name.low) >= name.high
+            below = bisect_left(lows, name.low)
+            covered = below and reach[below - 1] >= name.high
         if not name.base and not covered:
             raise _stale(listing, f"{text} is not read, although it is committed and no input covers it")
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import acidctl
+from acidctl.idlists import MAX_ID
+from acidctl.jobs.coverage import require_selected
 from acidctl.jobs.local import LocalEngine
 from acidctl.jobs.publish import require_inputs
 from acidctl.listing import Listing
-from acidctl.plan import Action, InputEntry, PartitionPlan
+from acidctl.plan import Action, CompactionKind, CompactionPlan, InputEntry, PartitionPlan, TableFacts, Target
 
 
 def _steps(folder: Path, count: int) -> int:
@@ -47,19 +52,35 @@ def test_four_times_the_directories_take_four_times_the_steps(tmp_path: Path) ->
     assert _steps(tmp_path, 400) <= 5 * _steps(tmp_path, 100)
 
 
-def _seconds(count: int) -> float:
-    names = tuple(f"delta_{number:07}_{number:07}" for number in range(count))
-    listing = Listing("/t", (), names)
-    inputs = tuple(InputEntry(name, "delta", 1, 1, ()) for name in names)
-    plan = PartitionPlan("", "", Action.COMPACT, inputs=inputs)
+def _seconds(work: Callable[[], None]) -> float:
     found = []
     for _ in range(5):
         started = time.process_time()
-        require_inputs(listing, plan)
+        work()
         found.append(time.process_time() - started)
     return min(found)
 
 
-def test_inputs_are_looked_up_and_not_searched_for() -> None:
-    """Names of directories without files are compared in C, where no step is seen: measured."""
-    assert _seconds(8000) <= 8 * _seconds(2000)
+def _look_up(count: int) -> float:
+    names = tuple(f"delta_{number:07}_{number:07}" for number in range(count))
+    listing = Listing("/t", (), names)
+    inputs = tuple(InputEntry(name, "delta", 1, 1, ()) for name in names)
+    plan = PartitionPlan("", "", Action.COMPACT, inputs=inputs)
+    return _seconds(lambda: require_inputs(listing, plan))
+
+
+def _select(count: int) -> float:
+    """With so many write ids that were aborted."""
+    name = "delta_0000001_0000001"
+    listing = Listing("/t", (), (name,))
+    part = PartitionPlan("", "", Action.COMPACT, inputs=(InputEntry(name, "delta", 1, 1, ()),))
+    ids = f"d.t:{2 * count}:{MAX_ID}::" + ",".join(str(2 * number) for number in range(1, count + 1))
+    table = TableFacts("full", acid_v1=False, write_ids=ids, columns="struct<a:int>", dialect="hive4")
+    plan = CompactionPlan("/t", CompactionKind.MINOR, Target.HIVE4, None, table, (part,), write_ids=ids)
+    return _seconds(lambda: require_selected(listing, part, plan))
+
+
+@pytest.mark.parametrize("seconds", [_look_up, _select])
+def test_names_and_ids_are_looked_up_and_not_searched_for(seconds: Callable[[int], float]) -> None:
+    """What is compared in C makes no step that is seen: measured."""
+    assert seconds(8000) <= 8 * seconds(2000)
