@@ -188,9 +188,8 @@ class OrcFile:
         `fields` are positions in `OrcFile.columns`: of an ACID file the struct `row` then has just these, in
         this order; of another file the batches have just these columns. `stripes` are the indexes of adjacent
         stripes to which the scan keeps; the bytes of others are not read. After `limit` rows it ends. No batch spans
-        stripes. A
-        timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values may
-        not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
+        stripes. A timestamp column is timestamp[ns], or WIDE for the whole file where the tail says that the values
+        may not fit. Raises DamagedDataError, StorageError, or MissingDependencyError (no time zone database).
         """
         batches = self._batches(columns, batch_size, fields, stripes, limit)
         _SCANS.add(batches)

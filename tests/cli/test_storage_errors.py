@@ -204,7 +204,7 @@ class TestS3:
         for name, value in versitygw.environment.items():
             monkeypatch.setenv(name, value)
         for url in ("s3://No_Such_Bucket/w/t", "s3://no-such-bucket/w/t"):
-            _failed(command, url, 10, "no_such_table")
+            assert url in _failed(command, url, 10, "no_such_table").error()["message"]
 
     def test_a_wrong_key(self, command: str, versitygw: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit 14; the key is not shown."""

@@ -57,8 +57,7 @@ def _every_command(tmp_path: Path, data: bytes, name: str) -> dict[str, int]:
         ["compact", "major", "--assume-committed", str(table)],
     ):
         result = acidctl(*command)
-        assert result.code in _EXPECTED, result
-        assert "unexpected" not in result.stderr
+        assert "unexpected" not in result.stderr, result
         codes[command[0] if command[1] != "-d" else "rows"] = result.code
     return codes
 
@@ -69,8 +68,9 @@ def test_any_field_may_be_wrong(path: str, tmp_path: Path) -> None:
     rng = Random(14)
     made = mutations((TABLES / path).read_bytes(), rng)
     for _ in range(15):
-        _, data = next(made)
-        _every_command(tmp_path, data, path.rpartition("/")[2])
+        said, data = next(made)
+        codes = _every_command(tmp_path, data, path.rpartition("/")[2])
+        assert set(codes.values()) <= _EXPECTED, (said, codes)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,7 @@ def test_rows_without_columns(tmp_path: Path) -> None:
     parts = Parts((StoredStripe((), stripe_footer, 5),), b"", footer, postscript, Compression.NONE, 1 << 18)
     data = put_together(parts)
     codes = _every_command(tmp_path, data, "000000_0")
+    assert set(codes.values()) <= _EXPECTED
     assert codes["compact"] in (ExitCode.FINDINGS, ExitCode.DAMAGED)
     table, _ = _table(tmp_path, data, "000000_0")
     shutil.copytree(table / "delta_0000001_0000001_0000", table / "delta_0000002_0000002_0000")
