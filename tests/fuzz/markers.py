@@ -12,6 +12,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -264,9 +265,9 @@ def _change_json(path: Path, random: Random) -> None:
             del holder[key]
         elif act < 0.25:
             others = [h[k] for h, k in spots]
-            holder[key] = random.choice(others)
+            holder[key] = deepcopy(random.choice(others))
         else:
-            holder[key] = random.choice(_VALUES)
+            holder[key] = deepcopy(random.choice(_VALUES))
     path.write_text(json.dumps(document))
 
 
