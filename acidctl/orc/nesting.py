@@ -27,8 +27,11 @@ def rebuild(array: pa.Array, inner: Sequence[Finisher | None], held: BoolArray |
     array = flat(array)
     kind = array.type
     if pa.types.is_struct(kind):
-        valid = np.asarray(array.is_valid()) if array.null_count else None
-        children = [_apply(inner[i], array.field(i), valid) for i in range(kind.num_fields)]
+        # As an alternative of a union it has other slots too, for which the file holds nothing.
+        if array.null_count:
+            valid = np.asarray(array.is_valid())
+            held = valid if held is None else valid & held
+        children = [_apply(inner[i], array.field(i), held) for i in range(kind.num_fields)]
         new = pa.struct([kind.field(i).with_type(child.type) for i, child in enumerate(children)])
         return _with_children(array, new, 1, children)
     if pa.types.is_list(kind):
