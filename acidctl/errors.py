@@ -155,13 +155,6 @@ class StalePlanError(AcidctlError):
     code = "stale_plan"
 
 
-class UnwritableError(AcidctlError):
-    """Rows that can be read hold a value that no file can be given; compaction leaves them as they are."""
-
-    exit_code = ExitCode.FINDINGS
-    code = "unwritable"
-
-
 class InternalError(AcidctlError):
     """A broken promise inside acidctl itself; the only error whose remedy is to report it."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.compactreport import Outcome, PartitionReport, Verified
-from acidctl.errors import AcidctlError, ExitCode, InternalError, UnwritableError, VerificationError
+from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
 from acidctl.jobs.coverage import require_read
 from acidctl.jobs.lock import Lock
 from acidctl.jobs.publish import NothingToDoError
@@ -241,10 +241,9 @@ def ours(error: Exception) -> AcidctlError:
 
 def failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
     """The report of a partition in which nothing was published."""
-    known = {NothingToDoError: Outcome.NOTHING_TO_DO, UnwritableError: Outcome.REFUSED}
     return PartitionReport(
         part.partition,
-        known.get(type(error), Outcome.FAILED),
+        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
         error.code,
         error.message,
         hint=error.hint,

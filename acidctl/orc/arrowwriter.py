@@ -58,9 +58,6 @@ class Appended(Protocol):
 class ArrowBackend:
     """Writes pieces of at most 65536 rows; raises NeedsExactWriter before a value is lost."""
 
-    # Whether the row's columns lie one beside the other (see `ExactBackend`).
-    flattened = False
-
     def __init__(self, sink: Appended, columns: StructType, physical: Physical, *, acid: bool) -> None:
         self._sink = sink
         self._columns = columns

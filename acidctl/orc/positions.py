@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from acidctl.errors import InternalError
+from acidctl.orc.codec import Compression
 from acidctl.orc.stripe import EncodingKind, StreamKind
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.wire import Message
@@ -76,6 +77,25 @@ def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
         packed = b"".join(map(encode_varint, positions))
         # Without a stream there are no positions, and no field.
         entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed) if packed else b"")))
+    return b"".join(entries)
+
+
+def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recorded, compression: Compression) -> bytes:
+    """The row index of a union, from those of the struct and of its tags as which it was written (see `unions`).
+
+    The statistics are the struct's. InternalError when they are not of these streams.
+    """
+    place = 1 if compression is Compression.NONE else 2
+    own, both = (sum(place + rest for _, rest in kinds) for kinds in (streams, of_tags))
+    # What the tags' own PRESENT says is what the struct's says.
+    skipped = both - place - _RUNS
+    entries = []
+    for entry, tag in zip(Message(index).blobs(_ENTRY), Message(tags).blobs(_ENTRY), strict=True):
+        first, second = Message(entry).uints(_POSITIONS), Message(tag).uints(_POSITIONS)
+        if (len(first), len(second)) != (own, both):
+            raise InternalError(f"the row index of a union has {len(first)} and {len(second)} positions")
+        packed = b"".join(map(encode_varint, (*first, *second[skipped:])))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed))))
     return b"".join(entries)
 
 

@@ -2,12 +2,13 @@
 
 Slower than Arrow's by more than an order of magnitude, and able to write what that cannot: moments before 1970 with
 fractions, timestamps of one column that no unit holds. Text goes through it as binary, since Hive's
-strings may be no UTF-8, and gets its type back in the tail.
+strings may be no UTF-8, and gets its type back in the tail; unions go as structs, and `unions` makes them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, pairwise
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -16,14 +17,15 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from acidctl.arrays import flat
-from acidctl.errors import DamagedDataError, InternalError, UnwritableError
-from acidctl.events import BoolArray, EventBatch, Operation
+from acidctl.errors import DamagedDataError
+from acidctl.events import EventBatch, Operation
 from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.arrowwriter import Physical
 from acidctl.orc.convert import clock
 from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tailedit import event_type, orc_types
+from acidctl.orc.unions import UnionSink
 from acidctl.orc.writable import decoded, has_union, padded, text
 
 # Values that pyorc holds before the C++ writer sees them; stripes end between such batches only.
@@ -40,6 +42,10 @@ _WORDS = {
     OrcKind.VARCHAR: "binary",
     OrcKind.TIMESTAMP_INSTANT: "timestamp with local time zone",
 }
+
+
+# The list of an alternative that a union does not hold.
+_NOTHING = ()
 
 
 class _Converter(ORCConverter):
@@ -96,74 +102,55 @@ class ExactBackend:
         self._acid = acid
         self._types = orc_types(event_type(columns) if acid else columns)
         self._rows = 0
-        self._unions = [place for place, field in enumerate(columns.fields) if has_union(field.type)]
-        self.flattened = False
+        self._unions = UnionSink(sink, self._types, physical) if has_union(columns) else None
         self._batch_rows = _BATCH_ROWS
         self._writer: pyorc.Writer | None = None
 
     def write(self, piece: EventBatch) -> tuple[int, ...]:
         """Append; gives the numbers of rows of the piece after which a stripe may have ended."""
         if self._writer is None:
-            self._start(piece)
-        assert self._writer is not None
-        self._refuse_unions(piece)
-        self._writer.writerows(self._values(piece))
+            width = sum(column.nbytes for column in piece.columns) // len(piece)
+            self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (width + 1)))
+            self._writer = self._opened()
         before, self._rows = self._rows, self._rows + len(piece)
-        first = self._batch_rows - before % self._batch_rows
-        return tuple(range(first, len(piece) + 1, self._batch_rows))
+        ends = tuple(range(self._batch_rows - before % self._batch_rows, len(piece) + 1, self._batch_rows))
+        rows = self._values(piece)
+        if self._unions is None:
+            self._writer.writerows(rows)
+            return ends
+        for start, end in pairwise((0, *ends, len(piece))):
+            self._writer.writerows(islice(rows, end - start))
+            self._unions.pass_on()
+        return ends
 
     def close(self) -> None:
         """Write what is left and the tail."""
         if self._writer is None:
-            self._open()
-        assert self._writer is not None
+            self._writer = self._opened()
         self._writer.close()
         self._writer = None
+        if self._unions is not None:
+            self._unions.finish()
 
     def abort(self) -> None:
         """Drop the writer and what it holds."""
         self._writer = None
 
-    def _start(self, piece: EventBatch) -> None:
-        width = sum(column.nbytes for column in piece.columns) // len(piece)
-        self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // (width + 1)))
-        self.flattened = bool(self._unions) and not piece.columns
-        self._open()
-
-    def _open(self) -> None:
-        physical = self._physical
-        self._writer = pyorc.Writer(
-            cast(BinaryIO, self._sink),
-            _flat_text(self._types) if self.flattened else _type_text(self._types, 0),
+    def _opened(self) -> pyorc.Writer:
+        physical, unions = self._physical, self._unions
+        bloom = physical.bloom if unions is None else map(unions.written_id, physical.bloom)
+        return pyorc.Writer(
+            cast(BinaryIO, self._sink if unions is None else unions),
+            _type_text(self._types, 0),
             batch_size=self._batch_rows,
             stripe_size=physical.stripe_size,
             row_index_stride=physical.row_index_stride,
             compression=pyorc.CompressionKind(int(physical.compression)),
             compression_block_size=physical.block_size,
-            bloom_filter_columns=sorted(physical.bloom) or None,
+            bloom_filter_columns=sorted(bloom) or None,
             bloom_filter_fpp=physical.bloom_fpp,
             converters=_CONVERTERS,
         )
-
-    def _refuse_unions(self, piece: EventBatch) -> None:
-        """No NULL union reaches ORC's C++ writer (2.3.1), and none inside of an array or a map.
-
-        It takes a tag and a place from memory that nobody has set for a union that is NULL, itself or by a struct above
-        it, and counts with them; and it gives the alternatives of unions in arrays and maps no room beyond a batch.
-        """
-        deletes = (
-            self._acid and piece.keys.operation is not None and bool((piece.keys.operation == Operation.DELETE).any())
-        )
-        if self.flattened and piece.columns:
-            raise InternalError("a file of deletes got rows with values")
-        for place in self._unions if piece.columns else ():
-            kind = self._columns.fields[place].type
-            if deletes:
-                raise _unwritable(kind, "deleted rows beside others in one file")
-            if _below_many(kind):
-                raise _unwritable(kind, "a union in an array or map beside what only pyorc can write")
-            if _has_null_union(kind, piece.columns[place], None):
-                raise _unwritable(kind, "a union that is NULL")
 
     def _values(self, piece: EventBatch) -> Iterator[tuple[Any, ...]]:
         fields = self._columns.fields
@@ -183,13 +170,13 @@ class ExactBackend:
 
 
 def _type_text(types: tuple[OrcType, ...], column: int) -> str:
-    """The type as pyorc's own text, with names that cannot offend and text as binary."""
+    """The type as pyorc's own text, with names that cannot offend, text as binary, and unions as `unions` has them."""
     entry = types[column]
     inner = [_type_text(types, child) for child in entry.subtypes]
     if entry.kind is OrcKind.STRUCT:
         return f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(inner))}>"
     if entry.kind is OrcKind.UNION:
-        return f"uniontype<{','.join(inner)}>"
+        return f"struct<tag:tinyint,{','.join(f'a{i}:array<{text}>' for i, text in enumerate(inner))}>"
     if entry.kind is OrcKind.LIST:
         return f"array<{inner[0]}>"
     if entry.kind is OrcKind.MAP:
@@ -197,24 +184,6 @@ def _type_text(types: tuple[OrcType, ...], column: int) -> str:
     if entry.kind is OrcKind.DECIMAL:
         return f"decimal({entry.precision},{entry.scale})"
     return _WORDS.get(entry.kind, entry.kind.name.lower())
-
-
-def _flat_text(types: tuple[OrcType, ...]) -> str:
-    """The type of events whose rows are all NULL, the columns of the row one beside the other: no union is written.
-
-    The numbers of columns stay, and no column holds a value; each has at least the streams of its own type.
-    """
-    event = types[0]
-    keys = [_type_text(types, child) for child in event.subtypes[:-1]]
-    row = [
-        {OrcKind.STRUCT: "tinyint", OrcKind.UNION: "tinyint", OrcKind.LIST: "binary", OrcKind.MAP: "binary"}.get(
-            types[column].kind
-        )
-        or _type_text(types, column)
-        for column in range(event.subtypes[-1] + 1, len(types))
-    ]
-    columns = [*keys, f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(row))}>"]
-    return f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(columns))}>"
 
 
 def _list(kind: HiveType, array: pa.Array) -> list[Any]:
@@ -260,6 +229,8 @@ def _by_identity(kind: type) -> type:
 
 
 _DISTINCT = {kind: _by_identity(kind) for kind in (int, float, bytes, tuple, list, dict)}
+# Of bool there is no subclass, and pyorc takes a number as well.
+_DISTINCT[bool] = _DISTINCT[int]
 
 
 def _primitives(kind: Primitive, array: pa.Array) -> list[Any]:
@@ -301,65 +272,18 @@ def _unscaled(array: pa.Array) -> list[int | None]:
     return [(h << 64) + lo if held else None for lo, h, held in zip(low, high, valid, strict=True)]
 
 
-_INTEGERS = frozenset(
-    {TypeKind.BOOLEAN, TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT, TypeKind.DATE}
-)
-_NUMBERS = _INTEGERS | {TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL}
-# What values of an alternative pyorc would also take for an alternative before it; for kinds not named here, any.
-_TAKES = {
-    **dict.fromkeys(_INTEGERS, _INTEGERS | {TypeKind.DECIMAL}),
-    TypeKind.FLOAT: _NUMBERS,
-    TypeKind.DOUBLE: _NUMBERS,
-    **dict.fromkeys(_TEXTS, frozenset(_TEXTS)),
-    TypeKind.STRUCT: frozenset({TypeKind.STRUCT, *_TIMESTAMPS}),
-}
-
-
-def _unions(kind: UnionType, array: pa.Array) -> list[Any]:
-    """Unions as bare values: pyorc gives each the first tag that takes it, so that has to be the right one."""
+def _unions(kind: UnionType, array: pa.Array) -> list[tuple[Any, ...] | None]:
+    """Each as its tag and for each alternative a list, which has the value or none."""
     codes = np.asarray(array.type_codes)
-    result: list[Any] = [None] * len(array)
+    tags = np.full(len(array), -1)
+    columns: list[list[Any]] = []
     for tag, alternative in enumerate(kind.alternatives):
         places = np.flatnonzero(codes == array.type.type_codes[tag])
-        if not len(places):
-            continue
         rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+        tags[places] = tag
+        column: list[Any] = [_NOTHING] * len(array)
         values = _list(alternative, array.field(tag).take(pa.array(rows)))
-        before = kind.alternatives[:tag]
-        if any(other.kind not in _TAKES or alternative.kind in _TAKES[other.kind] for other in before):
-            raise _unwritable(kind, f"values of alternative {tag} beside what only pyorc can write")
-        if any(value is None for value in values):
-            raise _unwritable(kind, "both NULL and alternatives that are NULL")
         for place, value in zip(places.tolist(), values, strict=True):
-            result[place] = value
-    return result
-
-
-def _below_many(kind: HiveType) -> bool:
-    """Whether the type has a union inside of an array, a map or another union."""
-    if isinstance(kind, StructType):
-        return any(_below_many(field.type) for field in kind.fields)
-    if isinstance(kind, UnionType):
-        return any(map(has_union, kind.alternatives))
-    return has_union(kind)
-
-
-def _has_null_union(kind: HiveType, array: pa.Array, held: BoolArray | None) -> bool:
-    """Whether a union at or below `kind` is NULL, by itself or by a struct above it; of those `held` are not."""
-    if not has_union(kind):
-        return False
-    array = flat(array)
-    if isinstance(kind, UnionType):
-        tags = array.type.type_codes[: len(kind.alternatives)]
-        return not np.isin(np.asarray(array.type_codes), tags).all() or (held is not None and not held.all())
-    assert isinstance(kind, StructType)
-    valid = np.asarray(array.is_valid())
-    held = valid if held is None else valid & held
-    return any(_has_null_union(field.type, array.field(i), held) for i, field in enumerate(kind.fields))
-
-
-def _unwritable(kind: HiveType, what: str) -> UnwritableError:
-    return UnwritableError(
-        f"a column of type {kind} has {what}, which no ORC library that acidctl uses can write exactly",
-        hint="Compact this table with Hive.",
-    )
+            column[place] = (value,)
+        columns.append(column)
+    return [row if row[0] >= 0 else None for row in zip(tags.tolist(), *columns, strict=True)]

@@ -24,22 +24,17 @@ from acidctl.orc.codec import Compression, pack
 from acidctl.orc.deflate import LARGEST_CHUNK, Chunks, ChunkSink, Deflate
 from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.positions import moved_positions, recorded
-from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, parse_stripe_footer
-from acidctl.orc.tail import OrcKind, Stripe
-from acidctl.orc.tailedit import CONTENT_LENGTH, STRIPES, event_type, orc_types
-from acidctl.orc.wire import Message, WireError
+from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer
+from acidctl.orc.tail import OrcKind
+from acidctl.orc.tailedit import MAGIC, Place, end_lengths, event_type, moved_stripes, orc_types, resealed
+from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, number, rewritten
 
-_MAGIC = b"ORC"
 # A footer of more chunks than these would be one of some ten thousand columns.
 _FOOTER_CHUNKS = 64
-# Numbers of fields: of a stripe in the tail (its offset, and the lengths of index, data and footer), of the
-# postscript, of a stripe's footer and of a stream in it.
-_PLACE = (1, 2, 3, 4)
-_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+# Numbers of fields: of a stripe's footer and of a stream in it.
 _STREAMS, _LENGTH = 1, 3
 
-Place = tuple[int, int, int, int]
 Lengths = tuple[int, int, int]
 
 
@@ -48,8 +43,6 @@ class DeflatingBackend:
 
     At any time the memory holds the plain stripe in the C++ writer and the deflated one.
     """
-
-    flattened = False
 
     def __init__(
         self, sink: HeldSink, columns: StructType, physical: Physical, *, acid: bool, deflate: Deflate
@@ -80,8 +73,7 @@ class DeflatingBackend:
         chunks = self._chunks.take()
         post_length = chunks.last(1)[0]
         post = chunks.last(post_length + 1)[:-1]
-        lengths = Message(post)
-        footer_length, metadata_length = lengths.uint(_FOOTER_LENGTH) or 0, lengths.uint(_METADATA_LENGTH) or 0
+        footer_length, metadata_length = end_lengths(post)
         tail = chunks.last(metadata_length + footer_length + post_length + 1)
         self._pass_on(chunks, chunks.at(chunks.plain[-1] - len(tail)))
         metadata, footer = tail[:metadata_length], tail[metadata_length:][:footer_length]
@@ -96,10 +88,10 @@ class DeflatingBackend:
         """Send the stripe that the chunks up to `end` (exclusive) are, the letters before the first one too."""
         first = 0
         if not self._plain_end and end:
-            if chunks.inflated(0, 1) != _MAGIC:
+            if chunks.inflated(0, 1) != MAGIC:
                 raise InternalError("a file of Arrow's writer does not begin with the letters ORC")
-            self._sink.write(_MAGIC)
-            first, self._plain_end = 1, len(_MAGIC)
+            self._sink.write(MAGIC)
+            first, self._plain_end = 1, len(MAGIC)
         if first == end:
             return
         stripe = _deflated(chunks, first, end, self._kinds, self._block_size)
@@ -112,33 +104,9 @@ class DeflatingBackend:
         self._plain_end += sum(stripe.plain)
 
     def _tail(self, metadata: bytes, footer: bytes, post: bytes) -> bytes:
-        told = list(Message(footer).blobs(STRIPES))
-        if [_place(message) for message in told] != [plain for plain, _ in self._places]:
-            raise InternalError("the stripes of Arrow's writer do not lie where they were seen")
-        stripes = (
-            rewritten(message, _PLACE, b"".join(map(number, _PLACE, stored)))
-            for message, (_, stored) in zip(told, self._places, strict=True)
-        )
-        changes = {
-            CONTENT_LENGTH: number(CONTENT_LENGTH, self._sink.tell() - len(_MAGIC)),
-            STRIPES: b"".join(block(STRIPES, stripe) for stripe in stripes),
-        }
+        changes = moved_stripes(footer, self._places, self._sink.tell())
         footer = rewritten(footer, changes.keys(), b"".join(changes.values()))
-        metadata, footer = (pack(section, Compression.ZLIB, self._block_size) for section in (metadata, footer))
-        changes = {
-            _FOOTER_LENGTH: number(_FOOTER_LENGTH, len(footer)),
-            _COMPRESSION: number(_COMPRESSION, Compression.ZLIB),
-            _BLOCK_SIZE: number(_BLOCK_SIZE, self._block_size),
-            _METADATA_LENGTH: number(_METADATA_LENGTH, len(metadata)),
-        }
-        post = rewritten(post, changes.keys(), b"".join(changes.values()))
-        return metadata + footer + post + bytes([len(post)])
-
-
-def _place(stripe: bytes) -> Place:
-    message = Message(stripe)
-    offset, index, data, footer = (message.uint(field) or 0 for field in _PLACE)
-    return offset, index, data, footer
+        return resealed(metadata, footer, post, Compression.ZLIB, self._block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,20 +154,10 @@ def _deflated(chunks: Chunks, first: int, end: int, kinds: Sequence[OrcKind], bl
 
 
 def _footer(chunks: Chunks, first: int, end: int, columns: int) -> tuple[StripeFooter, bytes]:
-    """The footer with which a stripe ends, parsed and plain.
-
-    Where it begins is known when what it says of its streams agrees.
-    """
-    for start in range(end - 1, max(first, end - _FOOTER_CHUNKS) - 1, -1):
-        raw = chunks.inflated(start, end)
-        length = chunks.plain[start] - chunks.plain[first]
-        try:
-            footer = parse_stripe_footer(raw, Stripe(0, 0, length, len(raw), 0), columns)
-        except WireError:
-            continue
-        if sum(stream.length for stream in footer.streams) == length:
-            return footer, raw
-    raise InternalError("a stripe of Arrow's writer has no footer that fits it")
+    """The footer with which a stripe ends, parsed and plain."""
+    starts = range(end - 1, max(first, end - _FOOTER_CHUNKS) - 1, -1)
+    ends = ((chunks.plain[start] - chunks.plain[first], chunks.inflated(start, end)) for start in starts)
+    return found_footer(ends, columns)
 
 
 def _with_lengths(footer: bytes, lengths: Sequence[int]) -> bytes:

@@ -26,6 +26,7 @@ from acidctl.orc.stripestats import MAX_METADATA
 from acidctl.orc.tail import ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tailedit import (
     CONTENT_LENGTH,
+    MAGIC,
     METADATA,
     ROWS,
     STATISTICS,
@@ -38,7 +39,6 @@ from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, number, raw_fields, rewritten
 from acidctl.orc.writer import Backend, WrittenFile
 
-_MAGIC = b"ORC"
 _COPIED = 4 << 20
 
 
@@ -153,8 +153,8 @@ class _Stripes:
 
 def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> _Stripes:
     messages = []
-    write_all(sink, _MAGIC)
-    at = len(_MAGIC)
+    write_all(sink, MAGIC)
+    at = len(MAGIC)
     for run in runs:
         entries = [field for place, field in raw_fields(run.tail.footer) if place == STRIPES]
         for i in run.numbers:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.tail import ReadableFile, Stripe, Tail, damaged, read_range
 from acidctl.orc.wire import Budget, Message, WireError
@@ -112,6 +114,22 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
         encodings=_encodings(message),
         time_zone=message.text(3) or None,
     )
+
+
+def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[StripeFooter, bytes]:
+    """The footer of a stripe that a writer has just made, parsed and plain.
+
+    `ends` are what may be it: how many bytes of the stripe lie before, and the plain bytes. It is found where what it
+    says of its streams agrees; their offsets count from the stripe's beginning. InternalError when it is nowhere.
+    """
+    for length, plain in ends:
+        try:
+            footer = parse_stripe_footer(plain, Stripe(0, 0, length, len(plain), 0), columns)
+        except WireError:
+            continue
+        if sum(stream.length for stream in footer.streams) == length:
+            return footer, plain
+    raise InternalError("a stripe that was just written has no footer that fits it")
 
 
 def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from acidctl.errors import InternalError
 from acidctl.hivetypes import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
-from acidctl.orc.codec import pack
+from acidctl.orc.codec import Compression, pack
 from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail
+from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
 
 _KINDS = {
@@ -37,9 +38,15 @@ _TEXTS = frozenset({OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR})
 _INT = Primitive(TypeKind.INT)
 _BIGINT = Primitive(TypeKind.BIGINT)
 
-# Numbers of fields: of the footer, and of the postscript.
+MAGIC = b"ORC"
+# Numbers of fields: of the footer, of the postscript, and of a stripe (its offset, and the lengths of index, data and
+# footer).
 CONTENT_LENGTH, STRIPES, TYPES, METADATA, ROWS, STATISTICS, STRIDE, CALENDAR = 2, 3, 4, 5, 6, 7, 8, 11
-_FOOTER_LENGTH, _METADATA_LENGTH = 1, 5
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+_PLACE = (1, 2, 3, 4)
+
+#: Where a stripe lies: its offset, and the lengths of its index, data and footer.
+Place = tuple[int, int, int, int]
 
 
 def event_type(columns: StructType) -> StructType:
@@ -101,24 +108,14 @@ def encode_stripe(stripe: Stripe) -> bytes:
     return b"".join(number(place, value) for place, value in enumerate(values, 1))
 
 
-def renamed_types(tail: Tail, wanted: tuple[OrcType, ...], *, flattened: bool = False) -> bytes:
-    """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be.
-
-    `flattened`: what the row of events has been written as does not matter, since it is NULL in all of them.
-    """
+def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
+    """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be."""
     if len(tail.types) != len(wanted):
         raise InternalError(f"{tail.name} has {len(tail.types)} columns where {len(wanted)} were meant")
-    last = wanted[0].subtypes[-1] if flattened else len(wanted)
     for column, (found, new) in enumerate(zip(tail.types, wanted, strict=True)):
-        if column > last:
-            break
         same = found.kind is new.kind or (new.kind in _TEXTS and found.kind in _TEXTS | {OrcKind.BINARY})
         decimals = (found.precision, found.scale) == (new.precision, new.scale)
-        if (
-            not same
-            or (column != last and found.subtypes != new.subtypes)
-            or (new.kind is OrcKind.DECIMAL and not decimals)
-        ):
+        if not same or found.subtypes != new.subtypes or (new.kind is OrcKind.DECIMAL and not decimals):
             raise InternalError(
                 f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant"
             )
@@ -150,3 +147,46 @@ def sealed(footer: bytes, postscript: bytes, post: PostScript, *, metadata_lengt
     if len(new) > 255:
         raise InternalError(f"a postscript of {len(new)} bytes has no room in its length byte")
     return stored + new + bytes([len(new)])
+
+
+def end_lengths(postscript: bytes) -> tuple[int, int]:
+    """The lengths of footer and stripe statistics, from a postscript that a writer has just made."""
+    message = Message(postscript)
+    return message.uint(_FOOTER_LENGTH) or 0, message.uint(_METADATA_LENGTH) or 0
+
+
+def moved_stripes(footer: bytes, places: Sequence[tuple[Place, Place]], end: int) -> dict[int, bytes]:
+    """The changes to a footer whose stripes were moved: for each where the footer has it, and where it is now.
+
+    `end` is where the last one ends. InternalError when the footer has other stripes.
+    """
+    told = list(Message(footer).blobs(STRIPES))
+    if [_place(message) for message in told] != [old for old, _ in places]:
+        raise InternalError("the stripes of a writer do not lie where they were seen")
+    stripes = (
+        rewritten(message, _PLACE, b"".join(map(number, _PLACE, new)))
+        for message, (_, new) in zip(told, places, strict=True)
+    )
+    return {
+        CONTENT_LENGTH: number(CONTENT_LENGTH, end - len(MAGIC)),
+        STRIPES: b"".join(block(STRIPES, stripe) for stripe in stripes),
+    }
+
+
+def _place(stripe: bytes) -> Place:
+    message = Message(stripe)
+    offset, index, data, footer = (message.uint(field) or 0 for field in _PLACE)
+    return offset, index, data, footer
+
+
+def resealed(metadata: bytes, footer: bytes, postscript: bytes, compression: Compression, block_size: int) -> bytes:
+    """Stripe statistics and footer, both plain, as they end a file of this compression, with the old postscript."""
+    metadata, footer = (pack(section, compression, block_size) for section in (metadata, footer))
+    changes = {
+        _FOOTER_LENGTH: number(_FOOTER_LENGTH, len(footer)),
+        _COMPRESSION: number(_COMPRESSION, compression),
+        _BLOCK_SIZE: number(_BLOCK_SIZE, block_size),
+        _METADATA_LENGTH: number(_METADATA_LENGTH, len(metadata)),
+    }
+    post = rewritten(postscript, changes.keys(), b"".join(changes.values()))
+    return metadata + footer + post + bytes([len(post)])

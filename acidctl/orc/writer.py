@@ -224,7 +224,7 @@ class OrcWriter:
                 KEY_INDEX: self._keys.index(tail),
             }
         changes = {
-            TYPES: renamed_types(tail, self._types, flattened=self._backend.flattened),
+            TYPES: renamed_types(tail, self._types),
             METADATA: merged_metadata(tail, metadata),
             STRIDE: number(STRIDE, self._settings.row_index_stride),
             CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),

@@ -23,7 +23,7 @@ from acidctl.errors import UnreachableError
 from acidctl.plan import from_json
 from acidctl.storage.local import LocalStorage
 from tests.cli.runner import Result, acidctl, heed_interrupts
-from tests.support.evolved import NULL_UNIONS, dropped_columns
+from tests.support.evolved import dropped_columns
 from tests.support.extent import SWEEP
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -37,6 +37,9 @@ CHOSEN = {
     ("hive4/insert_only/02-aborted", "major", "hive4"),
     ("hive3/open_aborted/01-open", "major", "hive3"),
     ("hive2/v1_bucketed/02-changed", "major", "hive3"),
+    # NULL unions, which no library writes by itself.
+    ("hive3/types_nested/01-inserted", "minor", "hive3"),
+    ("hive4/foreign_file/02-deleted", "major", "hive4"),
 }
 OUTCOMES = {
     "ds=2026-01-01/hr=1": "compacted",
@@ -130,12 +133,12 @@ def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_pat
     assert not [name for name in after if "_acidctl" in name]
     outcomes = {part["partition"]: part["outcome"] for part in report["partitions"]}
     assert "failed" not in outcomes.values(), report
+    assert (_id(step), kind, target) not in CHOSEN or "compacted" in outcomes.values()
     made = {os.path.join(part["partition"], name) for part in report["partitions"] for name in part["outputs"]}
     assert {name for name in after - names if not Path(name).suffix and (table / name).is_dir()} == made
     for part in report["partitions"]:
         assert (part["outcome"] == "compacted") == bool(part["outputs"]) == bool(part["verified"])
         assert part["outcome"] == "compacted" or part["reason_code"]
-        assert (part["reason_code"] == "unwritable") <= ("/".join(step.parts[-3:-1]) in NULL_UNIONS)
     again = _compact(kind, table, *args)
     assert again.code == (3 if "refused" in outcomes.values() else 0), again.stderr
     expected = {p: "nothing_to_do" if o == "compacted" else o for p, o in outcomes.items()}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Context, Decimal
-from pathlib import Path
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,9 +21,9 @@ from orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
 from orc.files import CLOCKS
 
 from acidctl.arrays import WIDE
-from acidctl.errors import AcidctlError, DamagedDataError, UsageError
+from acidctl.errors import DamagedDataError, UsageError
 from acidctl.events import RowId
-from acidctl.hivetypes import Dialect, StructType
+from acidctl.hivetypes import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.orc.acidview import KeyIndexState, acid_facts
 from acidctl.orc.evolve import arrow_type, null_array
 from acidctl.orc.reader import OrcFile, open_orc
@@ -191,67 +188,33 @@ def test_char_is_stored_padded(backend: Backend) -> None:
 
 def union(kind: str, rows: list[tuple[int, Any] | None]) -> pa.Array:
     """A column as the reader delivers unions."""
-    alternatives = parse_type(kind).alternatives  # type: ignore[union-attr]
-    children = [
-        pa.array([row[1] if row and row[0] == i else None for row in rows], arrow_type(alternative))
-        for i, alternative in enumerate(alternatives)
-    ]
-    codes = pa.array([len(children) if row is None else row[0] for row in rows], pa.int8())
-    names = [*map(str, range(len(children))), "null"]
-    return pa.UnionArray.from_sparse(codes, [*children, pa.nulls(len(rows))], names)
+    return made(parse_type(kind), rows)
 
 
-UNION = "uniontype<int,string,double,array<string>>"
-VALUES: list[tuple[int, Any] | None] = [(0, 7), (1, "x"), (3, ["a", None]), (2, 0.5), (1, ""), (3, []), (0, -1)]
-
-
-def test_unions() -> None:
-    """Arrow writes unions that are not NULL, pyorc those whose alternatives are not either; each in slices too."""
-    text = f"struct<u:{UNION}>"
-    check(text, [union(UNION, [*VALUES, (0, None), (1, None)])], Backend.ARROW)
-    check(text, [union(UNION, [(0, 1), *VALUES]).slice(1)], Backend.ARROW)
-    check(text, [union(UNION, VALUES * 400)], Backend.EXACT)
-    check(text, [union(UNION, [None, *VALUES, None]).slice(1, 5)], Backend.EXACT)
-
-
-def test_deletes_in_a_table_with_unions() -> None:
-    """Arrow's writer would end the process over a union below a NULL row, and pyorc never gets to see one."""
-    text = f"struct<i:int,s:struct<u:{UNION},l:array<{UNION}>>,u:uniontype<string,map<int,{UNION}>>,d:decimal(9,2)>"
-    deletes = [EventBatch(keys(3000, operation=2))]
-    with pytest.raises(NeedsExactWriter):
-        written(deletes, columns_of(text))
-    data, _ = written(deletes, columns_of(text), backend=Backend.EXACT)
-    assert str(opened(data).columns) == str(columns_of(text))
-    assert [row["row"] for row in read_all(data)] == [None] * 3000
-
-
-@pytest.mark.slow
-def test_no_union_is_written_from_memory_that_nobody_set() -> None:
-    """200 layouts with every fresh byte of memory filled with another one: right values, or none."""
-    here = Path(__file__).resolve().parents[1]
-    for fill in (0, 0x5A, 0xA5, 0xFF):
-        # A longer path moves everything behind it.
-        paths = os.pathsep.join([str(here), str(here.parent), "/x" * (fill + 1)])
-        run = subprocess.run(
-            [sys.executable, str(here / "orc" / "union_layouts.py"), str(fill)],
-            env={**os.environ, "MALLOC_PERTURB_": str(fill), "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert (run.returncode, run.stdout.split()) == (0, ["50", "50"]), run.stderr[-2000:]
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows"),
-    [(UNION, [(0, None), None]), ("uniontype<string,varchar(3)>", [None, (1, "a")]), (UNION, [None, (0, None)])],
-)
-def test_unions_that_nobody_writes_are_refused(kind: str, rows: list[tuple[int, Any] | None]) -> None:
-    """Better no file than one with other values."""
-    for backend, error in ((Backend.ARROW, NeedsExactWriter), (Backend.EXACT, AcidctlError)):
-        with pytest.raises(error):
-            check(f"struct<u:{kind}>", [union(kind, rows)], backend)
+def made(kind: HiveType, values: Sequence[Any]) -> pa.Array:
+    """The Arrow array of Python values; a struct is a tuple, a union a pair of tag and value."""
+    if isinstance(kind, Primitive):
+        return pa.array(values, arrow_type(kind))
+    missing = [value is None for value in values]
+    mask = pa.array(missing, pa.bool_())
+    if isinstance(kind, UnionType):
+        children = [
+            made(alternative, [value[1] if value and value[0] == tag else None for value in values])
+            for tag, alternative in enumerate(kind.alternatives)
+        ]
+        codes = pa.array([len(children) if value is None else value[0] for value in values], pa.int8())
+        names = [*map(str, range(len(children))), "null"]
+        return pa.UnionArray.from_sparse(codes, [*children, pa.nulls(len(values))], names)
+    if isinstance(kind, StructType):
+        columns = [made(field.type, [v and v[i] for v in values]) for i, field in enumerate(kind.fields)]
+        return pa.StructArray.from_arrays(columns, kind.names, mask=mask)
+    offsets = pa.array(accumulate((len(value or ()) for value in values), initial=0), pa.int32())
+    pieces = [piece for value in values for piece in value or ()]
+    if isinstance(kind, ListType):
+        return pa.ListArray.from_arrays(offsets, made(kind.element, pieces), mask=mask)
+    assert isinstance(kind, MapType)
+    keys, items = made(kind.key, [key for key, _ in pieces]), made(kind.value, [item for _, item in pieces])
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=mask)
 
 
 @both
@@ -264,8 +227,9 @@ def test_maps_with_any_keys(backend: Backend) -> None:
     lists = pa.MapArray.from_arrays(
         [0, 2, 3], pa.array([[1], [1], []], pa.list_(pa.int32())), pa.array([1, 2, 3], pa.int32())
     )
-    text = "struct<z:map<double,int>,t:map<string,int>,l:map<array<int>,int>>"
-    check(text, [zeros, twice, lists], backend)
+    bits = pa.MapArray.from_arrays([0, 3, 3], pa.array([True, True, False]), pa.array([1, 2, 3], pa.int32()))
+    text = "struct<z:map<double,int>,t:map<string,int>,l:map<array<int>,int>,b:map<boolean,int>>"
+    check(text, [zeros, twice, lists, bits], backend)
 
 
 @both

@@ -15,9 +15,6 @@ _LOST = {
     ("hive4/renamed_column/03-taken-over", "hive3"): "w",
 }
 
-# Steps with NULL unions, which no ORC library that acidctl uses can write.
-NULL_UNIONS = ("hive2/v1_types_nested", "hive3/types_nested", "hive4/foreign_file")
-
 
 def dropped_columns(step: Path, target: str) -> tuple[str, ...]:
     """The options that agree to it, for the folder of a step."""
