@@ -53,11 +53,13 @@ class CoverFacts:
 class Evidence:
     """What files told. `empty` says of deltas by name whether readers see any event in them.
 
-    `changed` is what differs from an earlier plan, when this one is made right before the deletion.
+    `linked` is a symbolic link elsewhere in the table by which something here is read. `changed` is what differs from
+    an earlier plan, when this one is made right before the deletion.
     """
 
     covers: Mapping[str, CoverFacts] = field(default_factory=dict)
     empty: Mapping[str, bool] = field(default_factory=dict)
+    linked: str | None = None
     changed: str | None = None
     again: bool = False
 
@@ -74,7 +76,7 @@ def judge(seen: Survey, evidence: Evidence) -> tuple[GuardResult, ...]:
         _g7(evidence),
         _g8(seen, evidence),
         _g9(seen),
-        _own_files(seen),
+        _own_files(seen, evidence),
         _simulation(seen),
     )
     return tuple(
@@ -127,9 +129,14 @@ def _g3(seen: Survey) -> _Answer:
     return None, "ranges of write ids are nested or disjoint"
 
 
-def _own_files(seen: Survey) -> _Answer:
+def _own_files(seen: Survey, evidence: Evidence) -> _Answer:
     """What lies behind a link is no cover to rely on and nothing to remove, and what is no file can be neither."""
     found = obstacle(seen.listing)
+    if found is None and evidence.linked is not None:
+        return (
+            f"the symbolic link {evidence.linked} leads in here, and its readers would lose what is removed (put the "
+            "file or directory itself in the place of the link, then run the command again)"
+        ), ""
     if found is None:
         return None, "all that readers look at are files and directories of the table itself"
     return f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})", ""

@@ -34,7 +34,7 @@ from acidctl.jobs.workdir import (
     surely,
     write_file,
 )
-from acidctl.listing import Listing
+from acidctl.listing import Listing, is_foreign
 from acidctl.names import LOCK_NAME, OWNER_NAME, QUARANTINE_NAME, WORK_PREFIX
 from acidctl.plan_clean import Entry, LocationPlan, plan_location, untouched
 from acidctl.plan_clean_leftovers import half_published
@@ -94,6 +94,7 @@ class Cleaning:
     ) -> tuple[LocationPlan, ...]:
         """What may go, location by location, until `stop` says so; opens the ends of covers, changes nothing."""
         found = []
+        linked = self._linked(locations)
         for done, location in enumerate(locations):
             progress(done, len(locations))
             path = location.listing.root[len(self.root) :].strip("/")
@@ -104,7 +105,8 @@ class Cleaning:
                 why = "--max-runtime left no time to look into it"
                 part = untouched(location.listing, MAX_RUNTIME, why, partition=location.partition, path=path)
             else:
-                part = self._judge(location.listing, location.partition, path, again=None)
+                link = linked.get(location.listing.root)
+                part = self._judge(location.listing, location.partition, path, linked=link)
             found.append(part)
         return tuple(found)
 
@@ -176,10 +178,40 @@ class Cleaning:
 
     # --- judging
 
-    def _judge(self, listing: Listing, partition: str, path: str, *, again: LocationPlan | None) -> LocationPlan:
+    def _linked(self, locations: Sequence[Location]) -> dict[str, str]:
+        """Of each location into which a link of another one leads that link, shown with the table.
+
+        A link to a whole partition does not count: who reads by it reads what this command has judged.
+        """
+        every = [
+            (join(location.listing.root, path), target)
+            for location in locations
+            for path, target in location.listing.links.items()
+            if path and not is_foreign(path)
+        ]
+        if not every:
+            return {}
+        places = {canonical(self.storage, location.listing.root): location.listing.root for location in locations}
+        found: dict[str, str] = {}
+        for link, target in every:
+            while target and target not in places:
+                target = target.rpartition("/")[0]
+            if target and not link.startswith(places[target] + "/"):
+                found.setdefault(places[target], self.storage.display(link))
+        return found
+
+    def _judge(
+        self,
+        listing: Listing,
+        partition: str,
+        path: str,
+        *,
+        again: LocationPlan | None = None,
+        linked: str | None = None,
+    ) -> LocationPlan:
         """The plan of a location; `again` is the earlier one, from which it must not differ."""
         seen = look_around(self.storage, listing, self.meet, self.kind, self.rules)
-        evidence = replace(look_into(self.storage, seen), again=again is not None)
+        evidence = replace(look_into(self.storage, seen), again=again is not None, linked=linked)
         fresh = plan_location(seen, evidence, partition=partition, path=path)
         if again is None or not fresh.holds:
             return fresh

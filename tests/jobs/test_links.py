@@ -229,6 +229,28 @@ def test_what_a_link_means_is_said(tmp_path: Path) -> None:
     assert acidctl("snapshot", str(root), "--count", "-o", "json").json()["rows"] == rows
 
 
+@pytest.mark.parametrize("name", ["base_0000005", "base_0000005/bucket_00000"])
+def test_what_another_partition_reads_by_a_link_stays(name: str, tmp_path: Path) -> None:
+    """The obsolete base of one partition stands in for that of another: moved away, the whole table would fail."""
+    root = tmp_path / "orders"
+    for part in ("ds=1", "ds=2"):
+        shutil.copytree(FIXTURES / "hive3/unbucketed/04-updated-base/table", root / part)
+    assert acidctl("compact", "major", str(root), "--assume-committed", "--partition", "ds=1").code == 0
+    link = root / "ds=2" / name
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to(os.path.relpath(root / "ds=1" / name, link.parent))
+    age(root)
+    before = _tree(root)
+    lists = ("--validtxns", "default.orders:9:9223372036854775807::", "--validtxns", "99:9223372036854775807::")
+    for action in (["--quarantine"], ["--delete", "--yes"]):
+        result = acidctl("clean", str(root), *lists, *CLEAN, *action, "-o", "json")
+        failed = {guard["partition"]: guard["why"] for guard in result.json()["guards"] if not guard["holds"]}
+        assert result.code == 3
+        assert f"the symbolic link {link} leads in here" in failed["ds=1"]
+        assert acidctl("ls", str(root)).code == 0
+    assert _tree(root) == before
+
+
 def test_places_are_judged_by_what_they_are(tmp_path: Path) -> None:
     """A link that leads into the table leads into the table, whatever it is called, and so does a relative path."""
     root, link = tmp_path / "orders", tmp_path / "link"
