@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from acidctl.errors import UsageError
 from acidctl.idlists import (
@@ -311,7 +312,15 @@ def _parse_txns(text: str, form: TxnListFormat | None) -> ValidTxns:
             f"'{shorten(text)}' has {fields} fields, a {form.value} transaction list has at most 4",
             ListFault.BAD_LIST,
         )
-    return ValidTxns.parse(text, list_format=form)
+    found = ValidTxns.parse(text, list_format=form)
+    ids = [int(field) for field in text.split(":")[2:] if field] if form is TxnListFormat.HIVE2 else []
+    if any(one >= other for one, other in pairwise(ids)):
+        raise ListFormatError(
+            f"the transaction list {short_text(text)} has ids that do not ascend, as those of Hive 2 do",
+            ListFault.BAD_LIST,
+            hint=f"{_WHOLE_LINE}, once: two lists may have run together.",
+        )
+    return found
 
 
 def _choose_table(lists: ValidTxnWriteIds, table: str | None) -> ValidWriteIds:

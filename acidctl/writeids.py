@@ -25,6 +25,7 @@ from acidctl.idlists import (
     join_runs,
     parse_ids,
     parse_number,
+    shorten,
     split_fields,
     too_short,
 )
@@ -220,8 +221,18 @@ class ValidTxnWriteIds:
         """Read Hive's text form."""
         first, *rest = text.split("$")
         txn_id = parse_number(first, "list of tables", "the transaction id before the first $")
-        lists = [ValidWriteIds.parse(part) for part in rest if part]
-        return cls(txn_id, MappingProxyType({item.table or "null": item for item in lists}))
+        tables: dict[str, ValidWriteIds] = {}
+        for item in (ValidWriteIds.parse(part) for part in rest if part):
+            name = item.table or "null"
+            # Hive prints each table once, and would take the last one here.
+            if name in tables:
+                raise ListFormatError(
+                    f"the list of tables holds write ids of {shorten(name)} twice",
+                    ListFault.BAD_LIST,
+                    hint="Paste the whole line that Hive printed, once: two lists may have run together.",
+                )
+            tables[name] = item
+        return cls(txn_id, MappingProxyType(tables))
 
     def format(self) -> str:
         """Hive's text form, tables in the order they were given."""

@@ -129,6 +129,19 @@ def test_decorations_are_refused_with_what_to_paste(text: str, paste: str) -> No
         assert paste in f"{caught.value.message} {caught.value.hint}"
 
 
+def test_a_list_that_was_pasted_twice() -> None:
+    """Without a break between, once whole and once of another time: no command takes one half of it."""
+    for text in WHOLE:
+        table = "default.t2" if "$" in text else None
+        for complete in (False, True):
+            assert _refused(recognise, [text + text], table=table, complete=complete) or recognise([text + text]).notes
+    early, late = (f"17$default.t:{top}:{MAX_ID}::" for top in (9, 20))
+    for pasted in (early + late, late + early, late + late):
+        with pytest.raises(UsageError, match=r"write ids of default\.t twice") as caught:
+            recognise([pasted])
+        assert "run together" in str(caught.value.hint)
+
+
 def test_two_lists_of_one_kind() -> None:
     """A reader has one of each; the lists of several readers have to be of one table."""
     for pair in (["db.t:5:9::", "db.t:6:9::"], ["11:4:4:", "12:4:4:"]):
