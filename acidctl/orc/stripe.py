@@ -135,7 +135,8 @@ def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[Strip
 def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ...]:
     at = stripe.offset
     end = stripe.offset + stripe.index_length + stripe.data_length
-    result = []
+    # Of two that are called the same each library takes another.
+    result: dict[tuple[StreamKind, int], Stream] = {}
     for item in message.messages(1):
         code = item.uint(1) or 0
         if code not in StreamKind._value2member_map_:
@@ -146,8 +147,9 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ..
         at += stream.length
         if at > end:
             raise WireError("its streams are longer than the stripe")
-        result.append(stream)
-    return tuple(result)
+        if result.setdefault((stream.kind, stream.column), stream) is not stream:
+            raise WireError(f"column {stream.column} has two {stream.kind.name} streams")
+    return tuple(result.values())
 
 
 def _encodings(message: Message) -> tuple[Encoding, ...]:

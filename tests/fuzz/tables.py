@@ -174,7 +174,11 @@ def hidden_directory(root: Path, random: Random) -> str:
 
 
 def empty_directory(root: Path, random: Random) -> str:
-    name = random.choice(["delta_0099991_0099991_0000", "delete_delta_0099991_0099991_0000", ".x", "_y"])
+    names = ["delta_0099991_0099991_0000", ".x", "_y"]
+    if any(root.rglob("bucket_*")):
+        # Elsewhere it would tell that the table is no insert-only one.
+        names.append("delete_delta_0099991_0099991_0000")
+    name = random.choice(names)
     (root / name).mkdir()
     return name
 

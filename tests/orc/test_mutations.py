@@ -11,6 +11,7 @@ import pytest
 
 from acidctl.errors import ExitCode
 from acidctl.orc.codec import Compression
+from acidctl.orc.stripe import StreamKind
 from acidctl.orc.wirewrite import block, encode_varint, number
 from tests.cli.runner import acidctl
 from tests.support.orc_mutations import (
@@ -134,3 +135,17 @@ def test_rows_without_columns(tmp_path: Path) -> None:
     shutil.copytree(table / "delta_0000001_0000001_0000", table / "delta_0000002_0000002_0000")
     for options in ([], ["--table-type", "insert-only"], ["--table-type", "full"]):
         assert acidctl("compact", "major", "--assume-committed", *options, str(table)).code != ExitCode.FAILED
+
+
+def test_an_index_that_is_called_data(tmp_path: Path) -> None:
+    """Two streams of one name: whoever takes the first shows the index as values."""
+    parts = taken_apart((TABLES / PLAIN).read_bytes())
+    (stripe, *others) = parts.stripes
+    streams = tuple(
+        (StreamKind.DATA if kind is StreamKind.ROW_INDEX and column == 2 else kind, column, data)
+        for kind, column, data in ((StreamKind(kind), column, data) for kind, column, data in stripe.streams)
+    )
+    assert streams != stripe.streams
+    data = put_together(replace(parts, stripes=(replace(stripe, streams=streams), *others)))
+    codes = _every_command(tmp_path, data, "000000_0")
+    assert (codes["rows"], codes["snapshot"]) == (ExitCode.DAMAGED, ExitCode.DAMAGED), codes
