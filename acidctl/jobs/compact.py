@@ -23,7 +23,7 @@ from acidctl.jobs.coverage import require_selected
 from acidctl.jobs.lock import Lock, acquire
 from acidctl.jobs.owner import wall_clock
 from acidctl.jobs.publish import publish, require_absent, require_inputs
-from acidctl.jobs.reach import is_gone
+from acidctl.jobs.reach import Reach
 from acidctl.jobs.recover import has_leftovers, recover
 from acidctl.jobs.session import Piece, Session, TablePlace, failed, ours
 from acidctl.jobs.spec import Engine, TaskOutcome, TaskSpec
@@ -67,7 +67,7 @@ Told = Callable[[PartitionReport], None]
 Replan = Callable[[PartitionPlan, Listing], PartitionPlan]
 
 
-class _GoneError(Exception):
+class _StoppedError(Exception):
     """The storage does not answer any more."""
 
 
@@ -139,7 +139,7 @@ class Compaction:
         self._cancelled = False
         self._expired = False
         self._engaged = False
-        self._gone = False
+        self._reach = Reach(self._place.storage, self._place.root)
         self._telling = threading.Lock()
         self._open: dict[str, Session] = {}
         self._reports: dict[str, PartitionReport] = {}
@@ -237,7 +237,7 @@ class Compaction:
         finishing: list[Future[None]] = []
         try:
             self._work_off(queue, workers, finishing)
-        except (TimeUpError, _GoneError):
+        except (TimeUpError, _StoppedError):
             with suppress(Exception):
                 self._engine.close()
             self._leave(queue)
@@ -264,19 +264,23 @@ class Compaction:
                 pieces += session.pieces()
                 if not session.left:
                     finishing.append(workers.submit(self._finish, session))
-            if self._gone:
-                raise _GoneError
+            if self._reach.stopped:
+                raise _StoppedError
             pieces.sort(key=lambda piece: -piece.bytes)
             specs = self._specs(pieces, workers)
             with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
                 while (outcome := self._next(outcomes)) is not None:
                     piece = pieces[outcome.index]
+                    if outcome.error is None:
+                        self._reach.answered()
+                    else:
+                        self._reach.heed(piece.session.plan.path, outcome.error)
                     joins += piece.take(outcome)
                     self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
                     if not piece.session.left:
                         finishing.append(workers.submit(self._finish, piece.session))
-                    if self._gone:
-                        raise _GoneError
+                    if self._reach.stopped:
+                        raise _StoppedError
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""
@@ -305,7 +309,7 @@ class Compaction:
     ) -> PartitionReport:
         """The report of a partition for which there was no time, or no storage; `seconds` where it had begun."""
         what = "it was not begun" if seconds is None else "it was begun, and given up"
-        if self._gone:
+        if self._reach.stopped:
             why = f"{what}, because the storage has stopped answering"
         else:
             why = f"{what} " + (
@@ -314,17 +318,13 @@ class Compaction:
         return PartitionReport(
             part.partition,
             Outcome.REFUSED,
-            UNREACHABLE if self._gone else MAX_RUNTIME,
+            UNREACHABLE if self._reach.stopped else MAX_RUNTIME,
             f"{why}; a later run takes it",
             inputs=tuple(entry.name for entry in part.inputs),
             seconds=seconds or 0.0,
             notes=part.notes if notes is None else tuple(notes),
-            exit_code=ExitCode.STORAGE if self._gone else ExitCode.DONE,
+            exit_code=ExitCode.STORAGE if self._reach.stopped else ExitCode.DONE,
         )
-
-    def _heed(self, error: AcidctlError) -> None:
-        """Find out whether an error says that nothing can be read or changed any more."""
-        self._gone = self._gone or is_gone(self._place.storage, self._place.root, error)
 
     def _specs(self, pieces: Sequence[Piece], workers: ThreadPoolExecutor) -> list[TaskSpec]:
         """What the engine is given, with the machines that hold the inputs where that helps it."""
@@ -348,13 +348,11 @@ class Compaction:
                 raise TimeUpError
         finally:
             self._engaged = False
-        if outcome is not None and outcome.error is not None:
-            self._heed(outcome.error)
         return outcome
 
     def _begin(self, part: PartitionPlan) -> Session | None:
         """A session with its work directory, or None and a report."""
-        if self._gone:
+        if self._reach.stopped:
             self._leave(deque([part]))
             return None
         started = self._now()
@@ -384,8 +382,8 @@ class Compaction:
                 self._settle(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
                 self._settle(part, failed(part, ours(error), self._now() - started, part.notes))
-            self._heed(ours(error))
-        if lock is not None and self._gone:
+            self._reach.heed(part.path, ours(error))
+        if lock is not None and self._reach.gone:
             lock.leave()
         elif lock is not None:
             with suppress(AcidctlError):
@@ -399,7 +397,7 @@ class Compaction:
         """Publish, or keep or remove what was made."""
         error = session.error
         outputs: tuple[str, ...] = ()
-        if error is None and self._gone:
+        if error is None and self._reach.gone:
             self._give_up(session)
             return
         try:
@@ -416,7 +414,7 @@ class Compaction:
                 )
         except Exception as problem:
             error = ours(problem)
-            self._heed(error)
+            self._reach.heed(session.plan.path, error)
         notes = [*session.notes, *self._take_away(session, error)]
         seconds = self._now() - session.started
         if error is not None:
@@ -429,7 +427,7 @@ class Compaction:
 
     def _take_away(self, session: Session, error: AcidctlError | None = None) -> list[str]:
         """Remove what a partition has on storage beside its result, but evidence; sentences on what stays there."""
-        if self._gone:
+        if self._reach.gone:
             session.lock.leave()
             return [f"{session.work.name} and the lock are left behind; the next run removes them."]
         notes = []
@@ -452,7 +450,12 @@ class Compaction:
     def _give_up(self, session: Session) -> None:
         """End a partition that is not finished when the grace is over, or the storage gone."""
         notes = [*session.notes, *self._take_away(session)]
-        report = self._left(session.plan, self._now() - session.started, notes)
+        seconds = self._now() - session.started
+        if session.error is not None and self._reach.stopped:
+            # Why the run stops is told by those that found it out.
+            report = failed(session.plan, session.error, seconds, notes)
+        else:
+            report = self._left(session.plan, seconds, notes)
         del self._open[session.plan.path]
         self._settle(session.plan, report)
 

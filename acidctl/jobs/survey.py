@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError
-from acidctl.jobs.reach import is_gone
-from acidctl.jobs.timelimit import MAX_RUNTIME, TimeLimit
+from acidctl.jobs.reach import Reach
+from acidctl.jobs.timelimit import MAX_RUNTIME, UNREACHABLE, TimeLimit
 from acidctl.listing import Listing, obstacle
 from acidctl.pipeline import ordered_map
 from acidctl.plan import Action, CompactionPlan, PartitionPlan, is_within
@@ -59,7 +59,7 @@ class Decision:
             )
             made = refused(made, "max_bytes", why)
         harvest = Harvest()
-        (plan,) = _surveyed(self.storage, self.ground, [made], harvest, True, _unwatched, None)
+        (plan,) = _surveyed(self.storage, self.ground, [made], harvest, None, _unwatched, None)
         new = refit(self.ground, self.plan, plan, harvest)
         if new.action is Action.COMPACT and not is_within(new, part):
             raise StalePlanError(
@@ -105,7 +105,8 @@ def decide(
         foreseen(bytes_in)
     harvest = Harvest()
     stop = None if limit is None else limit.planning()
-    made = dict(zip(order, _surveyed(storage, ground, chosen, harvest, alone, progress, stop), strict=True))
+    reach = None if alone else Reach(storage, root)
+    made = dict(zip(order, _surveyed(storage, ground, chosen, harvest, reach, progress, stop), strict=True))
     plans = [made[place] for place in range(len(drafts))]
     notes = [
         f"Data lies beside partition folders in {location.partition or 'the table itself'} and is left as it is; Hive "
@@ -180,11 +181,14 @@ def _surveyed(
     ground: Ground,
     drafts: Sequence[Draft],
     harvest: Harvest,
-    alone: bool,
+    reach: Reach | None,
     progress: Callable[[int, int | None], None],
     stop: Callable[[], bool] | None,
 ) -> Iterator[PartitionPlan]:
-    """The plans in the order of the drafts; what is known of files is let go with each partition."""
+    """The plans in the order of the drafts; what is known of files is let go with each partition.
+
+    Without `reach` what is wrong with a partition is raised, as it is where the storage gives nothing of any.
+    """
     # Arrow comes along, so that what is foreseen can be told first.
     from acidctl.jobs.survey_files import looks
 
@@ -200,6 +204,10 @@ def _surveyed(
                 why = "--max-runtime left no time to look into its files; a later run takes it"
                 yield refused(item, MAX_RUNTIME, why), None
                 continue
+            if item.compacts and reach is not None and reach.stopped:
+                why = "it was not begun, because the storage has stopped answering; a later run takes it"
+                yield refused(item, UNREACHABLE, why), None
+                continue
             yield item, None
             if item.compacts:
                 begun = True
@@ -209,7 +217,7 @@ def _surveyed(
     for item, result in ordered_map(_attempt, work(), workers=_WORKERS):
         if result is None:
             if part is not None:
-                yield _finished(storage, ground, part, harvest, alone)
+                yield _finished(ground, part, harvest, reach)
             part = _Part(item)
             continue
         assert part is not None
@@ -220,7 +228,7 @@ def _surveyed(
         done += 1
         progress(done, total)
     if part is not None:
-        yield _finished(storage, ground, part, harvest, alone)
+        yield _finished(ground, part, harvest, reach)
 
 
 def _attempt(work: tuple[Draft, Look | None]) -> tuple[Draft, InputFile | AcidctlError | None]:
@@ -233,14 +241,18 @@ def _attempt(work: tuple[Draft, Look | None]) -> tuple[Draft, InputFile | Acidct
         return item, error
 
 
-def _finished(storage: Storage, ground: Ground, part: _Part, harvest: Harvest, alone: bool) -> PartitionPlan:
+def _finished(ground: Ground, part: _Part, harvest: Harvest, reach: Reach | None) -> PartitionPlan:
     plan = part.draft.plan
     if not part.draft.compacts:
         return plan
     if part.error is not None:
-        if alone or is_gone(storage, part.draft.root, part.error):
+        if reach is not None:
+            reach.heed(plan.path, part.error)
+        if reach is None or reach.gone or (reach.stopped and not reach.heard):
             raise part.error
         return _failed(plan, part.error)
+    if reach is not None and part.files:
+        reach.answered()
     made = finish_partition(ground, part.draft, part.files)
     if made.action is not Action.COMPACT:
         return made

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -14,6 +15,7 @@ import acidctl
 from acidctl.compactreport import CompactionReport
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
 from acidctl.jobs.compact import Prepared
+from acidctl.jobs.reach import IN_A_ROW
 from acidctl.jobs.spec import TaskOutcome, TaskSpec
 from acidctl.jobs.task import outcome_of
 from acidctl.storage.local import LocalStorage
@@ -171,3 +173,79 @@ def test_planning_ends_where_the_storage_is_gone(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError):
         Table(gone, root, url=root).prepare_compaction("major", assume_committed=True)
     assert gone.calls - opened < 40
+
+
+class NoData(LocalStorage):
+    """Knows all names, and gives and takes the bytes of some partitions only, as HDFS does without its DataNodes."""
+
+    def __init__(self, given: Callable[[str], bool] = lambda path: False) -> None:
+        super().__init__()
+        self.given = given
+        self.asked = 0
+
+    def _require(self, path: str) -> None:
+        if "/ds=" in path and not self.given(path):
+            self.asked += 1
+            raise UnreachableError(f"{path} cannot be reached: no DataNode gives a block of it", path=path)
+
+    def open(self, path: str) -> BinaryIO:
+        """Bytes are what is missing."""
+        self._require(path)
+        return super().open(path)
+
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
+        """A lock has bytes too."""
+        self._require(path)
+        super().create_exclusive(path, data, like)
+
+
+def test_a_storage_without_data_ends_a_run_after_a_few_partitions(tmp_path: Path) -> None:
+    """As many are tried of 12 as of 24, the rest is not begun, exit 14; the next run takes them all."""
+    for count in (12, 24):
+        table = _table(tmp_path, count)
+        storage = NoData()
+        report = _run(_prepared(table), storage)
+        found = _counts(report)
+        assert set(found) == {UnreachableError.code, LEFT}
+        assert IN_A_ROW <= found[UnreachableError.code] <= IN_A_ROW + 4
+        assert report.exit_code == 14
+    assert set(_counts(_run(_prepared(table), LocalStorage()))) == {"compacted"}
+
+
+def test_tasks_that_find_no_data_end_a_run_and_leave_nothing_behind(tmp_path: Path) -> None:
+    """Names can still be changed: locks and work directories go."""
+    table = _table(tmp_path, 12)
+
+    def before(index: int) -> None:
+        raise UnreachableError("no DataNode gives a block of it")
+
+    report = _run(_prepared(table), LocalStorage(), Engine(before))
+    assert _counts(report) == {UnreachableError.code: IN_A_ROW, LEFT: 12 - IN_A_ROW}
+    assert report.exit_code == 14
+    assert not list(table.glob("ds=*/_acidctl*"))
+
+
+@pytest.mark.parametrize("some", ["first", "every second"])
+def test_planning_on_a_storage_that_gives_some_data(some: str, tmp_path: Path) -> None:
+    """What was found first is compacted and the silent rest left; silence here and there stops nobody else."""
+    table = _table(tmp_path, 30)
+    storage = NoData(lambda path: "/ds=00" in path if some == "first" else int(path.partition("/ds=")[2][:2]) % 2 == 0)
+    prepared = Table(storage, str(table), url=str(table)).prepare_compaction("major", assume_committed=True)
+    found = Counter(part.reason_code or part.action.value for part in prepared.plan.partitions)
+    if some == "first":
+        assert found["compact"] == 1
+        assert IN_A_ROW <= found[UnreachableError.code] < 15 <= found[LEFT]
+    else:
+        assert found == {"compact": 15, UnreachableError.code: 15}
+    assert _run(prepared, storage).exit_code == 3
+
+
+def test_planning_on_a_storage_without_data(tmp_path: Path) -> None:
+    """One error, and as few files are tried of 40 partitions as of 20."""
+    asked = []
+    for count in (20, 40):
+        root, storage = str(_table(tmp_path, count)), NoData()
+        with pytest.raises(UnreachableError, match="no DataNode"):
+            Table(storage, root, url=root).prepare_compaction("major", assume_committed=True)
+        asked.append(storage.asked)
+    assert max(asked) < 60
