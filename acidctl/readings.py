@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import NotAcidTableError, UsageError
 from acidctl.listing import Listing, is_foreign
@@ -88,22 +88,19 @@ def read(
     locations: Sequence[Location],
     *,
     validtxns: str | Sequence[str] = (),
-    as_of: int | None = None,
-    table: str | None = None,
     list_format: str | None = None,
     profile: str | Profile = Profile.STRICT,
     schema: str | None = None,
     table_type: str = "auto",
-    complete: bool = False,
+    **chosen: Any,
 ) -> Readings:
     """Judge listed locations for a reader.
 
-    `validtxns` are lists in any form that `--validtxns` takes, `as_of` stands for "write ids up to N";
-    `table` chooses out of a list of several tables; `complete` wants every field of them, as who changes data must.
-    Missing history is in the states (`history_gap`), it does not raise here.
+    `validtxns` are lists in any form that `--validtxns` takes; `chosen` are `as_of`, `table` and `complete` as for
+    `listtexts.recognise`. Missing history is in the states (`history_gap`), it does not raise here.
     """
     texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
-    lists = recognise(texts, table=table, list_format=list_format, as_of=as_of, complete=complete)
+    lists = recognise(texts, list_format=list_format, **chosen)
     known = schema_of(schema)
     decided = decide_kind(locations, known, lists, table_type=table_type, list_format=list_format)
     kind = decided.type
