@@ -15,6 +15,8 @@ _SCHEMES = "s3|s3a|s3n|gs|gcs|abfs|abfss|wasb|wasbs|az|hdfs|viewfs|webhdfs|swebh
 _ADDRESS = re.compile(
     rf"(?:.*::)?(?:(?:[A-Za-z][A-Za-z0-9+.-]+:[/\\]+)|(?:(?:{_SCHEMES})(?::|//)[/\\]*))(?P<rest>.+)", re.S
 )
+# An address that lost its scheme: key, colon, password and the last `@`.
+_BARE = re.compile(r"[^/:@\s=]+:(?!\d*(?:/|$))(\S+)@")
 # No password of that length is worth making every sentence unreadable.
 _SHORTEST = 4
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
@@ -66,6 +68,8 @@ def secrets_given(arguments: Iterable[str]) -> set[str]:
         if address is not None:
             password = _password(address["rest"])
             found |= {password, *password.split()} if password else set()
+        else:
+            found.update(bare[1] for text in (argument, value) if (bare := _BARE.match(text)))
     return _forms(found)
 
 

@@ -8,6 +8,7 @@ import time
 from io import BytesIO
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from acidctl.cli.output import Format, Output, Terminal
@@ -145,6 +146,10 @@ ADDRESSES = (
     "file://u:SECRET@h/t",
     "file:/u:SECRET@h/t",
     "/w/t?sig=SECRET",
+    "AKIA:SECRET@b/t",
+    "AKIA:SECRET@b",
+    "AKIA:a/SECRET+=@b/t",
+    "AKIA:SECRET@h@b/t",
 )
 
 
@@ -166,11 +171,27 @@ def test_no_address_however_malformed_is_repeated_with_its_secret(
 
 
 @pytest.mark.parametrize(
+    "command", [("ls",), ("snapshot",), (*COMPACT[:2], COMPACT[3], "-n"), ("clean", "--as-of", "9")]
+)
+def test_no_location_on_stdout_carries_a_password(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A table that is there is not read by an address with one, and a plan keeps none."""
+    memory = fsspec.filesystem("memory")
+    memory.put(str(DEMO), "/u:SECRET@h/t", recursive=True)
+    try:
+        result = acidctl(*command, "memory://u:SECRET@h/t", "-o", "json")
+    finally:
+        memory.rm("/u:SECRET@h", recursive=True)
+    assert (result.code, result.stdout, "SECRET" in result.stderr) == (2, "", False)
+    assert "memory://h/t was given with a user or a password" in result.error()["message"]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("hdfs://namenode:8020/wh/a@b", "hdfs://namenode:8020", "webhdfs://[::1]:9870/wh/a@b", "s3://bucket/a:b@c"),
         *("abfs://container@account.dfs.core.windows.net/wh/p:q@r", "/wh/user:x@y", "ds=10:30", "/w/a@b/c:d"),
         *("default.t:9:9223372036854775807::", "hdfs://h1:8020,h2:8020/w", "spark.executor.memory=4g", "token=2026"),
+        *("hr=10:30@x", "10:30@x", "a b:c@d", "struct<a:int,b:string>", "me@host:8020/w"),
     ],
 )
 def test_what_holds_no_secret_is_shown_whole(text: str) -> None:
