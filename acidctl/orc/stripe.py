@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError, expand
-from acidctl.orc.tail import ReadableFile, Stripe, Tail, damaged, read_range
+from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_range
 from acidctl.orc.wire import Budget, Message, WireError
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
@@ -47,6 +47,13 @@ class EncodingKind(IntEnum):
     DICTIONARY = 1
     DIRECT_V2 = 2
     DICTIONARY_V2 = 3
+
+
+_SECOND = frozenset({EncodingKind.DIRECT_V2, EncodingKind.DICTIONARY_V2})
+# Types that are stored in runs of integers, of one version or the other.
+_WITH_RUNS = frozenset(OrcKind) - {
+    *(OrcKind.BOOLEAN, OrcKind.BYTE, OrcKind.FLOAT, OrcKind.DOUBLE, OrcKind.STRUCT, OrcKind.UNION),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,9 @@ def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budge
     try:
         most = _FOOTER_BYTES + _COLUMN_BYTES * len(tail.types)
         plain = expand(raw, post.compression, post.block_size, most)
-        return parse_stripe_footer(plain, stripe, len(tail.types), budget)
+        footer = parse_stripe_footer(plain, stripe, len(tail.types), budget)
+        _require_one_version(footer, tail.types)
+        return footer
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has a stripe {index} whose footer cannot be right: {error}") from error
 
@@ -150,6 +159,19 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ..
         if result.setdefault((stream.kind, stream.column), stream) is not stream:
             raise WireError(f"column {stream.column} has two {stream.kind.name} streams")
     return tuple(result.values())
+
+
+def _require_one_version(footer: StripeFooter, types: Sequence[OrcType]) -> None:
+    """Raise WireError where runs of both versions stand beside each other.
+
+    Every writer takes one of them for all columns, and runs that are read as those of the other give other numbers.
+    """
+    columns: dict[bool, int] = {}
+    for stream in footer.streams:
+        if stream.kind not in INDEX_KINDS and types[stream.column].kind in _WITH_RUNS:
+            columns.setdefault(footer.encodings[stream.column].kind in _SECOND, stream.column)
+    if len(columns) > 1:
+        raise WireError(f"column {columns[False]} has runs of version 1, and column {columns[True]} of version 2")
 
 
 def _encodings(message: Message) -> tuple[Encoding, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from acidctl.errors import ExitCode
 from acidctl.orc.codec import Compression
-from acidctl.orc.stripe import StreamKind
+from acidctl.orc.stripe import EncodingKind, StreamKind
 from acidctl.orc.wirewrite import block, encode_varint, number
 from tests.cli.runner import acidctl
 from tests.support.orc_mutations import (
@@ -148,4 +148,18 @@ def test_an_index_that_is_called_data(tmp_path: Path) -> None:
     assert streams != stripe.streams
     data = put_together(replace(parts, stripes=(replace(stripe, streams=streams), *others)))
     codes = _every_command(tmp_path, data, "000000_0")
+    assert (codes["rows"], codes["snapshot"]) == (ExitCode.DAMAGED, ExitCode.DAMAGED), codes
+
+
+@pytest.mark.parametrize("path", [DEMO, NESTED])
+def test_runs_of_another_version(path: str, tmp_path: Path) -> None:
+    """One column whose encoding is called the old one: its numbers would be others, at any depth."""
+    parts = taken_apart((TABLES / path).read_bytes())
+    (stripe, *others) = parts.stripes
+    fields = parsed(stripe.footer, {})
+    encodings = [field for field in fields if field.number == 2]
+    last = [field for field in encodings if field.value == number(1, EncodingKind.DIRECT_V2)][-1]
+    last.value = number(1, EncodingKind.DIRECT)
+    data = put_together(replace(parts, stripes=(replace(stripe, footer=encoded(fields)), *others)))
+    codes = _every_command(tmp_path, data, path.rpartition("/")[2])
     assert (codes["rows"], codes["snapshot"]) == (ExitCode.DAMAGED, ExitCode.DAMAGED), codes
