@@ -103,7 +103,7 @@ class UnionSink(io.RawIOBase):
     def finish(self) -> None:
         """Send what is left, of a file that is complete."""
         post_length = self._held[-1]
-        post = bytes(self._held[-1 - post_length : -1])
+        post = self._bytes(len(self._held) - 1 - post_length, len(self._held) - 1)
         footer_length, metadata_length = end_lengths(post)
         start = len(self._held) - 1 - post_length - footer_length
         metadata, footer = self._plain(start - metadata_length, start), self._plain(start, start + footer_length)
@@ -112,9 +112,11 @@ class UnionSink(io.RawIOBase):
 
     def _plain(self, start: int, end: int) -> bytes:
         """A section of what is held, decompressed."""
-        return expand(
-            bytes(self._held[start:end]), self._physical.compression, self._physical.block_size, limit=sys.maxsize
-        )
+        return expand(self._bytes(start, end), self._physical.compression, self._physical.block_size, limit=sys.maxsize)
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        with memoryview(self._held) as view:
+            return bytes(view[start:end])
 
     def _pass_on(self, end: int) -> None:
         first = 0
@@ -168,7 +170,7 @@ class UnionSink(io.RawIOBase):
             return None
         start = first + stream.offset
         if stream.kind is not StreamKind.ROW_INDEX or self._types[column].kind is not OrcKind.UNION:
-            return bytes(self._held[start : start + stream.length])
+            return self._bytes(start, start + stream.length)
         tags = footer.stream(StreamKind.ROW_INDEX, stream.column + 1)
         if tags is None:
             raise InternalError(f"the tags of the union in column {column} have no row index")

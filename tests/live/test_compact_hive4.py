@@ -25,6 +25,7 @@ LIVED_ON = (
     "hive4/insert_only/02-aborted major",
     "hive4/evolution/02-mixed major",
     "hive4/load_data/02-changed major",
+    "hive4/foreign_file/02-deleted major",
 )
 
 # Where Hive fails by itself: its compactor keeps one byte of each character of a folder's name (writeBytes), and so

@@ -230,6 +230,19 @@ def test_statistics_of_null_unions() -> None:
         assert [entry.statistics and entry.statistics.count for entry in entries] == [count // 2] * 2
 
 
+def test_a_null_union_is_counted_apart_from_a_union_of_null() -> None:
+    """Statistics of the one do not pass for those of the other."""
+    data = check(f"struct<u:{UNION}>", [union(UNION, HOLES)], Backend.EXACT)
+    for values in (HOLES, [value or (0, None) for value in HOLES]):
+        index = IndexCheck(opened(data), io.BytesIO(data), lambda text: VerificationError(text))
+        if values is HOLES:
+            index.add([(7, union(UNION, values))], len(HOLES))
+            index.finish()
+            continue
+        with pytest.raises(VerificationError, match="count 10 values, there are 12"):
+            index.add([(7, union(UNION, values))], len(HOLES))
+
+
 def test_filters_of_the_columns_beside() -> None:
     """Columns after a union are written under other numbers; filters are those of the columns that were asked for."""
     text = f"struct<u:{DEEP},i:int,j:int>"
