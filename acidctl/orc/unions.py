@@ -201,11 +201,7 @@ class UnionSink(io.RawIOBase):
         metadata = rewritten(metadata, {_PARTS}, b"".join(block(_PARTS, stripe) for stripe in stripes))
         types = (
             block(TYPES, self._type(column, message))
-            for (column, _), message in zip(
-                (written for written in self._columns if written.part is Part.SELF),
-                self._kept(Message(footer).blobs(TYPES)),
-                strict=True,
-            )
+            for column, message in enumerate(self._kept(Message(footer).blobs(TYPES)))
         )
         changes = moved_stripes(footer, self._places, self._target.tell())
         changes[TYPES] = b"".join(types)
