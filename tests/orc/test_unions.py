@@ -202,6 +202,9 @@ def test_byte_for_byte_as_orc_writes_unions() -> None:
     ]
     arrow, exact = map(opened, files)
     assert exact.tail.types == arrow.tail.types
+    places = [(part.offset, part.index_length, part.data_length, part.rows) for part in arrow.tail.stripes]
+    assert [(part.offset, part.index_length, part.data_length, part.rows) for part in exact.tail.stripes] == places
+    assert exact.tail.content_length == exact.tail.stripes[-1].end - exact.tail.header_length
     assert exact.tail.statistics == arrow.tail.statistics
     one, other = (
         read_stripe_statistics(io.BytesIO(data), file.tail) for data, file in zip(files, (arrow, exact), strict=True)
