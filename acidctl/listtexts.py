@@ -107,7 +107,7 @@ def _read_all(
         line = _line(text)
         short = next(_cut_off(line, form), None)
         found = _recognise_one(line, table, form)
-        _require_one_list_each(line, complete=complete)
+        _require_one_list_each(line)
         what = "transaction list" if isinstance(found, ValidTxns) else "write-id list"
         if found.high_watermark < 0:
             raise ListFormatError(
@@ -177,8 +177,8 @@ def _line(text: str) -> str:
     return line
 
 
-def _require_one_list_each(line: str, *, complete: bool) -> None:
-    """Refuse write-id lists that hold more than one, and, for changes, names of tables that are more than a name."""
+def _require_one_list_each(line: str) -> None:
+    """Refuse write-id lists that hold more than one, and names of tables that are more than a name."""
     for part in line.split("$")[1:] if "$" in line else [line]:
         name, *fields = part.split(":")
         if _is_number(name):
@@ -190,7 +190,7 @@ def _require_one_list_each(line: str, *, complete: bool) -> None:
                 hint=f"{_WHOLE_LINE}: two lists may have run together.",
             )
         odd = next((letter for letter in name if letter in _QUOTES or letter == "=" or letter.isspace()), None)
-        if complete and odd is not None:
+        if odd is not None:
             raise UsageError(
                 f"the write-id list {short_text(part)} has {odd!r} in the name of its table",
                 hint=f"{_WHOLE_LINE}, without quotes and without the name of the setting.",

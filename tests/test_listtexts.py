@@ -158,11 +158,10 @@ def test_no_watermark_is_negative() -> None:
 
 
 def test_one_list_a_part_and_a_plain_name() -> None:
-    """Lists that ran together are none; what else stands in the name of the table is no matter to readers."""
+    """Lists that ran together are none, and neither is one with more than a name in the place of the table."""
     for text in (f"default.t:2:{MAX_ID}::7:7:7:", f"2$default.t:2:{MAX_ID}::7:7:7:", f"9$default.t:9:{MAX_ID}::1::x"):
         for complete in (False, True):
             assert _refused(recognise, [text], complete=complete), text
-    for name in ("hive.txn.tables.valid.writeids=default.t", 'default."t"', "default .t", "-'default.t"):
-        text = f"17${name}:2:{MAX_ID}::"
-        assert _refused(recognise, [text], complete=True), text
-        assert recognise([text]).write_ids is not None
+    for name in ("hive.txn.tables.valid.writeids=default.t", 'default."t"', "default .t", "-'default.t", "hive> d.t"):
+        for complete in (False, True):
+            assert _refused(recognise, [f"17${name}:2:{MAX_ID}::"], complete=complete), name

@@ -33,7 +33,7 @@ def shape_damage(tail: Tail, *, events: bool) -> DamagedDataError | None:
     key = next((key for key, _ in tail.user_metadata if key.startswith(_METADATA)), None)
     names = _names(tail)
     if key is not None:
-        sign = f"carries the user metadata '{key}'"
+        sign = f"carries the user metadata '{_shown(key)}'"
     elif names == _NAMES:
         sign = "has columns named as those of an event"
     elif _kinds(tail) == _KINDS and any(a == b for a, b in zip(names, _NAMES, strict=True)):
@@ -42,7 +42,7 @@ def shape_damage(tail: Tail, *, events: bool) -> DamagedDataError | None:
         sign = "is named as one"
     else:
         return None
-    shown = ", ".join(name[:_SHOWN_LETTERS] for name in tail.types[0].names[:_SHOWN])
+    shown = ", ".join(_shown(name) for name in tail.types[0].names[:_SHOWN])
     more = ", ..." if len(names) > _SHOWN else ""
     return damaged(tail.name, f"must be a file of ACID events, for it {sign}, but its columns are ({shown}{more})")
 
@@ -61,3 +61,8 @@ def _names(tail: Tail) -> tuple[str, ...]:
 
 def _kinds(tail: Tail) -> tuple[OrcKind, ...]:
     return tuple(tail.types[child].kind for child in tail.types[0].subtypes)
+
+
+def _shown(name: str) -> str:
+    """A name out of a file for a message: not the whole of a long one, and on one line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name[:_SHOWN_LETTERS])

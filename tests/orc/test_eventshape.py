@@ -97,6 +97,7 @@ def test_each_sign_is_enough() -> None:
     bare = put_together(replace(parts, on_footer=lambda footer: encoded(_without_metadata(footer))))
     assert damage(bare) is None
     assert "hive.acid." in (damage(renamed_column(data, 0, "x")) or "")
+    assert "(a\\nb, " in (damage(renamed_column(data, 0, "a\nb")) or "")
     renamed = renamed_column(bare, 0, "x")
     assert "types" in (damage(renamed) or "")
     for column in range(1, 6):
