@@ -243,13 +243,28 @@ def must_hold_events(path: str) -> bool:
     In a base or delta Hive gives other names to files without ACID columns (LOAD DATA: `000000_0`); nothing else is in
     a delete delta.
     """
-    *parents, name = path.split("/")
-    while parents and parents[-1].startswith(UNION_SUBDIRECTORY):
-        parents.pop()
-    directory = parse_directory(parents[-1]) if parents else None
+    directory, name = _placed(path)
     if isinstance(directory, DeltaDir) and directory.kind is DeltaKind.DELETE:
         return True
     return isinstance(directory, BaseDir | DeltaDir) and name.startswith(BUCKET_PREFIX)
+
+
+def must_not_hold_events(path: str) -> bool:
+    """Whether no Hive would read ACID events at a path: in a delta it looks for them in `bucket_*` only.
+
+    Hive 2 forms the name of each bucket's file itself, Hive 3 and 4 list names of original files only where the first
+    of these holds none (`AcidUtils.MetaDataFile.isRawFormat`). In a base every file is read.
+    """
+    directory, name = _placed(path)
+    return isinstance(directory, DeltaDir) and isinstance(parse_file(name), OriginalFile)
+
+
+def _placed(path: str) -> tuple[ParsedDirectory | None, str]:
+    """The directory that a file belongs to, and its name."""
+    *parents, name = path.split("/")
+    while parents and parents[-1].startswith(UNION_SUBDIRECTORY):
+        parents.pop()
+    return parse_directory(parents[-1]) if parents else None, name
 
 
 def format_delta(

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from acidctl.bucketcodec import BucketCodecError, encode
-from acidctl.names import MIN_LONG, OriginalFile, must_hold_events
+from acidctl.names import MIN_LONG, OriginalFile, must_hold_events, must_not_hold_events
+from acidctl.orc.eventshape import check_shape
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.sidefile import read_logical_length
 from acidctl.orc.tail import Tail
@@ -70,12 +71,12 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
         numbered = False
         for info in group.files:
             file = files[info.path]
-            events = not state.insert_only and must_hold_events(info.path)
+            place = None if state.insert_only else info.path
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
             strange = state.acid_v1 and isinstance(file.parsed, OriginalFile) and file.parsed.copy_number is not None
             source = DataSource(
                 name=storage.display(join(root, info.path)),
-                open=partial(_opened, storage, root, file, events, tails),
+                open=partial(_opened, storage, root, file, place, tails),
                 bucket_id=group.bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
@@ -83,7 +84,7 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
                 raw_write_id=group.write_id,
                 raw_bucket=-1 if strange else bucket,
                 # Hive 2 numbers the rows of a bucket's second file as those of the first: no row may hide another.
-                apart=strange or (state.acid_v1 and numbered),
+                apart=strange or (state.acid_v1 and numbered and file.named_original),
                 before=before,
             )
             numbered |= file.named_original and not strange
@@ -103,8 +104,11 @@ def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
 
 
 @contextmanager
-def _opened(storage: Storage, root: str, file: DataFile, events: bool, tails: _Tails) -> Iterator[OrcFile | None]:
-    """The file, open up to its logical end and closed with the block; None when that end is 0."""
+def _opened(storage: Storage, root: str, file: DataFile, place: str | None, tails: _Tails) -> Iterator[OrcFile | None]:
+    """The file, open up to its logical end and closed with the block; None when that end is 0.
+
+    `place` is its path in the location where that tells whether it may hold events.
+    """
     path = join(root, file.info.path)
     length = None
     if file.side_file is not None:
@@ -119,6 +123,8 @@ def _opened(storage: Storage, root: str, file: DataFile, events: bool, tails: _T
         if known is not None:
             orc = OrcFile(stream, known)
         else:
+            events = place is not None and must_hold_events(place)
             orc = open_orc(stream, name=storage.display(path), length=length, events=events)
+            check_shape(orc.tail, rows=place is not None and must_not_hold_events(place))
             tails.keep(path, length, orc.tail)
         yield orc

@@ -378,18 +378,19 @@ class Table:
 
     def _counted(self, path: str, length: int | None, insert_only: bool) -> FileDetail:
         """The rows that a footer states, or what is wrong with the file: one bad file must not hide the others."""
-        from acidctl.names import must_hold_events
+        from acidctl.names import must_hold_events, must_not_hold_events
         from acidctl.orc.eventshape import check_shape
         from acidctl.orc.tail import read_tail
 
         events = not insert_only and must_hold_events(path)
+        rows = not insert_only and must_not_hold_events(path)
         with self._storage.open(path) as stream:
             # Insert-only tables may hold any file format.
             if insert_only and stream.read(len(ORC_MAGIC)) != ORC_MAGIC:
                 return FileDetail(logical_length=length)
             try:
                 tail = read_tail(stream, name=self._storage.display(path), length=length)
-                return FileDetail(check_shape(tail, events=events).rows, length)
+                return FileDetail(check_shape(tail, events=events, rows=rows).rows, length)
             except DamagedDataError as error:
                 return FileDetail(logical_length=length, problem=error.message)
 

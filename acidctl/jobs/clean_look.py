@@ -12,7 +12,15 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.jobs.owner import Life, from_bytes, life_of
 from acidctl.jobs.workdir import WORK_TYPE
 from acidctl.listing import Listing
-from acidctl.names import LOCK_NAME, OWNER_NAME, VERSION_MARKER, WORK_PREFIX, DeltaDir, must_hold_events
+from acidctl.names import (
+    LOCK_NAME,
+    OWNER_NAME,
+    VERSION_MARKER,
+    WORK_PREFIX,
+    DeltaDir,
+    must_hold_events,
+    must_not_hold_events,
+)
 from acidctl.plan_clean_guards import CoverFacts, Evidence, without
 from acidctl.plan_clean_rules import Meet, base_write_id, contains
 from acidctl.plan_clean_survey import Rules, Survey, survey
@@ -189,7 +197,8 @@ class _Reader:
             if not head.startswith(_ORC):
                 return None
             tail = read_tail(stream, name=shown, length=length)
-            return check_shape(tail, events=self._holds_events(file)).rows
+            rows = not self._insert_only and must_not_hold_events(file.info.path)
+            return check_shape(tail, events=self._holds_events(file), rows=rows).rows
 
     def _visible(self, file: DataFile, *, enough: int | None = None) -> int:
         """The events of a file that are not of aborted writes; after `enough` of them nobody counts on."""

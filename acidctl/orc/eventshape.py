@@ -22,13 +22,17 @@ def is_acid(tail: Tail) -> bool:
     return _names(tail) == _NAMES and _kinds(tail) == _KINDS
 
 
-def shape_damage(tail: Tail, *, events: bool) -> DamagedDataError | None:
-    """What is wrong with a file that is one of events by some signs and not by its columns.
+def shape_damage(tail: Tail, *, events: bool = False, rows: bool = False) -> DamagedDataError | None:
+    """What is wrong with a file that is one of events by some signs and not by its columns, or not by its place.
 
-    `events` says that its place allows nothing else (`names.must_hold_events`). The types of an event alone prove
-    nothing, a user's table may have the same ones; with a name of an event among the columns they do.
+    `events` says that its place allows nothing else (`names.must_hold_events`), `rows` that it allows no events
+    (`names.must_not_hold_events`). The types of an event alone prove nothing, a user's table may have the same ones;
+    with a name of an event among the columns they do.
     """
     if is_acid(tail):
+        if rows and tail.rows:
+            what = "holds ACID events under a name by which Hive does not read them in a delta"
+            return damaged(tail.name, what, "Give the file back its name, bucket_ and its bucket in five digits.")
         return None
     key = next((key for key, _ in tail.user_metadata if key.startswith(_METADATA)), None)
     names = _names(tail)
@@ -47,9 +51,9 @@ def shape_damage(tail: Tail, *, events: bool) -> DamagedDataError | None:
     return damaged(tail.name, f"must be a file of ACID events, for it {sign}, but its columns are ({shown}{more})")
 
 
-def check_shape(tail: Tail, *, events: bool = False) -> Tail:
+def check_shape(tail: Tail, *, events: bool = False, rows: bool = False) -> Tail:
     """The tail; raises what `shape_damage` finds."""
-    error = shape_damage(tail, events=events)
+    error = shape_damage(tail, events=events, rows=rows)
     if error is not None:
         raise error
     return tail

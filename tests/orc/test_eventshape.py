@@ -12,7 +12,8 @@ import pyarrow.orc
 import pytest
 
 from acidctl.errors import DamagedDataError
-from acidctl.names import must_hold_events
+from acidctl.idlists import MAX_ID
+from acidctl.names import must_hold_events, must_not_hold_events
 from acidctl.orc.eventshape import is_acid, shape_damage
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
@@ -39,7 +40,7 @@ def test_no_file_of_hive_is_called_damaged() -> None:
                 continue
             tail = read_tail(stream, name=str(path))
         must = must_hold_events(str(path))
-        assert shape_damage(tail, events=must) is None, path
+        assert shape_damage(tail, events=must, rows=must_not_hold_events(str(path))) is None, path
         assert is_acid(tail) is must, path
         files, events = files + 1, events + must
     assert files > 1500 > files - events > 200
@@ -117,6 +118,43 @@ def test_each_sign_is_enough() -> None:
         open_orc(io.BytesIO(changed), name="f")
 
 
+@pytest.mark.parametrize("name", ["000000_0", "000001_0", "000001_0_copy_1"])
+@pytest.mark.parametrize(
+    ("state", "path"),
+    [
+        ("hive2/v1_evolved/05-renamed-changed", "delta_0000607_0000607_0000/bucket_00000"),
+        ("hive2/v1_evolved/05-renamed-changed", "delta_0000601_0000604/bucket_00001"),
+        ("hive3/bucketed/02-changed", None),
+    ],
+)
+def test_events_under_a_name_of_plain_rows(state: str, path: str | None, name: str, tmp_path: Path) -> None:
+    """Hive passes over them in a delta, and so its answer would be another one: refused, and nothing is written."""
+    place = Path(shutil.copytree(TABLES / state / "table", tmp_path / "t"))
+    file = place / (path or _first(state, "delta_")[1])
+    renamed = file.rename(file.with_name(name))
+    said = f"{renamed} holds ACID events under a name by which Hive does not read them in a delta"
+    before = sorted(place.rglob("*"))
+    for command in (["snapshot", "-o", "jsonl"], ["compact", "major", "--assume-committed"], ["ls", "--rows"]):
+        result = acidctl(*command, str(place))
+        assert (result.code, said in result.stderr.replace("table: ", "")) == (13, True), result
+    assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["000000_0", "000001_0", "000000_0_copy_1"])
+def test_an_empty_file_beside_events_changes_nothing(name: str, tmp_path: Path) -> None:
+    """Its events delete what they deleted before, for snapshot and compact alike."""
+    source = TABLES / "hive2/v1_evolved/05-renamed-changed/table"
+    place = Path(shutil.copytree(source, tmp_path / "t"))
+    empty = place / "delta_0000605_0000605_0000/bucket_00001"
+    empty.rename(empty.with_name(name))
+    lists = ("--validtxns", f"607:{MAX_ID}:", "--list-format", "hive2")
+    rows = acidctl("snapshot", "-o", "jsonl", str(source), *lists).stdout
+    assert len(rows.splitlines()) == 4
+    assert acidctl("snapshot", "-o", "jsonl", str(place), *lists).stdout == rows
+    assert acidctl("compact", "major", str(place), *lists).code == 0
+    assert acidctl("snapshot", "-o", "jsonl", str(place), *lists).stdout == rows
+
+
 def test_tables_of_users_that_look_alike(tmp_path: Path) -> None:
     """The types of an event under other names, and a file without columns and rows: plain files, in any place."""
     row = pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))
@@ -141,3 +179,5 @@ def test_tables_of_users_that_look_alike(tmp_path: Path) -> None:
         "base_5/t/bucket_00000": False,
     }.items():
         assert must_hold_events(layout) is must, layout
+        odd = layout in ("t/delete_delta_1_1/000000_0", "t/delta_1_1/000000_0")
+        assert must_not_hold_events(layout) is odd, layout
