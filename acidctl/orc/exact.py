@@ -79,9 +79,9 @@ class WideColumn:
         self._zone: str | None = None
         self._epoch = ORC_EPOCH
 
-    def start(self, footer: StripeFooter) -> None:
-        """Begin a stripe."""
-        self._stream.start(footer)
+    def start(self, footer: StripeFooter, most: int) -> int:
+        """Begin a stripe; how many bytes are held of it, at most `most`."""
+        held = self._stream.start(footer, most)
         self._zone = None if self._instant or is_utc(footer.time_zone) else footer.time_zone
         self._epoch = ORC_EPOCH
         if self._zone is not None:
@@ -89,6 +89,7 @@ class WideColumn:
                 self._epoch = zone_epoch(self._zone)
             except ValueError as error:
                 raise damaged(self._tail.name, f"was written in a time zone that is none: {error}") from error
+        return held
 
     def values(self, raw: pa.Array) -> pa.StructArray:
         """The wide values of raw seconds; NULL stays NULL."""

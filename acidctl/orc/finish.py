@@ -24,6 +24,8 @@ from acidctl.orc.stripe import StripeFooter
 from acidctl.orc.tail import Calendar, OrcKind, Tail
 
 _SWITCH_DAY = -141_427
+# What is held, expanded, of the streams that are read beside.
+_FREE_BYTES, _BYTES_OF_A_BYTE = 32 << 20, 64
 
 
 def is_hybrid(tail: Tail) -> bool:
@@ -43,12 +45,13 @@ class Beside:
     wide: Mapping[int, WideColumn]
     unions: Mapping[int, PresentStream]
 
-    def start(self, footer: StripeFooter) -> None:
-        """Begin a stripe."""
+    def start(self, footer: StripeFooter, stored: int) -> None:
+        """Begin a stripe of a file of so many bytes; DamagedDataError when it has no room for such streams."""
+        left = _FREE_BYTES + _BYTES_OF_A_BYTE * stored
         for timestamps in self.wide.values():
-            timestamps.start(footer)
+            left -= timestamps.start(footer, left)
         for presence in self.unions.values():
-            presence.start(footer)
+            left -= presence.start(footer, left)
 
 
 def finisher(tail: Tail, column: int, beside: Beside) -> Finisher | None:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from acidctl.orc.codec import CodecError, Compression, expand_chunk
 from acidctl.orc.deflate import Inflate, igzip_inflate
 from acidctl.orc.sidefile import is_near
-from acidctl.orc.stripe import INDEX_KINDS, Stream, StreamKind, StripeFooter
+from acidctl.orc.stripe import INDEX_KINDS, Stream, StripeFooter
 from acidctl.orc.tail import ReadableFile, Stripe, Tail, damaged, read_range
 from acidctl.orc.wirewrite import block, encode_varint, number
 
@@ -32,8 +32,6 @@ _LENGTH_BYTES = 7
 _MAX_LENGTH = (1 << 7 * _LENGTH_BYTES) - 1
 # Stored bytes of distant files that all scans of a process may hold at a time.
 _HELD_BYTES = 128 << 20
-_LOOKED_THROUGH = (StreamKind.LENGTH, StreamKind.SECONDARY)
-_SWOLLEN, _SWOLLEN_OF_A_BYTE = 4 << 20, 32
 _STREAMS, _ENCODINGS, _TIME_ZONE = 1, 2, 3
 _KIND, _COLUMN, _LENGTH, _DICTIONARY_SIZE = 1, 2, 3, 2
 
@@ -171,8 +169,6 @@ class PlainStripes:
             fetch = _slices(self._runs(chosen)) if held else self._fetch
             block_size = self._stored.postscript.block_size
             streams = {stream: _PlainStream(stream, fetch, self._inflate, block_size) for stream in chosen}
-            if any(_is_swollen(stream, plain.length) for stream, plain in streams.items()):
-                raise CodecError("a stream of lengths is many times what is stored of it")
             _compare_one(streams)
             return _PlainStripe(self.tail.stripes[index], footer, streams, held)
         except CodecError as error:
@@ -309,11 +305,6 @@ def _compare_one(streams: dict[Stream, _PlainStream]) -> None:
             if expand_chunk(stored, Compression.ZLIB, len(plain)) != plain:
                 raise CodecError("igzip and zlib do not agree about a chunk")
             return
-
-
-def _is_swollen(stream: Stream, plain: int) -> bool:
-    """Whether a stream that the guard looks through expands so much that its stored size has to be known there."""
-    return stream.kind in _LOOKED_THROUGH and plain > _SWOLLEN + _SWOLLEN_OF_A_BYTE * stream.length
 
 
 def _footer_length(footer: StripeFooter) -> int:

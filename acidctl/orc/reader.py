@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
-from acidctl.errors import AcidctlError, DamagedDataError, InternalError
+from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.eventfields import EVENT_FIELDS
 from acidctl.events import RowId
 from acidctl.hivetypes import Dialect, Field, StructType
@@ -34,7 +34,7 @@ from acidctl.orc.eventshape import check_shape, is_acid
 from acidctl.orc.exact import WideColumn, wide_columns
 from acidctl.orc.finish import Beside
 from acidctl.orc.gate import gated_tail
-from acidctl.orc.guard import Guard
+from acidctl.orc.guard import Guard, WideRows
 from acidctl.orc.inflate import plain_stripes
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.sidefile import SplicedFile, with_blocks
@@ -59,6 +59,9 @@ _LET_GO_SECONDS = 5.0
 _FEW_ROWS = 8192
 # Inflating by another library costs some preparation, which files of so few bytes do not pay back.
 _WORTH_INFLATING = 64 << 10
+# Stripes of no more bytes than these are in memory before the first of their batches is; with more batches than these
+# they are read in turns, the first of which has so many, and each following as many times more.
+_VAST_BYTES, _VAST_BATCHES, _FIRST_BATCHES = 1 << 20, 256, 16
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
@@ -172,7 +175,9 @@ class OrcFile:
         """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
         footers = self.stripe_footers()
         columns = range(len(self.tail.types))
-        Guard(self._file, self._lock, self.tail, footers.__getitem__, columns).check(footers[index])
+        Guard(self._file, self._lock, self.tail, footers.__getitem__, columns).check(
+            footers[index], self.tail.stripes[index].rows
+        )
 
     def scan(
         self,
@@ -222,48 +227,56 @@ class OrcFile:
         footers = footers[: len(tail.stripes)]
         with self._lock:
             announce_scan(self._file, tail, footers, projection.columns(tail))
-        given = 0
         agreement = Agreement(tail) if tail.rows == self.tail.rows else None
+        given = 0
+
+        def rest(source: _Source) -> Generator[pa.RecordBatch, None, None]:
+            """What has not been given yet."""
+            nonlocal given, batch_size
+            while True:
+                part, skipped = source.part_from(given, batch_size)
+                try:
+                    for batch in self._decoded(part, projection, beside, batch_size, agreement, skipped):
+                        given += len(batch)
+                        yield batch
+                except WideRows as wide:
+                    batch_size = wide.rows
+                    continue
+                if given == tail.rows:
+                    return
+
         large = tail.file_length >= _WORTH_INFLATING
         plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail)) if large else None
-        if plain is not None:
-            source = _Source(plain, plain.lock, plain.tail, plain.footer)
+        stored = _Source(self._file, self._lock, tail, footers, footers.__getitem__)
+        if plain is None:
+            yield from rest(stored)
+        else:
             try:
-                for batch in self._decoded(source, footers, projection, beside, batch_size, agreement):
-                    given += len(batch)
-                    yield batch
+                yield from rest(_Source(plain, plain.lock, plain.tail, footers, plain.footer))
             except DamagedDataError:
                 # What is wrong, if anything is, and the words for it: that is for Arrow's own way to say.
-                agreement = Agreement(tail) if agreement is not None and not given else None
-            else:
-                if agreement is not None:
-                    agreement.check()
-                return
+                yield from rest(stored)
             finally:
                 plain.close()
-        first, skipped = _stripe_of(tail, given)
-        tail, footers = _part_of(tail, range(first, len(tail.stripes))), footers[first:]
-        source = _Source(self._file, self._lock, tail, footers.__getitem__)
-        for batch in self._decoded(source, footers, projection, beside, batch_size, agreement):
-            if skipped < len(batch):
-                yield batch.slice(skipped)
-            skipped = max(0, skipped - len(batch))
         if agreement is not None:
             agreement.check()
 
     def _decoded(
         self,
         source: _Source,
-        footers: tuple[StripeFooter, ...],
         projection: Projection,
         beside: Beside,
         batch_size: int,
         agreement: Agreement | None,
+        skipped: int,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """All batches of a source, whose stripes have these footers in the file; `agreement` sees them as read."""
+        """All batches of a source but its first `skipped` rows; `agreement` sees them as read.
+
+        WideRows asks for smaller batches.
+        """
         tail = source.tail
         end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
-        guard = Guard(source.file, source.lock, tail, source.footer_of, projection.columns(tail))
+        guard = Guard(source.file, source.lock, tail, source.footer_of, projection.columns(tail), batch_size)
         failures: list[AcidctlError] = []
         open_view = partial(
             SplicedFile,
@@ -275,14 +288,20 @@ class OrcFile:
             before_read=guard.before_read,
             failures=failures,
         )
-        clock = _StripeClock(tail, footers, beside)
+        clock = _StripeClock(tail, source.stored, beside)
         try:
             names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
                 clock.advance(len(batch))
+                rows = projection.assemble(batch)
+                if skipped:
+                    start = min(skipped, len(batch))
+                    batch, rows, skipped = batch.slice(start), rows.slice(start), skipped - start
+                if not len(rows):
+                    continue
                 if agreement is not None:
                     agreement.add([(part.column, batch.column(part.offered)) for part in projection.parts])
-                yield projection.assemble(batch)
+                yield rows
         except AcidctlError:
             raise
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -353,12 +372,34 @@ def _close_scans() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Stripes for Arrow: a file, the lock under which it is read, where they lie in it, and their footers."""
+    """Stripes for Arrow: a file, the lock under which it is read, where they lie in it, and their footers.
+
+    `stored` are the footers in the file that the user named, `footer_of` gives those of this one.
+    """
 
     file: ReadableFile
     lock: threading.Lock
     tail: Tail
+    stored: tuple[StripeFooter, ...]
     footer_of: Callable[[int], StripeFooter]
+
+    def part_from(self, given: int, batch_size: int) -> tuple[_Source, int]:
+        """The stripes from the one that holds row `given` on, and how many of their rows come before that.
+
+        Of a stripe that is small and yet has very many rows just the beginning, and more of it each time: when a scan
+        is given up, what Arrow has read is decoded to its end.
+        """
+        first, skipped = _stripe_of(self.tail, given)
+        stripes = self.tail.stripes[first:]
+        vast = [s.data_length <= _VAST_BYTES and s.rows > _VAST_BATCHES * batch_size for s in stripes]
+        tail = _part_of(self.tail, range(first, first + (vast.index(True) or 1 if any(vast) else len(stripes))))
+        rows = _FIRST_BATCHES * batch_size
+        while rows <= skipped:
+            rows *= _FIRST_BATCHES
+        if vast[0] and rows * _FIRST_BATCHES <= tail.rows:
+            tail = _beginning_of(tail, rows)
+        part = replace(self, tail=tail, stored=self.stored[first:][: len(tail.stripes)])
+        return replace(part, footer_of=lambda index: self.footer_of(first + index)), skipped
 
 
 class _StripeClock:
@@ -366,6 +407,7 @@ class _StripeClock:
 
     def __init__(self, tail: Tail, footers: tuple[StripeFooter, ...], beside: Beside) -> None:
         self._name = tail.name
+        self._stored = tail.file_length
         self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])
         self._left = 0
         self._beside = beside
@@ -376,7 +418,7 @@ class _StripeClock:
         if not self._left:
             self._left, footer = next(self._ahead, (0, None))
             if footer is not None:
-                self._beside.start(footer)
+                self._beside.start(footer, self._stored)
         if rows > self._left:
             raise damaged(self._name, "delivers more rows than its stripes hold")
         self._left -= rows
@@ -441,12 +483,12 @@ def _beginning_of(tail: Tail, rows: int) -> Tail:
 
 
 def _stripe_of(tail: Tail, given: int) -> tuple[int, int]:
-    """The stripe of the last of the `given` first rows, and how many of them it holds."""
-    for index, stripe in enumerate(tail.stripes):
-        if given <= stripe.rows:
+    """The stripe of the row after the `given` first ones, or the last stripe, and how many of these it holds."""
+    for index, stripe in enumerate(tail.stripes[:-1]):
+        if given < stripe.rows:
             return index, given
         given -= stripe.rows
-    raise InternalError("more rows were read than there are")
+    return len(tail.stripes) - 1, given
 
 
 def _schema(tail: Tail, is_acid: bool) -> StructType:

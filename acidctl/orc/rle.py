@@ -6,7 +6,8 @@ except over literals of version 1, which Hive stopped writing with 0.12.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,10 @@ UInt64Array = npt.NDArray[np.uint64]
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 _U64 = (1 << 64) - 1
 _SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
+# Runs are bounded together until they have so many values, and all of a stream in no more parts than these.
+_PART, _MOST_PARTS = 512, 1 << 16
+# The sum of a run of such values does not overflow.
+_SUMMED = 1 << 54
 
 
 def decode_v2(data: bytes, *, signed: bool = False) -> Iterator[UInt64Array]:
@@ -59,58 +64,147 @@ def decode_v1(data: bytes, *, signed: bool = False) -> Iterator[UInt64Array]:
             yield _unzigzag(values) if signed else values
 
 
-def bound_v2(data: bytes) -> int:
-    """A number that the values of an unsigned RLEv2 stream cannot add up to more than, from its headers alone.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the first values of an unsigned stream can be at most.
+
+    Neighbouring runs are taken together: `counts` says how many values, `sums` what these add up to at most. No value
+    is greater than `top`.
+    """
+
+    counts: Sequence[int]
+    sums: Sequence[int]
+    top: int
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self.counts)
+
+    @property
+    def total(self) -> int:
+        """What all values add up to at most."""
+        return sum(self.sums)
+
+    def of(self, values: float) -> float:
+        """What so many values in a row add up to at most, wherever they stand."""
+        ends = np.cumsum(np.array(self.counts, np.float64))
+        sums = np.cumsum(np.array((0, *self.sums), np.float64))
+        # From the first value of one part on, and as far as a window reaches that begins with its last.
+        last = np.minimum(np.searchsorted(ends, ends + values - 1), len(ends) - 1)
+        return min(values * self.top, float((sums[last + 1] - sums[:-1]).max(initial=0.0)))
+
+
+def bounds_v2(data: bytes, values: int) -> Bounds:
+    """The bounds of an RLEv2 stream as far as its first `values` reach, by the headers of its runs alone.
 
     A run that may fall below zero counts as enormous. WireError when the stream is cut short.
     """
-    total = at = 0
+    counts: list[int] = []
+    sums: list[int] = []
+    part = _part_of(values)
+    total = count = top = at = seen = 0
     end = len(data)
     direct = _direct_runs()
     # Text lengths come as many short delta runs, and few different ones: four bytes tell all of most of them.
-    deltas: dict[bytes, tuple[int, int]] = {}
+    deltas: dict[bytes, tuple[int, int, int]] = {}
     try:
         while at < end:
             header = data[at]
             kind = header >> 6
             if kind == _DIRECT:
-                size, most = direct[(header & 63) << 8 | data[at + 1]]
-                total += most
+                size, number, most = direct[(header & 63) << 8 | data[at + 1]]
                 at += size
             elif kind == _SHORT_REPEAT:
                 width = (header >> 3 & 7) + 1
-                total += ((header & 7) + 3) << (8 * width)
+                number = (header & 7) + 3
+                most = data[at + 1] if width == 1 else int.from_bytes(data[at + 1 : at + 1 + width], "big")
                 at += 1 + width
             elif kind == _DELTA:
                 head = data[at : at + 4]
                 known = deltas.get(head)
                 if known is None:
-                    most, after = _delta_bound(data, at)
-                    known = (most, after - at)
+                    number, most, after = _delta_bound(data, at)
+                    known = (after - at, number, most)
                     if head[2] < 128 and head[3] < 128:
                         deltas[head] = known
-                total += known[0]
-                at += known[1]
+                size, number, most = known
+                if most == _U64:
+                    most = _falling_top(data, at)
+                at += size
             else:
-                values, at = _patched_base(data, at)
-                total += int(values.max()) * len(values)
+                run, at = _patched_base(data, at)
+                number, most = len(run), int(run.max())
+            total += most * number
+            count += number
+            if most > top:
+                top = most
+            if count >= part:
+                counts.append(count)
+                sums.append(total)
+                seen += count
+                total = count = 0
+                if seen >= values:
+                    break
     except IndexError:
         raise WireError("a run is cut short") from None
     _need(data, at)
-    return total
+    return Bounds([*counts, count], [*sums, total], top)
+
+
+def _falling_top(data: bytes, at: int) -> int:
+    """The greatest value of a falling delta run, which is its first unless it passes zero."""
+    code = data[at] >> 1 & 31
+    count = ((data[at] & 1) << 8 | data[at + 1]) + 1
+    base, at = varint(data, at + 2)
+    step, at = varint(data, at)
+    if not code or count < 3:
+        return base if base + zigzag(step) * (count - 1) >= 0 else _U64
+    width = _WIDTHS[code]
+    size = ((count - 2) * width + 7) // 8
+    _need(data, at + size)
+    packed = int.from_bytes(data[at : at + size], "big") >> (size * 8 - (count - 2) * width)
+    least, mask = base + zigzag(step), (1 << width) - 1
+    while packed:
+        least -= packed & mask
+        packed >>= width
+    return base if least >= 0 else _U64
+
+
+def exact_bounds(runs: Iterable[UInt64Array], values: int) -> Bounds:
+    """The true sums and the greatest of the first values of a decoded stream."""
+    counts, sums = [0], [0]
+    part, seen, top = _part_of(values), 0, 0
+    for run in runs:
+        if counts[-1] >= part:
+            counts.append(0)
+            sums.append(0)
+        most = int(run.max(initial=0))
+        counts[-1] += len(run)
+        sums[-1] += int(run.sum()) if most < _SUMMED else most * len(run)
+        seen, top = seen + len(run), max(top, most)
+        if seen >= values:
+            break
+    return Bounds(counts, sums, top)
+
+
+def _part_of(values: int) -> int:
+    """How many values are taken together at least: no more parts than memory has room for, whatever a file claims."""
+    return max(_PART, values // _MOST_PARTS)
 
 
 @cache
-def _direct_runs() -> tuple[tuple[int, int], ...]:
-    """Size in bytes and greatest sum of a direct run by the 14 bits of its header after the kind."""
+def _direct_runs() -> tuple[tuple[int, int, int], ...]:
+    """Size in bytes, values and greatest value of a direct run by the 14 bits of its header after the kind."""
     runs = []
     for header in range(1 << 14):
         width, count = _WIDTHS[header >> 9], (header & 511) + 1
-        runs.append((2 + (width * count + 7) // 8, count << width))
+        runs.append((2 + (width * count + 7) // 8, count, (1 << width) - 1))
     return tuple(runs)
 
 
-def _delta_bound(data: bytes, at: int) -> tuple[int, int]:
+def _delta_bound(data: bytes, at: int) -> tuple[int, int, int]:
+    """Values and greatest value of a delta run, and the offset after it."""
     code = data[at] >> 1 & 31
     count = ((data[at] & 1) << 8 | data[at + 1]) + 1
     base, at = (data[at + 2], at + 3) if data[at + 2] < 128 else varint(data, at + 2)
@@ -123,8 +217,8 @@ def _delta_bound(data: bytes, at: int) -> tuple[int, int]:
         reach = abs(zigzag(coded)) + (count << _WIDTHS[code])
         reach = -reach if coded & 1 else reach
     if base + reach < 0:
-        return _U64, at
-    return (base + max(reach, 0)) * count, at
+        return count, _U64, at
+    return count, base + max(reach, 0), at
 
 
 def constants_v2(data: bytes) -> set[int] | None:
@@ -149,9 +243,52 @@ def constants_v2(data: bytes) -> set[int] | None:
     return result
 
 
-def bound_v1(data: bytes) -> int:
-    """As `bound_v2` for an RLEv1 stream."""
-    return sum(int(run.max()) * len(run) for run in decode_v1(data))
+def bounds_v1(data: bytes, values: int) -> Bounds:
+    """As `bounds_v2` for an RLEv1 stream."""
+    counts, sums = [0], [0]
+    part = _part_of(values)
+    seen = top = at = 0
+    while at < len(data) and seen < values:
+        header = data[at]
+        if header < 128:
+            _need(data, at + 2)
+            number = header + 3
+            step = data[at + 1] - 256 if data[at + 1] > 127 else data[at + 1]
+            base, at = varint(data, at + 2)
+            last = base + step * (number - 1)
+            most = _U64 if last < 0 else max(base, last)
+        else:
+            number, at, most = 256 - header, at + 1, 0
+            for _ in range(number):
+                value, at = varint(data, at)
+                most = max(most, value)
+        if counts[-1] >= part:
+            counts.append(0)
+            sums.append(0)
+        counts[-1] += number
+        sums[-1] += number * most
+        seen, top = seen + number, max(top, most)
+    return Bounds(counts, sums, top)
+
+
+def has_byte_above(data: bytes, most: int, values: int) -> bool:
+    """Whether one of the first `values` of a byte stream is greater than `most`; WireError when it is damaged."""
+    at = seen = 0
+    while at < len(data) and seen < values:
+        header = data[at]
+        if header < 128:
+            _need(data, at + 2)
+            greatest, number = data[at + 1], header + 3
+            at += 2
+        else:
+            number = 256 - header
+            _need(data, at + 1 + number)
+            greatest = max(data[at + 1 : at + 1 + number])
+            at += 1 + number
+        if greatest > most:
+            return True
+        seen += number
+    return False
 
 
 def _short_repeat(data: bytes, at: int) -> tuple[UInt64Array, int]:

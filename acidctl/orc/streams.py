@@ -40,8 +40,8 @@ class ColumnStream(ABC, Generic[Item]):
         #: Whether the stripe has the stream at all.
         self.exists = False
 
-    def start(self, footer: StripeFooter) -> None:
-        """Begin a stripe."""
+    def start(self, footer: StripeFooter, most: int) -> int:
+        """Begin a stripe; how many bytes are held of the stream, at most `most`."""
         stream = footer.stream(self.kind, self.column)
         self.exists = stream is not None
         data = b""
@@ -50,11 +50,12 @@ class ColumnStream(ABC, Generic[Item]):
                 raw = read_range(self._file, stream.offset, stream.length, self.tail.name)
             post = self.tail.postscript
             try:
-                data = expand(raw, post.compression, post.block_size, _MAX_STREAM)
+                data = expand(raw, post.compression, post.block_size, min(most, _MAX_STREAM))
             except CodecError as error:
                 raise self._damaged(str(error)) from error
         self._runs = self._decode(data, footer.encodings[self.column].kind)
         self._rest = self.empty
+        return len(data)
 
     def take(self, count: int) -> npt.NDArray[Item]:
         """The next `count` values of the stripe; DamagedDataError when there are fewer."""

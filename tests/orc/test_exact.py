@@ -17,7 +17,7 @@ from orc.files import CLOCKS, by_arrow, by_pyorc, fixture_files
 from acidctl.arrays import WIDE
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.reader import open_orc
-from acidctl.orc.rle import bound_v1, bound_v2, constants_v2, decode_bits, decode_v1, decode_v2
+from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bits, decode_v1, decode_v2, exact_bounds
 from acidctl.orc.stripe import EncodingKind, StreamKind
 
 YEAR_1 = -62_135_596_800
@@ -145,7 +145,13 @@ def test_run_lengths(version: str) -> None:
             plain = expand(section, Compression.ZLIB, file.tail.postscript.block_size, 1 << 20)
             second = footer.encodings[1].kind is EncodingKind.DIRECT_V2
             values = np.concatenate(list(decode_v2(plain) if second else decode_v1(plain)))
-            assert (bound_v2(plain) if second else bound_v1(plain)) >= int(values.sum())
+            bounds = (bounds_v2 if second else bounds_v1)(plain, len(values))
+            exact = exact_bounds(decode_v2(plain) if second else decode_v1(plain), len(values))
+            assert (exact.total, exact.top, exact.count) == (values.sum(), values.max(), len(values))
+            for window in (1, 7, 600, 2000, len(values)):
+                largest = int(np.convolve(values.astype(np.int64), np.ones(window, np.int64), "valid").max())
+                assert largest <= exact.of(window) <= bounds.of(window)
+            assert (bounds.count, bounds.total >= exact.total) == (len(values), True)
             got += values.tolist()
         assert got == lengths
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acidctl.orc import acidmeta, codec, guard, rowindex, stripe, stripestats, tail, wire
+from acidctl.jobs import recover
+from acidctl.orc import (
+    acidmeta,
+    codec,
+    finish,
+    guard,
+    reader,
+    rowindex,
+    sidefile,
+    stripe,
+    stripestats,
+    tail,
+    wire,
+)
+from acidctl.storage import gather
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/limits.md").read_text()
 
@@ -24,7 +38,17 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of a stripe": f"{stripe._MOST_STREAMS} for each",
         "time zone": f"{stripe._MAX_ZONE} bytes",
         "entries of a dictionary": f"{stripe._MAX_DICTIONARY:,}",
-        "streams of lengths": f"{guard._FREE_STREAM >> 20} MiB and {guard._STREAM_OF_A_BYTE} more",
+        "streams of lengths": f"{guard._FREE_BYTES >> 20} MiB and {guard._BYTES_OF_A_BYTE} more",
+        "runs of lengths and": f"{guard._FREE_RUNS:,} and one more for every {guard._BYTES_OF_A_RUN} bytes",
+        "streams of nanoseconds": f"{finish._FREE_BYTES >> 20} MiB and {finish._BYTES_OF_A_BYTE} more",
+        "a row, and": f"{guard._FREE_HELD >> 20} MiB, or {guard._HELD_OF_A_BYTE:,} times",
+        "**Memory.**": f"batches of {guard._BATCH_BYTES >> 20} MiB",
+        "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
+        f" no more than the first {reader._FIRST_BATCHES}",
+        "side file": f"{sidefile._MAX_SIDE_FILE >> 20} MiB",
+        "_metadata_acid": f"{gather._MARKER_LIMIT >> 10} KiB",
+        "journal.json": f"{gather._JOURNAL_LIMIT >> 20} MiB",
+        "owner.json": f"{recover._LIMIT >> 10} KiB",
         "elements of one": f"{guard._MAX_ELEMENTS:,}",
         "compressed chunk": f"{codec.MAX_BLOCK_SIZE >> 20} MiB",
     }.items():
