@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from acidctl.errors import UsageError
-from acidctl.hivetypes import Dialect, StructType
+from acidctl.hivetypes import Dialect, Field, StructType, is_nameless
 from acidctl.names import BaseDir, parse_directory
 from acidctl.plan import (
     Action,
@@ -47,6 +47,7 @@ class Harvest:
     file_format: str | None = None
     _codec: tuple[bool, int, str] = (False, 0, "zlib")
     _spare: StructType = NO_COLUMNS
+    _spare_rank: tuple[int, bool, int] = (0, False, 0)
 
     def add(self, partition: str, files: Sequence[InputFile]) -> tuple[str, str] | None:
         """Take in the files of one partition that is compacted; code and reason where they do not fit the others."""
@@ -58,8 +59,10 @@ class Harvest:
             if not file.columns.fields:
                 continue
             if file.deletes or not file.rows:
-                if len(file.columns.fields) > len(self._spare.fields):
-                    self._spare = file.columns
+                named = not file.deletes and not is_nameless(file.columns)
+                rank = len(file.columns.fields), named, file.newest
+                if rank > self._spare_rank:
+                    self._spare, self._spare_rank = file.columns, rank
                 continue
             self.census.add(partition, Shape(file.columns, file.newest, file.dialect, file.path))
             # Minor compactions of Hive 3 compress nothing, whatever the table says.
@@ -73,9 +76,18 @@ class Harvest:
         return codec if compressed or not newest else "none"
 
     def columns(self, dialect: Dialect) -> StructType:
-        """All columns of the inputs; of empty files and deletes only where there is nothing else."""
+        """All columns of the inputs; of empty files and deletes only where there is nothing else.
+
+        An empty file still lends its names where no other has any, as `snapshot` lets it.
+        """
         found = widest(self.census.shapes, dialect)
-        return found if found.fields else self._spare
+        if not found.fields:
+            return self._spare
+        count, named, _ = self._spare_rank
+        if not (named and count == len(found.fields) and is_nameless(found)):
+            return found
+        pairs = zip(self._spare.names, found.fields, strict=True)
+        return StructType(tuple(Field(name, field.type) for name, field in pairs))
 
 
 def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -> PartitionPlan:

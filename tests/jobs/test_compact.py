@@ -384,6 +384,18 @@ def test_compact_from_python(table: Path) -> None:
         acidctl.compact(str(table), "major", assume_comitted=True)
 
 
+def test_columns_keep_the_names_that_readers_saw(tmp_path: Path) -> None:
+    """Hive 2 names them in an empty base only: what replaces that base and a delta without names has them too."""
+    shutil.copytree(TABLES / "hive2/v1_delete_all/04-inserted/table", tmp_path / "t")
+    table = acidctl.open_table(str(tmp_path / "t"))
+    assert table.snapshot().columns.names == ("id", "v")
+    assert table.compact("major", engine="local", assume_committed=True).exit_code == 0
+    shutil.rmtree(tmp_path / "t/base_0000702")
+    shutil.rmtree(tmp_path / "t/delta_0000703_0000703_0000")
+    assert table.snapshot().columns.names == ("id", "v")
+    assert table.snapshot().count_and_digest()[0] == 1
+
+
 def test_which_engine() -> None:
     """Spark where something of Spark is given or the input is large, else this machine; and why."""
     small, large = 1 << 20, 1 << 50
