@@ -163,3 +163,25 @@ def test_runs_of_another_version(path: str, tmp_path: Path) -> None:
     data = put_together(replace(parts, stripes=(replace(stripe, footer=encoded(fields)), *others)))
     codes = _every_command(tmp_path, data, path.rpartition("/")[2])
     assert (codes["rows"], codes["snapshot"]) == (ExitCode.DAMAGED, ExitCode.DAMAGED), codes
+
+
+def test_fractions_beyond_a_second(tmp_path: Path) -> None:
+    """Arrow adds them up, other libraries do not: a compaction ends before it writes either."""
+    source = TABLES / "hive3/types_time/01-inserted/table"
+    table = Path(shutil.copytree(source, tmp_path / "t"))
+    file = table / "delta_0000002_0000002_0000" / "bucket_00000"
+    parts = taken_apart(file.read_bytes())
+    (stripe,) = parts.stripes
+
+    def too_many(kind: int, data: bytes) -> bytes:
+        # Short repeats of eight bytes (RLE version 2); the low three bits of a value count zeros that were cut.
+        return (
+            bytes([0x38 | 7]) + (136902082561 << 3).to_bytes(8, "big") + data if kind == StreamKind.SECONDARY else data
+        )
+
+    streams = tuple((kind, column, too_many(kind, data)) for kind, column, data in stripe.streams)
+    assert streams != stripe.streams
+    file.write_bytes(put_together(replace(parts, stripes=(replace(stripe, streams=streams),))))
+    result = acidctl("compact", "major", "--assume-committed", "--engine", "local", str(table))
+    assert result.code == ExitCode.DAMAGED, result
+    assert "other values in column 'ts'" in result.stdout
