@@ -253,10 +253,11 @@ def must_not_hold_events(path: str) -> bool:
     """Whether no Hive would read ACID events at a path: in a delta it looks for them in `bucket_*` only.
 
     Hive 2 forms the name of each bucket's file itself, Hive 3 and 4 list names of original files only where the first
-    of these holds none (`AcidUtils.MetaDataFile.isRawFormat`). In a base every file is read.
+    of these holds none (`AcidUtils.MetaDataFile.isRawFormat`). In a base every file is read. A bucket that is no number
+    of 32 bits ends the query (`AcidUtils.parseBucketId`).
     """
     directory, name = _placed(path)
-    return isinstance(directory, DeltaDir) and isinstance(parse_file(name), OriginalFile)
+    return isinstance(directory, DeltaDir) and isinstance(parse_file(name), OriginalFile | Unrecognised)
 
 
 def _placed(path: str) -> tuple[ParsedDirectory | None, str]:

@@ -118,7 +118,7 @@ def test_each_sign_is_enough() -> None:
         open_orc(io.BytesIO(changed), name="f")
 
 
-@pytest.mark.parametrize("name", ["000000_0", "000001_0", "000001_0_copy_1"])
+@pytest.mark.parametrize("name", ["000000_0", "000001_0", "000001_0_copy_1", "bucket_00000_v", "bucket_2147483648"])
 @pytest.mark.parametrize(
     ("state", "path"),
     [
