@@ -59,9 +59,9 @@ class Evidence:
 
     covers: Mapping[str, CoverFacts] = field(default_factory=dict)
     empty: Mapping[str, bool] = field(default_factory=dict)
-    linked: str | None = None
     changed: str | None = None
     again: bool = False
+    linked: str | None = None
 
 
 def judge(seen: Survey, evidence: Evidence) -> tuple[GuardResult, ...]:
