@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
-    from acidctl.compactreport import CompactionReport
-    from acidctl.table import LsReport, Table, compact, open_table
+    from acidctl.api import LsReport, Table, compact, open_table
+    from acidctl.compaction.report import CompactionReport
 
 __version__ = "0.1.0"
 __all__ = [
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "CompactionReport": "acidctl.compactreport",
-    "LsReport": "acidctl.table",
-    "Table": "acidctl.table",
-    "compact": "acidctl.table",
-    "open_table": "acidctl.table",
+    "CompactionReport": "acidctl.compaction.report",
+    "LsReport": "acidctl.api",
+    "Table": "acidctl.api",
+    "compact": "acidctl.api",
+    "open_table": "acidctl.api",
 }
 
 

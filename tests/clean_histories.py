@@ -7,10 +7,10 @@ from random import Random
 
 from cleaning import listing
 
-from acidctl.listing import Listing
-from acidctl.names import DeltaKind, format_base, format_delta
-from acidctl.state import AcidState, TableGuess, TableType, resolve
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.format.listing import Listing
+from acidctl.format.names import DeltaKind, format_base, format_delta
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state.resolve import AcidState, TableGuess, TableType, resolve
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 FULL = TableGuess(TableType.FULL, False, "stated")

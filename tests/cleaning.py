@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acidctl.listing import FileInfo, Listing
-from acidctl.plan_clean import LocationPlan, plan_location
-from acidctl.plan_clean_guards import CoverFacts, Evidence
-from acidctl.plan_clean_rules import Meet
-from acidctl.plan_clean_survey import Rules, Survey, survey
-from acidctl.state import TableGuess, guess_table_type
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.cleaning.candidates import Rules, Survey, survey
+from acidctl.cleaning.guards import CoverFacts, Evidence
+from acidctl.cleaning.plan import LocationPlan, plan_location
+from acidctl.cleaning.rules import Meet
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state.resolve import TableGuess, guess_table_type
 
 NOW = 1_000_000.0
 HOUR = 3600.0

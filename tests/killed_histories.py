@@ -25,15 +25,15 @@ from typing import Any
 from support.written_table import COLUMNS, Fate, Reader, Rows, Txn, Work, WrittenTable
 
 from acidctl import open_table
+from acidctl.compaction.plan import Target
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.plan import Target
 
 ROUNDS = 4
 PARTITIONS = ("p=0", "p=1", "p=2")
 # The processes are forked from one that has loaded all of this, and done nothing yet.
 LOADED = (
-    *("tests.cli.runner", "acidctl.cli.compact", "acidctl.cli.clean", "acidctl.jobs.compact", "acidctl.jobs.local"),
-    *("acidctl.jobs.task", "acidctl.jobs.verify", "acidctl.jobs.clean_run", "pyarrow.dataset", "pyorc"),
+    *("tests.cli.runner", "acidctl.cli.compact", "acidctl.cli.clean", "acidctl.compaction.run", "acidctl.engine.local"),
+    *("acidctl.compaction.task", "acidctl.compaction.verify", "acidctl.cleaning.run", "pyarrow.dataset", "pyorc"),
 )
 DEAD = {
     "schema_version": 1,

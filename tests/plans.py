@@ -7,13 +7,13 @@ from typing import Any
 
 from vectors import listing_of
 
-from acidctl.listing import Listing
-from acidctl.plan import CompactionKind, PartitionPlan
-from acidctl.plan_compact import Draft, Ground, draft, settle
-from acidctl.plan_request import CompactionRequest, TableView
-from acidctl.schema import TableSchema
-from acidctl.state import TableGuess, TableType
-from acidctl.writeids import ReaderLists, ValidTxns, ValidWriteIds
+from acidctl.compaction.plan import CompactionKind, PartitionPlan
+from acidctl.compaction.planner import Draft, Ground, draft, settle
+from acidctl.compaction.request import CompactionRequest, TableView
+from acidctl.format.listing import Listing
+from acidctl.format.write_ids import ReaderLists, ValidTxns, ValidWriteIds
+from acidctl.state.resolve import TableGuess, TableType
+from acidctl.types.schema import TableSchema
 
 MINOR, MAJOR = CompactionKind.MINOR, CompactionKind.MAJOR
 FULL = TableGuess(TableType.FULL, False, "it was said")

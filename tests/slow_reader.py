@@ -17,7 +17,7 @@ from typing import Any
 
 import pyorc
 
-from acidctl.writeids import RangeAnswer, ValidWriteIds
+from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
 
 Key = tuple[int, int, int]
 DELETE = 2

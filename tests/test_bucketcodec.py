@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vectors import load
 
-from acidctl.bucketcodec import BucketCodecError, CodecFault, bits, decode, encode
+from acidctl.format.bucket_codec import BucketCodecError, CodecFault, bits, decode, encode
 
 VECTORS = load("bucket-codec")
 

@@ -9,16 +9,17 @@ import pytest
 from clean_histories import FULL, History, Reader
 from cleaning import NOW, gone, listing, sound
 
-from acidctl import plan_clean_guards, plan_clean_rules
+from acidctl.cleaning import guards as plan_clean_guards
+from acidctl.cleaning import rules as plan_clean_rules
+from acidctl.cleaning.candidates import Rules, survey
+from acidctl.cleaning.guards import opened, without
+from acidctl.cleaning.plan import plan_location
+from acidctl.cleaning.rules import Meet
 from acidctl.errors import AcidctlError
-from acidctl.listing import Listing
-from acidctl.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.plan_clean import plan_location
-from acidctl.plan_clean_guards import opened, without
-from acidctl.plan_clean_rules import Meet
-from acidctl.plan_clean_survey import Rules, survey
-from acidctl.state import Profile, resolve
-from acidctl.writeids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.format.listing import Listing
+from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.state.resolve import Profile, resolve
 
 FAST = 10
 SLOW = 800

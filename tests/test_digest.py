@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidctl.digest import Digest
-from acidctl.schema import parse_type
+from acidctl.types.digest import Digest
+from acidctl.types.schema import parse_type
 
 RowIdLists = tuple[list[int], list[int], list[int]]
 WIDE = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])

@@ -15,8 +15,8 @@ from test_slow_reader import write_events, write_orc
 
 from acidctl import open_table
 from acidctl.errors import DamagedDataError, StorageError, UsageError
-from acidctl.export import ROW_ID_TYPE, write_arrow, write_bytes
-from acidctl.snapshot import Snapshot
+from acidctl.rows.export import ROW_ID_TYPE, write_arrow, write_bytes
+from acidctl.rows.snapshot import Snapshot
 
 BUCKET = 536870912
 NESTED = (

@@ -14,9 +14,9 @@ from cli.runner import Result, acidctl
 from restore import restore
 
 from acidctl import open_table
-from acidctl.plan_clean_guards import without
-from acidctl.readings import Reading, read
-from acidctl.values import json_lines
+from acidctl.cleaning.guards import without
+from acidctl.rows.table_view import Reading, read
+from acidctl.types.format_rows import json_lines
 
 TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
 STEPS = sorted(TABLES.glob("*/*/*/step.json"))

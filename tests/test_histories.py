@@ -19,15 +19,18 @@ import pytest
 from slow_reader import read as read_slowly
 from support.written_table import COLUMNS, SLOW_COLUMNS, Fate, Ids, Reader, Rows, Txn, Work, WrittenTable
 
-from acidctl import open_table, plan_clean_guards, plan_clean_rules
-from acidctl.cleanreport import Outcome as CleanOutcome
-from acidctl.compactreport import Outcome
+from acidctl import open_table
+from acidctl.cleaning import guards as plan_clean_guards
+from acidctl.cleaning import rules as plan_clean_rules
+from acidctl.cleaning import run as clean_run
+from acidctl.cleaning.report import Outcome as CleanOutcome
+from acidctl.compaction import inputs
+from acidctl.compaction.inputs import TaskEvents
+from acidctl.compaction.plan import Target
+from acidctl.compaction.report import Outcome
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.jobs import clean_run, inputs
-from acidctl.jobs.inputs import TaskEvents
-from acidctl.merge import DeletedRows
-from acidctl.plan import Target
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.merge import DeletedRows
 
 READERS = 3
 STEPS = 25

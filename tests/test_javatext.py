@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidctl.javatext import double_text, doubles, float_text
+from acidctl.types.java_numbers import double_text, doubles, float_text
 
 # Printed by Java 17; the second form is what a shortest algorithm would print, where that differs.
 KNOWN = [

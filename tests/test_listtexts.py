@@ -9,8 +9,8 @@ import pytest
 from vectors import load
 
 from acidctl.errors import UsageError
-from acidctl.idlists import MAX_ID
-from acidctl.listtexts import recognise, recognise_many
+from acidctl.format.id_lists import MAX_ID
+from acidctl.format.list_texts import recognise, recognise_many
 
 WHOLE = (
     "default.orders:9:8:8:6",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.listing import FileInfo, Listing
-from acidctl.lsreport import iso_time, seconds_of, to_json
-from acidctl.readings import read
-from acidctl.storage.gather import locate
+from acidctl.api import report
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.rows.table_view import read
+from acidctl.state.report import iso_time, seconds_of, to_json
+from acidctl.storage.locations import locate
 from acidctl.storage.port import Walk
-from acidctl.table import report
 
 
 def _report(*paths: str, **view: object) -> list[tuple[str, str]]:

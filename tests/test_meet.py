@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from acidctl.errors import UsageError
-from acidctl.listtexts import recognise_many
-from acidctl.writeids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.format.list_texts import recognise_many
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
 
 MAX = "9223372036854775807"
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import DamagedDataError
-from acidctl.events import EventBatch, EventKeys, Operation, RowId, coalesce
-from acidctl.merge import DeletedRows, EventStream, MergeReader, valid_mask
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.events import EventBatch, EventKeys, Operation, RowId, coalesce
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, valid_mask
 
 Event = tuple[int, int, int, int, int, str | None]  # operation, write id, bucket, row id, current, value
 

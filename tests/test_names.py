@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import UsageError
-from acidctl.names import (
+from acidctl.format.names import (
     DEFAULT_PARTITION,
     MAX_LONG,
     MIN_LONG,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from acidctl.pipeline import ordered_map, read_ahead
+from acidctl.rows.pipeline import ordered_map, read_ahead
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

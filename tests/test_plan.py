@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acidctl import plan
+from acidctl.compaction import plan
 from acidctl.errors import StalePlanError, UsageError
-from acidctl.listing import FileInfo
+from acidctl.format.listing import FileInfo
 
 FILE = FileInfo("delta_0000001_0000001_0000/bucket_00000", 700, 1763762451.25)
 ENTRY = plan.InputEntry("delta_0000001_0000001_0000", "delta", 1, 1, (FILE,))

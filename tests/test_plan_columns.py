@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.hivetypes import Dialect, StructType
-from acidctl.plan_columns import Census, Columns, Shape, doubled_name, losses, misfit, widest
-from acidctl.schema import parse_schema, parse_type
+from acidctl.compaction.columns import Census, Columns, Shape, doubled_name, losses, misfit, widest
+from acidctl.types.hive_types import Dialect, StructType
+from acidctl.types.schema import parse_schema, parse_type
 
 H3, H4 = Dialect.HIVE3, Dialect.HIVE4
 

@@ -21,11 +21,11 @@ from plans import (
     txns,
 )
 
+from acidctl.compaction.plan import Action, CompactionKind, Target
 from acidctl.errors import NotEnoughHistoryError, UsageError
-from acidctl.plan import Action, CompactionKind, Target
-from acidctl.schema import parse_schema
-from acidctl.state import ORIGINALS_NAME, TableGuess, TableType
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.state.resolve import ORIGINALS_NAME, TableGuess, TableType
+from acidctl.types.schema import parse_schema
 
 MIN_BASE = "base_-9223372036854775808"
 SINGLE = ["delta_{0:07d}_{0:07d}_0000", "delete_delta_{0:07d}_{0:07d}_0000"]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from plans import FULL, MAJOR, MINOR, drafted, inputs
 from vectors import listing_of
 
+from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
-from acidctl.listing import Listing
-from acidctl.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.plan import Action, CompactionKind
-from acidctl.state import AcidState, EntryState, Profile, live_entries, resolve
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.format.listing import Listing
+from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state.resolve import AcidState, EntryState, Profile, live_entries, resolve
 
 OWN = 99
 

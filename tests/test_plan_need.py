@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from plans import MAJOR, MINOR, ground_of, ids
 
+from acidctl.compaction.plan import Action, CompactionKind
+from acidctl.compaction.planner import draft
 from acidctl.errors import UsageError
-from acidctl.listing import FileInfo, Listing
-from acidctl.plan import Action, CompactionKind
-from acidctl.plan_compact import draft
-from acidctl.schema import parse_schema
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.types.schema import parse_schema
 
 MB = 1 << 20
 DDL = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from acidctl.compaction.plan import Target, WriterSettings
+from acidctl.compaction.settings import unreadable_codec, writer_settings
 from acidctl.errors import UsageError
-from acidctl.hivetypes import StructType
-from acidctl.plan import Target, WriterSettings
-from acidctl.plan_settings import unreadable_codec, writer_settings
-from acidctl.schema import TableSchema, parse_schema
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import TableSchema, parse_schema
 
 COLUMNS = parse_schema("id int, Name string").columns
 

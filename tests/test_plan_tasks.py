@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from acidctl.bucketcodec import encode
-from acidctl.plan import KeyCut, PlannedTask, Role
-from acidctl.plan_tasks import (
+from acidctl.compaction.plan import KeyCut, PlannedTask, Role
+from acidctl.compaction.tasks import (
     InputFile,
     Side,
     StripeStart,
@@ -17,7 +16,8 @@ from acidctl.plan_tasks import (
     make_tasks,
     problem_of,
 )
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.bucket_codec import encode
+from acidctl.format.write_ids import ValidWriteIds
 
 B0 = encode(0)
 LARGE = 1 << 40

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl import rowhash
-from acidctl.arrays import WIDE, widen
 from acidctl.errors import InternalError
-from acidctl.events import EventKeys
-from acidctl.rowhash import RowDigest, combined
+from acidctl.format.arrays import WIDE, widen
+from acidctl.format.events import EventKeys
+from acidctl.types import stored_digest as rowhash
+from acidctl.types.stored_digest import RowDigest, combined
 
 ROWS = 500
 TEXT = pa.string()

@@ -16,7 +16,7 @@ from test_slow_reader import write_events, write_orc
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.snapshot import Snapshot
+from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
 
 COLUMNS = "struct<a:int>"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.schema import (
+from acidctl.types.schema import (
     Dialect,
     Field,
     FitAction,

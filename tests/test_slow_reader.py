@@ -19,9 +19,9 @@ from slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_jso
 
 from acidctl import open_table
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.snapshot import Snapshot
-from acidctl.values import json_lines
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.snapshot import Snapshot
+from acidctl.types.format_rows import json_lines
 
 TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
 # Hive's own rows are compared elsewhere; here are tables whose columns the slow reader knows.

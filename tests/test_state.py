@@ -8,8 +8,9 @@ import pytest
 from vectors import listing_of
 
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.listing import Listing
-from acidctl.state import (
+from acidctl.format.listing import Listing
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state.resolve import (
     ORIGINALS_NAME,
     AcidState,
     EntryKind,
@@ -23,7 +24,6 @@ from acidctl.state import (
     guess_table_type,
     resolve,
 )
-from acidctl.writeids import ValidTxns, ValidWriteIds
 
 ALL = ValidWriteIds.everything()
 COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'

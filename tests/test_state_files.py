@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from vectors import listing_of
 
-from acidctl.names import BucketFile, OriginalFile, Unrecognised
-from acidctl.state import AcidState, StateEntry, TableType, data_files, ignored_files, resolve, synthetic_layout
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.names import BucketFile, OriginalFile, Unrecognised
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.state.resolve import AcidState, StateEntry, TableType, data_files, ignored_files, resolve, synthetic_layout
 
 
 def state_of(paths: list[str], table_type: TableType | None = None) -> AcidState:

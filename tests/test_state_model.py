@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import listing_of
 
-from acidctl import state as state_module
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.state import EntryState, Profile, disagreements, resolve
-from acidctl.writeids import ValidTxns, ValidWriteIds
+from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state import resolve as state_module
+from acidctl.state.resolve import EntryState, Profile, disagreements, resolve
 
 pytestmark = pytest.mark.slow
 

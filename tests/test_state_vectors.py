@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from vectors import load, vector_listing
 
-from acidctl import state as state_module
 from acidctl.errors import NotEnoughHistoryError
-from acidctl.state import (
+from acidctl.format.write_ids import ListView, ValidTxns, ValidWriteIds
+from acidctl.state import resolve as state_module
+from acidctl.state.resolve import (
     AcidState,
     HiveFailureError,
     ListingMode,
@@ -18,7 +19,6 @@ from acidctl.state import (
     disagreements,
     resolve,
 )
-from acidctl.writeids import ListView, ValidTxns, ValidWriteIds
 
 CASES = load("acid-state")
 FUZZ = load("acid-state-fuzz")

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acidctl.leaves import Damage
-from acidctl.schema import (
+from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
+from acidctl.types.format_scalars import Damage
+from acidctl.types.schema import (
     Field,
     HiveType,
     ListType,
@@ -29,7 +30,6 @@ from acidctl.schema import (
     UnionType,
     parse_type,
 )
-from acidctl.values import csv_header, csv_lines, json_column, json_lines
 
 WIDE = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
 _ARROW = {
@@ -411,5 +411,5 @@ def test_large_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch whose text could pass Arrow's 2 GiB is rendered in parts, with the same result."""
     array = pa.array(["abc"] * 10)
     whole = bytes(json_lines([array], ["a"], [parse_type("string")]))
-    monkeypatch.setattr("acidctl.values._SPLIT_BYTES", 8)
+    monkeypatch.setattr("acidctl.types.format_rows._SPLIT_BYTES", 8)
     assert bytes(json_lines([array], ["a"], [parse_type("string")])) == whole

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from vectors import load
 
 from acidctl.errors import UsageError
-from acidctl.listtexts import recognise
-from acidctl.writeids import (
+from acidctl.format.list_texts import recognise
+from acidctl.format.write_ids import (
     MAX_ID,
     ListFormatError,
     ListView,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import assert_type
 
 import acidctl
-from acidctl.lsreport import LsEntry, LsSummary
-from acidctl.plan import CompactionPlan
-from acidctl.snapshot import Snapshot
+from acidctl.compaction.plan import CompactionPlan
+from acidctl.rows.snapshot import Snapshot
+from acidctl.state.report import LsEntry, LsSummary
 
 
 def use(url: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from acidctl.listing import FileInfo, Listing
+from acidctl.format.listing import FileInfo, Listing
 
 STATES = Path(__file__).resolve().parent.parent / "fixtures" / "states"
 

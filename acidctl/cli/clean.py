@@ -11,7 +11,10 @@ from typing import Any
 
 import click
 
-from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Problem, entry_json, to_json
+from acidctl.api import open_table
+from acidctl.cleaning.plan import CleanPlan
+from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Problem, entry_json, to_json
+from acidctl.cleaning.run import CleanRun
 from acidctl.cli.amounts import duration, parse_duration
 from acidctl.cli.cleanview import write_text
 from acidctl.cli.options import SnapshotOptions, option, table_options
@@ -20,10 +23,7 @@ from acidctl.cli.output import Format, Output, encode, human_size, plural, shown
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.jobs.clean_run import CleanRun
-from acidctl.jobs.timelimit import TimeLimit
-from acidctl.plan_clean import CleanPlan
-from acidctl.table import open_table
+from acidctl.maintenance.time_limit import TimeLimit
 
 _SHOWN_WARNINGS = 10
 # Before the question of --delete; the dry run shows all.

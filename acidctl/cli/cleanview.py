@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from acidctl.cleanreport import Action, CleanedLocation, CleanReport, Outcome, guards_of
+from acidctl.cleaning.plan import Entry
+from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome, guards_of
 from acidctl.cli.output import Cell, Column, Output, Paint, human_age, human_size, plural, render_table, shown, wrap
-from acidctl.plan_clean import Entry
 
 _WORDS = {
     Action.DELETE: "deleted",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acidctl.api import Table, open_table
 from acidctl.cli.amounts import column_names, duration, duration_or_none, fraction, size
 from acidctl.cli.compactview import write_plan, write_report
 from acidctl.cli.engineoptions import engine_choice
@@ -18,18 +19,17 @@ from acidctl.cli.options import SnapshotOptions, option, read_text, table_option
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import Output, dump_json, plural, say_assumed, shown
 from acidctl.cli.progress import progress, work_progress
-from acidctl.compactreport import CompactionReport, Outcome, PartitionReport
+from acidctl.compaction.plan import CompactionPlan, parse, to_json
+from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.config import Config
+from acidctl.engine.choose import EarlyEngine
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.jobs.engines import EarlyEngine
-from acidctl.plan import CompactionPlan, parse, to_json
-from acidctl.table import Table, open_table
 
 if TYPE_CHECKING:
-    from acidctl.jobs.compact import Prepared
-    from acidctl.jobs.runlog import RunLog
-    from acidctl.jobs.spec import TaskOutcome, TaskSpec
-    from acidctl.jobs.timelimit import TimeLimit
+    from acidctl.compaction.run import Prepared
+    from acidctl.compaction.run_log import RunLog
+    from acidctl.compaction.spec import TaskOutcome, TaskSpec
+    from acidctl.maintenance.time_limit import TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +236,14 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
 
 def _limit(asked: Asked) -> TimeLimit | None:
     """The time begins now: planning is a part of the run."""
-    from acidctl.jobs.timelimit import TimeLimit
+    from acidctl.maintenance.time_limit import TimeLimit
 
     return None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime, asked.grace)
 
 
 def _run_log(out: Output, table: Table, asked: Asked) -> RunLog:
-    from acidctl.jobs.owner import wall_clock
-    from acidctl.jobs.runlog import RunLog
+    from acidctl.compaction.run_log import RunLog
+    from acidctl.maintenance.owner import wall_clock
 
     assert asked.run_log is not None
     return RunLog(asked.run_log, table.location, asked.kind, now=wall_clock, notify=out.warn)
@@ -325,7 +325,7 @@ def _saved(table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimi
 
 
 def _save(out: Output, plan: CompactionPlan, path: str) -> None:
-    from acidctl.export import write_bytes
+    from acidctl.rows.export import write_bytes
 
     write_bytes(Path(path), [(dump_json(to_json(plan), indent=1) + "\n").encode("utf-8", "surrogateescape")])
     out.note(f"wrote the plan to {shown(path)}; --plan carries it out")

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_size, plural, render_table, shown, wrap
-from acidctl.compactreport import (
+from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
+from acidctl.compaction.plan import to_json as plan_to_json
+from acidctl.compaction.report import (
     REPORT_TYPE,
     SCHEMA_VERSION,
     CompactionReport,
@@ -15,9 +17,7 @@ from acidctl.compactreport import (
     partition_json,
     to_json,
 )
-from acidctl.jobs.timelimit import BOUNDS
-from acidctl.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
-from acidctl.plan import to_json as plan_to_json
+from acidctl.maintenance.time_limit import BOUNDS
 
 _HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
 _PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from acidctl.bucketcodec import MAX_BUCKET_ID, bits, decode, encode
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import option
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.names import (
+from acidctl.format.bucket_codec import MAX_BUCKET_ID, bits, decode, encode
+from acidctl.format.names import (
     VERSION_MARKER,
     BaseDir,
     BucketFile,

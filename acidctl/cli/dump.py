@@ -13,14 +13,14 @@ from acidctl.cli.options import option
 from acidctl.cli.output import Format, Output, plural
 from acidctl.cli.progress import progress
 from acidctl.config import Config
-from acidctl.datafiles import DataFile, SideFileFacts, batch_rows, data_files
 from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
+from acidctl.rows.dump_inputs import DataFile, SideFileFacts, batch_rows, data_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acidctl.leaves import Damage
     from acidctl.orc.reader import OrcFile
+    from acidctl.types.format_scalars import Damage
 
     Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
 
@@ -137,7 +137,7 @@ def uncommitted(out: Output, file: DataFile, side: SideFileFacts | None) -> bool
 
 
 def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
-    from acidctl.leaves import Damage
+    from acidctl.types.format_scalars import Damage
 
     damage = Damage()
     rows = _RowWriter(out, view, damage)
@@ -180,7 +180,7 @@ class _RowWriter:
             if opened.shape_damage is not None:
                 raise opened.shape_damage
         if self._view.data and self._out.form is Format.TEXT:
-            from acidctl.orc.orctools import SEPARATOR
+            from acidctl.orc.orc_tools_rows import SEPARATOR
 
             self._out.data(SEPARATOR)
 
@@ -212,9 +212,9 @@ class _RowWriter:
 
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
     """The CSV header, if the form has one, and what makes text of a batch."""
-    from acidctl.orc import orctools
+    from acidctl.orc import orc_tools_rows as orctools
     from acidctl.orc.eventview import event_columns, event_schema
-    from acidctl.values import csv_header, csv_lines, json_lines
+    from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 
     schema = event_schema(orc) if view.events else orc.schema
     names, types = schema.names, tuple(field.type for field in schema.fields)
@@ -236,7 +236,7 @@ def pa_columns(batch: pa.RecordBatch) -> list[pa.Array]:
 
 def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[tuple[int, pa.Buffer | bytes]]:
     """Numbers of rows and their text."""
-    from acidctl.pipeline import ordered_map
+    from acidctl.rows.pipeline import ordered_map
 
     rows = batch_rows(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
     return ordered_map(lambda batch: (len(batch), render(batch)), _limited(orc, rows, limit))

@@ -22,10 +22,10 @@ from acidctl.cli.output import (
     shown,
     wrap,
 )
-from acidctl.datafiles import DataFile
 from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, UsageError
-from acidctl.filereport import failure, report_of
 from acidctl.orc.tail import RESTORE_HINT
+from acidctl.rows.dump_inputs import DataFile
+from acidctl.rows.file_report import failure, report_of
 
 Json = dict[str, Any]
 

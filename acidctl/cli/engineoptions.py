@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acidctl.config import Config
+from acidctl.engine.choose import EngineChoice
 from acidctl.errors import UsageError
-from acidctl.jobs.engines import EngineChoice
 
 
 def engine_choice(

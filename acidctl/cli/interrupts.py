@@ -12,10 +12,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from acidctl.jobs.compact import Compaction
+    from acidctl.compaction.run import Compaction
 
 # The modules whose calls go into libraries that write; and when to try again what came during a call.
-_WRITERS = frozenset({"acidctl.orc.arrowwriter", "acidctl.orc.pyorcwriter"})
+_WRITERS = frozenset({"acidctl.orc.arrow_writer", "acidctl.orc.pyorc_writer"})
 _AGAIN_SECONDS = 0.02
 # Of a timer; 0 would switch it off.
 _AT_ONCE = 0.001
@@ -88,7 +88,7 @@ class _Handlers:
 
     def expire(self, number: int, frame: FrameType | None) -> None:
         """Give up what is not finished."""
-        from acidctl.jobs.timelimit import TimeUpError
+        from acidctl.maintenance.time_limit import TimeUpError
 
         if self.done or self.late:
             return
@@ -127,7 +127,7 @@ def interruptible(run: Compaction) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from acidctl.jobs.timelimit import TimeUpError
+    from acidctl.maintenance.time_limit import TimeUpError
 
     left = run.seconds_left
     own = _Handlers(run)

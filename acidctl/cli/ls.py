@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from acidctl.api import Table, open_table, report
 from acidctl.cli.options import SnapshotOptions, option, read_all, read_stdin, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
@@ -30,7 +31,8 @@ from acidctl.cli.output import (
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.lsreport import (
+from acidctl.rows.table_view import read, require_table
+from acidctl.state.report import (
     SCHEMA_VERSION,
     LsEntry,
     LsPartition,
@@ -39,9 +41,7 @@ from acidctl.lsreport import (
     seconds_of,
     to_json,
 )
-from acidctl.readings import read, require_table
-from acidctl.state import EntryState
-from acidctl.table import Table, open_table, report
+from acidctl.state.resolve import EntryState
 
 _PAINTS = {
     EntryState.LIVE.value: Paint.GOOD,
@@ -150,8 +150,8 @@ def _stored(out: Output, options: SnapshotOptions, view: View) -> LsReport:
 
 def _listed(options: SnapshotOptions, view: View) -> LsReport:
     """From a listing made elsewhere; nothing is opened, so there are no rows and no logical lengths."""
-    from acidctl.storage.gather import locate, parse_filter
-    from acidctl.storage.prepared import parse_listing
+    from acidctl.storage.locations import locate, parse_filter
+    from acidctl.storage.text_listing import parse_listing
 
     if view.rows:
         raise UsageError("--rows opens files, and with --names there are none")

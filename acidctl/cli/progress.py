@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from acidctl.cli.output import Output, human_size, shown
 
 if TYPE_CHECKING:
-    from acidctl.jobs.compact import Progress
+    from acidctl.compaction.run import Progress
 
 # Takes what is done so far and the total, None when nobody knows it.
 Report = Callable[[int, int | None], None]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acidctl.api import open_table
 from acidctl.cli.options import SnapshotOptions, option, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
@@ -29,13 +30,12 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.state import EntryKind, EntryState
-from acidctl.table import open_table
+from acidctl.state.resolve import EntryKind, EntryState
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acidctl.snapshot import Rows, Snapshot
+    from acidctl.rows.snapshot import Rows, Snapshot
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
@@ -253,16 +253,16 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 def _limited(snapshot: Snapshot, view: View, limit: int | None) -> Iterator[Rows]:
-    from acidctl.snapshot import limited
+    from acidctl.rows.snapshot import limited
 
     return limited(snapshot.rows(view.columns), limit)
 
 
 def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
     """The rows rendered, batch by batch, in threads beside the reading."""
-    from acidctl.leaves import Damage
-    from acidctl.pipeline import ordered_map
-    from acidctl.values import csv_header, csv_lines, json_lines
+    from acidctl.rows.pipeline import ordered_map
+    from acidctl.types.format_rows import csv_header, csv_lines, json_lines
+    from acidctl.types.format_scalars import Damage
 
     damage = Damage()
 
@@ -303,7 +303,7 @@ def _write_array(out: Output, chunks: Iterator[bytes | pa.Buffer]) -> None:
 
 
 def _export(out: Output, snapshot: Snapshot, view: View) -> None:
-    from acidctl.export import write_arrow, write_bytes
+    from acidctl.rows.export import write_arrow, write_bytes
 
     assert view.to is not None
     path = Path(view.to)
@@ -341,7 +341,7 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:
-    from acidctl.values import json_column
+    from acidctl.types.format_rows import json_column
 
     cells: list[list[Cell]] = []
     for rows in _limited(snapshot, view, limit):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acidctl.events import Operation, RowId
-from acidctl.hivetypes import Dialect
+from acidctl.format.events import Operation, RowId
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.orc.tail import Tail
+from acidctl.types.hive_types import Dialect
 
 KEY_INDEX = "hive.acid.key.index"
 ACID_STATS = "hive.acid.stats"

@@ -13,10 +13,10 @@ from enum import Enum
 
 import numpy as np
 
-from acidctl.bucketcodec import BucketCodecError, decode
 from acidctl.errors import DamagedDataError
-from acidctl.eventfields import KEY_FIELDS
-from acidctl.events import EventKeys, Operation, RowId, keys_of
+from acidctl.format.bucket_codec import BucketCodecError, decode
+from acidctl.format.event_fields import KEY_FIELDS
+from acidctl.format.events import EventKeys, Operation, RowId, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile
 

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.arrays import WIDE
-from acidctl.hivetypes import Primitive, TypeKind
-from acidctl.javatext import doubles
+from acidctl.format.arrays import WIDE
 from acidctl.orc.calendar import SECONDS_PER_DAY
+from acidctl.types.hive_types import Primitive, TypeKind
+from acidctl.types.java_numbers import doubles
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]

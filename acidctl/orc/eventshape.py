@@ -7,7 +7,7 @@ column. So whatever says "events" beside the columns is asked too, and where the
 from __future__ import annotations
 
 from acidctl.errors import DamagedDataError
-from acidctl.eventfields import EVENT_FIELDS
+from acidctl.format.event_fields import EVENT_FIELDS
 from acidctl.orc.tail import OrcKind, Tail, damaged
 
 _KINDS = (OrcKind.INT, OrcKind.LONG, OrcKind.INT, OrcKind.LONG, OrcKind.LONG, OrcKind.STRUCT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.bucketcodec import BucketCodecError, decode
-from acidctl.events import Operation
+from acidctl.format.bucket_codec import BucketCodecError, decode
+from acidctl.format.events import Operation
 from acidctl.orc.reader import OrcFile
-from acidctl.schema import Field, Primitive, StructType, TypeKind
+from acidctl.types.schema import Field, Primitive, StructType, TypeKind
 
 _BIGINT = Primitive(TypeKind.BIGINT)
 _INT = Primitive(TypeKind.INT)

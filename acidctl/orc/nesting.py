@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acidctl.arrays import flat
+from acidctl.format.arrays import flat
 
 BoolArray = npt.NDArray[np.bool_]
 #: Takes an array and the slots for which the file holds a value or a NULL (None: all); returns as many values.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression
+from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import EncodingKind, StreamKind
 from acidctl.orc.tail import OrcKind
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, encode_varint, raw_fields, rewritten
 
 _ENTRY, _POSITIONS = 1, 1

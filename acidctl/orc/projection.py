@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from acidctl.arrays import flat
-from acidctl.hivetypes import StructType
-from acidctl.orc.finish import Beside, finisher
-from acidctl.orc.gate import offered_name
+from acidctl.format.arrays import flat
 from acidctl.orc.nesting import Finisher
+from acidctl.orc.postprocess import Beside, finisher
+from acidctl.orc.safe_footer import offered_name
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import Tail
+from acidctl.types.hive_types import StructType
 
 
 @dataclass(frozen=True, slots=True)

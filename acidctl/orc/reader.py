@@ -1,7 +1,7 @@
 """ORC files as streams of Arrow record batches, with the values that Hive shows.
 
 `open_orc` reads and checks the tail; `OrcFile.scan` streams batches through Arrow's C++ reader, which sees
-the file only through `gate`. Columns whose values Arrow's own types cannot hold take the exact path
+the file only through `safe_footer`. Columns whose values Arrow's own types cannot hold take the exact path
 (`exact`), decided from the tail alone; dates and timestamps of the hybrid calendar are moved to the days
 whose labels Hive prints (`calendar`).
 """
@@ -22,23 +22,22 @@ import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.eventfields import EVENT_FIELDS
-from acidctl.events import RowId
-from acidctl.hivetypes import Dialect, Field, StructType
+from acidctl.format.event_fields import EVENT_FIELDS
+from acidctl.format.events import RowId
 from acidctl.orc import acidmeta
 from acidctl.orc.agreement import Agreement
-from acidctl.orc.ahead import announce_footers, announce_scan
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
 from acidctl.orc.eventshape import check_shape, is_acid
-from acidctl.orc.exact import WideColumn, wide_columns
-from acidctl.orc.finish import Beside
-from acidctl.orc.gate import gated_tail
-from acidctl.orc.guard import Guard, WideRows
 from acidctl.orc.inflate import plain_stripes
+from acidctl.orc.postprocess import Beside
+from acidctl.orc.prefetch import announce_footers, announce_scan
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
+from acidctl.orc.protobuf import Budget
+from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.stream_guard import Guard, WideRows
 from acidctl.orc.streams import PresentStream, SecondaryStream
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
 from acidctl.orc.stripestats import read_stripe_statistics
@@ -51,7 +50,8 @@ from acidctl.orc.tail import (
     damaged,
     read_tail,
 )
-from acidctl.orc.wire import Budget
+from acidctl.orc.wide_timestamps import WideColumn, wide_columns
+from acidctl.types.hive_types import Dialect, Field, StructType
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0

@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from acidctl.errors import InternalError
-from acidctl.events import EventBatch
-from acidctl.hivetypes import StructType
-from acidctl.orc.arrowwriter import ArrowBackend, Physical
+from acidctl.format.events import EventBatch
+from acidctl.orc.arrow_writer import ArrowBackend, Physical
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.deflate import LARGEST_CHUNK, Chunks, ChunkSink, Deflate
-from acidctl.orc.heldsink import HeldSink
 from acidctl.orc.positions import moved_positions, recorded
+from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer
 from acidctl.orc.tail import OrcKind
+from acidctl.orc.tail_buffer import HeldSink
 from acidctl.orc.tailedit import MAGIC, Place, end_lengths, event_type, moved_stripes, orc_types, resealed
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, number, rewritten
+from acidctl.types.hive_types import StructType
 
 # A footer of more chunks than these would be one of some ten thousand columns.
 _FOOTER_CHUNKS = 64

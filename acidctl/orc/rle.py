@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from acidctl.orc.wire import WireError, varint, zigzag
+from acidctl.orc.protobuf import WireError, varint, zigzag
 
 UInt64Array = npt.NDArray[np.uint64]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.protobuf import Budget, Message, WireError
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.stripe import Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
-from acidctl.orc.wire import Budget, Message, WireError
 
 _MAX_INDEX = 64 << 20
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.orc.ahead import AheadFile
+from acidctl.orc.prefetch import AheadFile
 from acidctl.orc.tail import ReadableFile, can_fetch, read_range
 
 _MAX_SIDE_FILE = 64 << 20

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, InvalidOperation
 
-from acidctl.orc.wire import Message, signed
+from acidctl.orc.protobuf import Message, signed
 from acidctl.orc.wirewrite import block, encode_varint, number, zigzagged
 
 _COUNT, _HAS_NULL, _BYTES = 1, 10, 11

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from acidctl.orc.wire import Message, WireError, signed
+from acidctl.orc.protobuf import Message, WireError, signed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,16 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from acidctl.errors import InternalError
-from acidctl.eventfields import KEY_FIELDS
-from acidctl.events import RowId, keys_of
+from acidctl.format.event_fields import KEY_FIELDS
+from acidctl.format.events import RowId, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.codec import expand, pack
-from acidctl.orc.heldsink import write_all
+from acidctl.orc.protobuf import Message
 from acidctl.orc.reader import open_orc
 from acidctl.orc.statmerge import merged_statistics
 from acidctl.orc.stripestats import MAX_METADATA
 from acidctl.orc.tail import ReadableFile, Tail, read_range, read_tail
+from acidctl.orc.tail_buffer import write_all
 from acidctl.orc.tailedit import (
     CONTENT_LENGTH,
     MAGIC,
@@ -35,7 +36,6 @@ from acidctl.orc.tailedit import (
     merged_metadata,
     sealed,
 )
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, number, raw_fields, rewritten
 from acidctl.orc.writer import Backend, WrittenFile
 

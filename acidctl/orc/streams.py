@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.protobuf import WireError
 from acidctl.orc.rle import decode_bits, decode_v1, decode_v2
 from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
 from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
-from acidctl.orc.wire import WireError
 
 _MAX_STREAM = 128 << 20
 Item = TypeVar("Item", bound=np.generic)

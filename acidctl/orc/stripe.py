@@ -8,8 +8,8 @@ from enum import IntEnum
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.protobuf import Budget, Message, WireError
 from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_range
-from acidctl.orc.wire import Budget, Message, WireError
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.protobuf import Budget, Message, WireError
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
-from acidctl.orc.wire import Budget, Message, WireError
 
 MAX_METADATA = 128 << 20
 

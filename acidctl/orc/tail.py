@@ -16,7 +16,10 @@ from functools import lru_cache
 from typing import Protocol, TypeGuard
 
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
-from acidctl.hivetypes import (
+from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
+from acidctl.orc.protobuf import Budget, Message, WireError
+from acidctl.orc.stats import ColumnStatistics, file_statistics
+from acidctl.types.hive_types import (
     Field,
     HiveType,
     ListType,
@@ -26,9 +29,6 @@ from acidctl.hivetypes import (
     TypeKind,
     UnionType,
 )
-from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
-from acidctl.orc.stats import ColumnStatistics, file_statistics
-from acidctl.orc.wire import Budget, Message, WireError
 
 _MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024

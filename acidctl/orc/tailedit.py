@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from acidctl.errors import InternalError
-from acidctl.hivetypes import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.orc.codec import Compression, pack
+from acidctl.orc.protobuf import Message
 from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
+from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 _KINDS = {
     TypeKind.BOOLEAN: OrcKind.BOOLEAN,

@@ -20,13 +20,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from acidctl.errors import InternalError
-from acidctl.orc.arrowwriter import Appended, Physical
+from acidctl.orc.arrow_writer import Appended, Physical
 from acidctl.orc.codec import CodecError, expand, pack
 from acidctl.orc.positions import recorded, union_positions
+from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import INDEX_KINDS, EncodingKind, Stream, StreamKind, StripeFooter, found_footer
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tailedit import MAGIC, STATISTICS, TYPES, Place, end_lengths, moved_stripes, resealed
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
 
 # Numbers of fields: of a stripe's footer, of a stream in it, of a type, and of stripe statistics on both levels.

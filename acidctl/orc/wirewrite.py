@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from acidctl.orc.wire import WireError, varint
+from acidctl.orc.protobuf import WireError, varint
 
 _LENGTHS = {1: 8, 5: 4}
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.arrays import flat
-from acidctl.hivetypes import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.format.arrays import flat
 from acidctl.orc.convert import clock
-from acidctl.orc.evolve import arrow_type
+from acidctl.orc.schema_evolution import arrow_type
+from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 _NANOS = 1_000_000_000
 # Seconds that int64 holds in a unit, whatever the fraction.

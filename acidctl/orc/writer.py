@@ -18,15 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.errors import InternalError, MissingDependencyError, UsageError
-from acidctl.events import EventBatch, EventKeys, Operation, RowId
-from acidctl.hivetypes import StructType
+from acidctl.format.events import EventBatch, EventKeys, Operation, RowId
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
-from acidctl.orc.arrowwriter import ArrowBackend, Physical
+from acidctl.orc.arrow_writer import ArrowBackend, Physical
 from acidctl.orc.codec import Compression
 from acidctl.orc.deflate import igzip
-from acidctl.orc.heldsink import HeldEnd, HeldSink
 from acidctl.orc.recompress import DeflatingBackend
 from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
+from acidctl.orc.tail_buffer import HeldEnd, HeldSink
 from acidctl.orc.tailedit import (
     CALENDAR,
     METADATA,
@@ -41,9 +40,10 @@ from acidctl.orc.tailedit import (
 )
 from acidctl.orc.wirewrite import number
 from acidctl.orc.writable import NeedsExactWriter
+from acidctl.types.hive_types import StructType
 
 if TYPE_CHECKING:
-    from acidctl.orc.pyorcwriter import ExactBackend
+    from acidctl.orc.pyorc_writer import ExactBackend
 
 __all__ = ["Backend", "NeedsExactWriter", "OrcWriter", "Settings", "WrittenFile", "write_orc"]
 
@@ -242,7 +242,7 @@ def _backend(
     assert kind is Backend.EXACT
     try:
         # A machine without pyorc writes nearly every table.
-        from acidctl.orc.pyorcwriter import ExactBackend
+        from acidctl.orc.pyorc_writer import ExactBackend
     except ImportError as error:
         raise MissingDependencyError(
             "pyorc is not installed, and this table holds values that only it can write exactly",

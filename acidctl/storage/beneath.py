@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from acidctl.errors import StorageError
-from acidctl.names import OWN_PREFIX
+from acidctl.format.names import OWN_PREFIX
 
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 # Enough to go on from, also where a directory may be entered and not be listed.

@@ -24,11 +24,11 @@ from acidctl.errors import (
     StorageError,
     UsageError,
 )
-from acidctl.listing import FileInfo
-from acidctl.storage.elsewhere import aws_region
+from acidctl.format.listing import FileInfo
 from acidctl.storage.objects import OBJECT_FACTS, Item, ObjectStorage, entry_of
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
 from acidctl.storage.redact import without_secret, without_signatures
+from acidctl.storage.remote_options import aws_region
 from acidctl.storage.treewalk import Found
 
 _READING = Facts(atomic_rename=False, exclusive_create=False, mtimes=True, owner_and_mode=False, trash=False)

@@ -22,8 +22,8 @@ import hdfs_native
 
 from acidctl.errors import AcidctlError, StorageError, UnreachableError
 from acidctl.storage import hadoopfault, panics
-from acidctl.storage.bounded import GRACE, bounded, side_by_side
 from acidctl.storage.hdfsplace import Place, with_order
+from acidctl.storage.timeouts import GRACE, bounded, side_by_side
 
 Answer = TypeVar("Answer")
 

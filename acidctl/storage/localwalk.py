@@ -11,7 +11,7 @@ import stat as stat_bits
 from dataclasses import dataclass, field
 
 from acidctl.errors import NoSuchTableError, StorageError
-from acidctl.listing import FileInfo, is_foreign
+from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.storage.localfault import named, refused
 from acidctl.storage.port import Descend, Walk, may_be_closed
 

@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import BinaryIO
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
-from acidctl.listing import FileInfo
+from acidctl.format.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=False, trash=False)

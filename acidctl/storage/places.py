@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from acidctl.errors import UsageError
-from acidctl.names import is_hidden
-from acidctl.storage.gather import own_partition
+from acidctl.format.names import is_hidden
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import own_partition
 from acidctl.storage.port import Storage, join
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from acidctl.listing import FileInfo
-from acidctl.names import WORK_PREFIX
+from acidctl.format.listing import FileInfo
+from acidctl.format.names import WORK_PREFIX
 
 Descend = Callable[[str], bool]
 

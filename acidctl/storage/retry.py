@@ -1,7 +1,7 @@
 """Asking a storage again: bounded, with growing pauses, and only for what is transient and reads.
 
 Changes are not made again here: where an answer got lost, nobody can tell by it whether the change was made. Those who
-know how to look do both, see `jobs.workdir.surely`.
+know how to look do both, see `maintenance.work_dir.surely`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from acidctl.errors import AcidctlError, ExistsError, MissingDependencyError, NoSuchTableError, StorageError
-from acidctl.names import WORK_PREFIX
+from acidctl.format.names import WORK_PREFIX
 from acidctl.storage.objects import OBJECT_FACTS, Item, entry_of
 from acidctl.storage.retry import PATIENT, Patience
 from acidctl.storage.s3fault import code_of, error_for, translated

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from acidctl.errors import DeniedError, NoSuchTableError
-from acidctl.listing import FileInfo
+from acidctl.format.listing import FileInfo
 from acidctl.storage.port import Descend, Walk, join, may_be_closed
 from acidctl.storage.retry import PATIENT, Patience
 

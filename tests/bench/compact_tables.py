@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from acidctl.bucketcodec import encode
-from acidctl.events import EventBatch, EventKeys, Operation
+from acidctl.compaction.plan import WriterSettings
+from acidctl.format.bucket_codec import encode
+from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.orc.writer import write_orc
-from acidctl.plan import WriterSettings
-from acidctl.schema import parse_schema
+from acidctl.types.schema import parse_schema
 from bench.tables import CHUNK, user_columns
 
 BUCKETS = 4

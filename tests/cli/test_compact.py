@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 import pytest
 from restore import restore
 
+from acidctl.compaction.plan import from_json
 from acidctl.errors import UnreachableError
-from acidctl.plan import from_json
 from acidctl.storage.local import LocalStorage
 from tests.cli.runner import Result, acidctl, heed_interrupts
 from tests.support.evolved import dropped_columns
@@ -586,7 +586,7 @@ def _running(table: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command as a process of its own, once its work directory is there."""
     code = (
         "import sys, time\n"
-        "from acidctl.jobs import local\n"
+        "from acidctl.engine import local\n"
         "work = local.LocalEngine.run\n"
         "def slow(self, specs):\n"
         "    for outcome in work(self, specs):\n"
@@ -658,7 +658,7 @@ def test_a_second_run_on_the_same_table_loses(tmp_path: Path) -> None:
 
 def test_plans_are_values() -> None:
     """A report of one kind is no plan of another."""
-    from acidctl.compactreport import CompactionReport, Outcome, PartitionReport, to_json
+    from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, to_json
     from acidctl.errors import ExitCode
 
     compacted = PartitionReport("a", Outcome.COMPACTED)

@@ -14,15 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from acidctl import merge, plan_finish
+from acidctl.compaction import finish as plan_finish
+from acidctl.compaction import insert_only as plainfiles
+from acidctl.compaction import joining, task
+from acidctl.compaction.attempts import Attempt
+from acidctl.compaction.spec import TaskOutcome
+from acidctl.compaction.tasks import make_tasks
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
-from acidctl.events import EventKeys
-from acidctl.jobs import joining, plainfiles, task
-from acidctl.jobs.attempts import Attempt
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.spec import TaskOutcome
+from acidctl.format.events import EventKeys
 from acidctl.orc.stitch import stitch
-from acidctl.plan_tasks import make_tasks
+from acidctl.rows import merge
 from tests.cli.runner import Result, acidctl
 from tests.jobs.cleaning_cases import age, step
 from tests.support.corruption import Corruption, corrupting_writer

@@ -17,9 +17,9 @@ from typing import cast
 import pytest
 
 from acidctl.cli.interrupts import called_by_writer, interruptible, interrupts_reach_us
+from acidctl.compaction.run import Compaction
 from acidctl.errors import ExitCode
-from acidctl.jobs.compact import Compaction
-from acidctl.jobs.timelimit import TimeUpError
+from acidctl.maintenance.time_limit import TimeUpError
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.jobs.cleaning_cases import step
 
@@ -30,7 +30,7 @@ TIMES = 10
 # Even work as small as this goes to worker processes with "pool".
 PROGRAM = """
 import sys
-from acidctl.jobs.local import LocalEngine
+from acidctl.engine.local import LocalEngine
 LocalEngine.__init__.__kwdefaults__["small_bytes"] = 0 if sys.argv.pop(1) == "pool" else 1 << 40
 from acidctl.cli.main import main
 main()
@@ -152,7 +152,7 @@ def test_no_space_in_the_middle(how: str, table: Path) -> None:
 
 def test_no_interrupt_within_a_writer() -> None:
     """What a library calls back must not raise; what the writer's own module does may."""
-    names = {"__name__": "acidctl.orc.arrowwriter", "told": lambda: called_by_writer(sys._getframe())}
+    names = {"__name__": "acidctl.orc.arrow_writer", "told": lambda: called_by_writer(sys._getframe())}
     exec("def write(): return told()", names)
     assert names["write"]()  # type: ignore[operator]
     assert not called_by_writer(sys._getframe())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from acidctl.state import EntryState
+from acidctl.state.resolve import EntryState
 from tests.cli.runner import Result, acidctl
 
 ROOT = Path(__file__).resolve().parents[2]

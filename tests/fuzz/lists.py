@@ -16,7 +16,7 @@ from random import Random
 
 from support.written_table import Fate, Ids, Reader, Work, WrittenTable
 
-from acidctl.plan import Target
+from acidctl.compaction.plan import Target
 from tests.fuzz.bench import Bench, Finding, difference, warned
 
 MAX = 9223372036854775807

@@ -19,7 +19,7 @@ from slow_reader import NotEnoughHistory
 from slow_reader import read as read_slowly
 
 from acidctl.errors import AcidctlError
-from acidctl.writeids import ValidWriteIds
+from acidctl.format.write_ids import ValidWriteIds
 from tests.fuzz.bench import Bench, Finding, Table, corpus, difference, plant, row_ids, tree, warned
 
 Mutation = Callable[[Path, Random], str]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acidctl.datafiles import data_files
 from acidctl.errors import AcidctlError, ExitCode
-from acidctl.filereport import report_of
+from acidctl.rows.dump_inputs import data_files
+from acidctl.rows.file_report import report_of
 from tests.cli.runner import acidctl
 
 pytestmark = pytest.mark.slow

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acidctl.bucketcodec import decode, encode
 from acidctl.errors import AcidctlError
-from acidctl.listing import FileInfo, Listing
-from acidctl.listtexts import recognise
-from acidctl.names import (
+from acidctl.format.bucket_codec import decode, encode
+from acidctl.format.list_texts import recognise
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.names import (
     BaseDir,
     BucketFile,
     DeltaDir,
@@ -30,8 +30,8 @@ from acidctl.names import (
     path_order_key,
     unescape_partition_value,
 )
-from acidctl.state import ListingMode, Profile, data_files, disagreements, guess_table_type, resolve
-from acidctl.writeids import ValidTxns, ValidTxnWriteIds, ValidWriteIds
+from acidctl.format.write_ids import ValidTxns, ValidTxnWriteIds, ValidWriteIds
+from acidctl.state.resolve import ListingMode, Profile, data_files, disagreements, guess_table_type, resolve
 
 TEXT_EXAMPLES = 400
 LISTING_EXAMPLES = 250

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.cleanreport import CleanReport
-from acidctl.compactreport import CompactionReport, Outcome
+from acidctl.cleaning.report import CleanReport
+from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.compaction import run as compact_module
+from acidctl.compaction import task as task_module
+from acidctl.compaction.partition_run import TablePlace
+from acidctl.compaction.plan import CompactionPlan
+from acidctl.compaction.report import CompactionReport, Outcome
+from acidctl.compaction.run import Prepared
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.task import outcome_of
 from acidctl.errors import AcidctlError
-from acidctl.jobs import compact as compact_module
-from acidctl.jobs import task as task_module
-from acidctl.jobs.clean_run import CleanRequest, prepare
-from acidctl.jobs.compact import Prepared
-from acidctl.jobs.session import TablePlace
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.jobs.task import outcome_of
-from acidctl.plan import CompactionPlan
-from acidctl.state import live_entries
-from acidctl.storage.gather import gather
+from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from tests.cli.runner import Result

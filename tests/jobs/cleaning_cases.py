@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from acidctl import open_table
-from acidctl.cleanreport import CleanReport
-from acidctl.jobs.clean_run import CleanRequest, CleanRun, prepare
-from acidctl.plan_clean_guards import opened
-from acidctl.state import Profile, resolve
-from acidctl.storage.gather import gather
+from acidctl.cleaning.guards import opened
+from acidctl.cleaning.report import CleanReport
+from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.state.resolve import Profile, resolve
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
-from acidctl.writeids import ValidTxns, ValidWriteIds
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "tables"
 # When everything in a copy was written, and two days later, when it is old.

@@ -7,8 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+from acidctl.compaction.spec import TaskOutcome, TaskResult, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
 
 
 def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acidctl import open_table
-from acidctl.jobs.lock import acquire
-from acidctl.jobs.publish import publish, require_inputs
-from acidctl.jobs.recover import recover
-from acidctl.jobs.spec import TaskResult
-from acidctl.jobs.workdir import WorkDir, list_location
-from acidctl.names import METADATA_MARKER, VERSION_MARKER
-from acidctl.plan import (
+from acidctl.compaction.plan import (
     Action,
     CompactionKind,
     CompactionPlan,
@@ -31,11 +25,17 @@ from acidctl.plan import (
     Target,
     fingerprint_of,
 )
-from acidctl.plan import InputEntry as Input
-from acidctl.state import AcidState, EntryKind, data_files, live_entries, resolve
+from acidctl.compaction.plan import InputEntry as Input
+from acidctl.compaction.publish import publish, require_inputs
+from acidctl.compaction.recover import recover
+from acidctl.compaction.spec import TaskResult
+from acidctl.format.names import METADATA_MARKER, VERSION_MARKER
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.maintenance.lock import acquire
+from acidctl.maintenance.work_dir import WorkDir, list_location
+from acidctl.state.resolve import AcidState, EntryKind, data_files, live_entries, resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
-from acidctl.writeids import ValidTxns, ValidWriteIds
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables" / "hive4"
 NOW = 1_800_000_000.0

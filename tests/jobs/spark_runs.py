@@ -16,13 +16,13 @@ SLOW_COMPACTION = """
 import sys
 import acidctl
 from acidctl.errors import AcidctlError
-from acidctl.jobs.spark import SparkEngine
+from acidctl.engine.spark import SparkEngine
 
 def slow(folder):
     def work(index, spec, threads):
         import os, time
         from pathlib import Path
-        from acidctl.jobs.task import outcome_of
+        from acidctl.compaction.task import outcome_of
         Path(folder, f"{index}.attempt.{os.getpid()}.{time.time_ns()}").touch()
         while not Path(folder, "go").exists():
             time.sleep(0.02)

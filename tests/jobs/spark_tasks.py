@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.plan import PlannedTask, Role, TableFacts
+from acidctl.compaction.plan import PlannedTask, Role, TableFacts
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
@@ -66,8 +66,8 @@ def standing_in(
         import time
         from pathlib import Path
 
+        from acidctl.compaction.spec import TaskOutcome, TaskResult
         from acidctl.errors import DamagedDataError, InternalError
-        from acidctl.jobs.spec import TaskOutcome, TaskResult
 
         bucket = spec.task.bucket_id
         assert bucket is not None

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl import open_table
-from acidctl.bucketcodec import decode, encode
-from acidctl.events import EventBatch, EventKeys, Operation
-from acidctl.jobs.spec import TaskSpec
-from acidctl.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
+from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
+from acidctl.compaction.spec import TaskSpec
+from acidctl.format.bucket_codec import decode, encode
+from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
 from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.writer import write_orc
-from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
-from acidctl.schema import parse_schema
-from acidctl.sources import live_sources
-from acidctl.state import AcidState, data_files, live_entries
+from acidctl.rows.sources import live_sources
+from acidctl.state.resolve import AcidState, data_files, live_entries
 from acidctl.storage.local import LocalStorage
+from acidctl.types.schema import parse_schema
 
 COLUMNS = "a bigint, b string"
 _SETTINGS = WriterSettings()

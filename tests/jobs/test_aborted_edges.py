@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.written_table import Fate, Work, WrittenTable
 
-from acidctl.plan import Target
+from acidctl.compaction.plan import Target
 from tests.cli.runner import acidctl
 from tests.jobs.cleaning_cases import step
 

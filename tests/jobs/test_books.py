@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 
-from acidctl import merge, scan
+from acidctl.compaction import inputs
+from acidctl.compaction.inputs import TaskEvents
+from acidctl.compaction.merge_audit import key_hashes
+from acidctl.compaction.plan import KeyCut, Role
+from acidctl.compaction.task import run_task
 from acidctl.errors import VerificationError
-from acidctl.events import EventBatch, EventKeys, Operation
-from acidctl.jobs import inputs
-from acidctl.jobs.books import key_hashes
-from acidctl.jobs.inputs import TaskEvents
-from acidctl.jobs.task import run_task
-from acidctl.plan import KeyCut, Role
-from acidctl.scan import LocationReader
+from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.rows import merge, scan
+from acidctl.rows.scan import LocationReader
 
 MINOR = (Role.INSERTS, Role.DELETES)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.cleaning.run import CleanRequest, prepare
 from acidctl.errors import ExitCode, StorageError, UsageError
-from acidctl.jobs.clean_run import CleanRequest, prepare
-from acidctl.jobs.lock import acquire
-from acidctl.storage.gather import gather
+from acidctl.maintenance.lock import acquire
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Facts
 from tests.jobs.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.jobs.clean_run import CleanRequest, CleanRun, prepare
-from acidctl.storage.gather import gather
+from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from tests.jobs.cleaning_cases import LATER, age, step, tops, tree
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")

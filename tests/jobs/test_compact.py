@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.compactreport import Outcome
+from acidctl.compaction import run as module
+from acidctl.compaction.plan import Action, Role
+from acidctl.compaction.report import Outcome
+from acidctl.compaction.run import Prepared, Progress
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.engine.choose import EngineChoice
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import DamagedDataError, MissingDependencyError, StalePlanError, UsageError, VerificationError
-from acidctl.jobs import compact as module
-from acidctl.jobs.compact import Prepared, Progress
-from acidctl.jobs.engines import EngineChoice
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.lock import acquire
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.plan import Action, Role
+from acidctl.maintenance.lock import acquire
 from acidctl.storage.local import LocalStorage
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -438,7 +438,7 @@ def test_the_machines_of_large_inputs_are_told_to_engines_that_ask(
     _prepared(table, partitions=["ds=1"]).start(engine).run()
     assert set(engine.hosts) == {()}
     assert asked == []
-    monkeypatch.setattr("acidctl.jobs.session._WORTH_A_WAY", 1)
+    monkeypatch.setattr("acidctl.compaction.partition_run._WORTH_A_WAY", 1)
     _prepared(table, partitions=["ds=2"]).start(engine).run()
     assert set(engine.hosts) == {("one", "two", "three")}
     assert len(asked) == len(engine.hosts)

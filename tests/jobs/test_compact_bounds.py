@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.compactreport import PartitionReport
+from acidctl.compaction import run as module
+from acidctl.compaction.report import PartitionReport
+from acidctl.compaction.run import Prepared
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
-from acidctl.jobs import compact as module
-from acidctl.jobs.compact import Prepared
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.jobs.timelimit import TimeLimit
+from acidctl.maintenance.time_limit import TimeLimit
 from tests.jobs.cleaning_cases import step
 
 STEP = step("hive4/demo_orders/03-demo")
@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parents[2]
 # Tasks that take for ever, in this process or in workers.
 SLOW = """
 import sys
-from acidctl.jobs import local
+from acidctl.engine import local
 from tests.jobs.fake_tasks import linger
 init = local.LocalEngine.__init__
 small = {"pool": 0, "here": 1 << 40}[sys.argv.pop(1)]

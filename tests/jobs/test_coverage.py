@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from acidctl import open_table
-from acidctl.compactreport import Outcome
+from acidctl.compaction import inputs, joining
+from acidctl.compaction.committed import Committed, bucket_of
+from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask, Role
+from acidctl.compaction.report import Outcome
+from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
-from acidctl.jobs import inputs, joining
-from acidctl.jobs.committed import Committed, bucket_of
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.spec import TaskSpec
-from acidctl.plan import CompactionPlan, PartitionPlan, PlannedTask, Role
 from tests.support import mutant_tables
 
 Edit = Callable[[CompactionPlan], CompactionPlan]

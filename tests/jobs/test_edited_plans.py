@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import acidctl as library
-from acidctl.compactreport import Outcome
+from acidctl.compaction.plan import encode, parse, to_json
+from acidctl.compaction.report import Outcome
+from acidctl.compaction.run import Prepared
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError
-from acidctl.jobs.compact import Prepared
-from acidctl.jobs.local import LocalEngine
-from acidctl.plan import encode, parse, to_json
 from tests.cli.runner import acidctl
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"

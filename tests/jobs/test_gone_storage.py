@@ -12,15 +12,15 @@ from typing import BinaryIO
 import pytest
 
 import acidctl
-from acidctl.compactreport import CompactionReport
+from acidctl.api import Table
+from acidctl.compaction.report import CompactionReport
+from acidctl.compaction.run import Prepared
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.task import outcome_of
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
-from acidctl.jobs.compact import Prepared
-from acidctl.jobs.reach import IN_A_ROW
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.jobs.task import outcome_of
+from acidctl.maintenance.reach import IN_A_ROW
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import PathStat, Storage
-from acidctl.table import Table
 from tests.jobs.breaking import in_turn
 from tests.support.faulty import Fault, FaultyStorage
 

@@ -14,16 +14,16 @@ import pytest
 from jobs.specs import small_table
 from orc.files import by_arrow
 
-from acidctl.bucketcodec import encode
+from acidctl.compaction.inputs import Sieve
 from acidctl.errors import DamagedDataError
-from acidctl.events import EventBatch, EventKeys, KeySpan, RowId
-from acidctl.hivetypes import StructType
-from acidctl.jobs.inputs import Sieve
-from acidctl.merge import EventStream, merge_events
+from acidctl.format.bucket_codec import encode
+from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId
+from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.scan import DataSource, Projection
-from acidctl.schema import parse_type
-from acidctl.writeids import ValidWriteIds
+from acidctl.rows.merge import EventStream, merge_events
+from acidctl.rows.scan import DataSource, Projection
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import parse_type
 
 BUCKET = encode(0)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acidctl.plan import Action, InputEntry, OutputDir, PartitionPlan, is_within
+from acidctl.compaction.plan import Action, InputEntry, OutputDir, PartitionPlan, is_within
 from tests.cli.runner import acidctl
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -21,8 +21,8 @@ SCHEMA = ("--schema", "id int, v string")
 # Makes an owner file of its own process, and ends.
 DIE = """
 import sys, time
-from acidctl.jobs.owner import new_owner, to_bytes
-from acidctl.jobs.workdir import WORK_TYPE
+from acidctl.maintenance.owner import new_owner, to_bytes
+from acidctl.maintenance.work_dir import WORK_TYPE
 from dataclasses import replace
 sys.stdout.buffer.write(to_bytes(replace(new_owner(time.time()), id=sys.argv[1]), WORK_TYPE))
 """

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import StorageError
-from acidctl.jobs.lock import LOCK_TYPE
-from acidctl.jobs.owner import new_owner, to_bytes
-from acidctl.jobs.workdir import WORK_TYPE, remove_work
-from acidctl.storage.gather import gather
+from acidctl.maintenance.lock import LOCK_TYPE
+from acidctl.maintenance.owner import new_owner, to_bytes
+from acidctl.maintenance.work_dir import WORK_TYPE, remove_work
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from tests.cli.runner import Result, acidctl
 from tests.jobs.cleaning_cases import FIXTURES, age
 

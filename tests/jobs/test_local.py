@@ -16,14 +16,14 @@ import pytest
 from jobs.fake_tasks import act
 from jobs.specs import WORK, small_table, specs_of
 
-from acidctl.bucketcodec import BucketCodecError, CodecFault
+from acidctl.compaction import task
+from acidctl.compaction.plan import PlannedTask, Role, TableFacts
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.task import outcome_of
+from acidctl.engine.choose import EarlyEngine, EngineChoice
+from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.errors import ExitCode
-from acidctl.jobs import task
-from acidctl.jobs.engines import EarlyEngine, EngineChoice
-from acidctl.jobs.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
-from acidctl.jobs.spec import TaskOutcome, TaskSpec
-from acidctl.jobs.task import outcome_of
-from acidctl.plan import PlannedTask, Role, TableFacts
+from acidctl.format.bucket_codec import BucketCodecError, CodecFault
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,7 +125,7 @@ def test_end_of_the_parent(how: signal.Signals, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'tests')]!r}\n"
         "from pathlib import Path\n"
-        "from acidctl.jobs.local import LocalEngine\n"
+        "from acidctl.engine.local import LocalEngine\n"
         "from jobs.fake_tasks import act\n"
         "from jobs.test_local import specs_for\n"
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from acidctl.compaction.recover import recover
 from acidctl.errors import ExitCode, StalePlanError, StorageError
-from acidctl.jobs import owner as owners
-from acidctl.jobs.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
-from acidctl.jobs.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
-from acidctl.jobs.recover import recover
-from acidctl.jobs.workdir import list_location
+from acidctl.maintenance import owner as owners
+from acidctl.maintenance.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
+from acidctl.maintenance.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
+from acidctl.maintenance.work_dir import list_location
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
 from tests.support.faulty import Fault, FaultyStorage, broken_run, in_child, sweep

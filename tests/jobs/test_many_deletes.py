@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 
 from acidctl import open_table
-from acidctl.bucketcodec import encode
-from acidctl.compactreport import Outcome
+from acidctl.compaction.plan import WriterSettings
+from acidctl.compaction.report import Outcome
 from acidctl.errors import DamagedDataError
-from acidctl.events import EventBatch, EventKeys, Operation
-from acidctl.hivetypes import StructType
+from acidctl.format.bucket_codec import encode
+from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.orc.protobuf import Message
 from acidctl.orc.tail import read_tail
 from acidctl.orc.tailedit import STATISTICS, edited_footer, sealed
-from acidctl.orc.wire import Message
 from acidctl.orc.wirewrite import block, number, zigzagged
 from acidctl.orc.writer import write_orc
-from acidctl.plan import WriterSettings
-from acidctl.schema import parse_type
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import parse_type
 
 COLUMNS = parse_type("struct<a:int>")
 BUCKET = encode(0, 0)

@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 
 import acidctl
-from acidctl.idlists import MAX_ID
-from acidctl.jobs.coverage import require_selected
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.publish import require_inputs
-from acidctl.listing import Listing
-from acidctl.plan import Action, CompactionKind, CompactionPlan, InputEntry, PartitionPlan, TableFacts, Target
+from acidctl.compaction.coverage import require_selected
+from acidctl.compaction.plan import (
+    Action,
+    CompactionKind,
+    CompactionPlan,
+    InputEntry,
+    PartitionPlan,
+    TableFacts,
+    Target,
+)
+from acidctl.compaction.publish import require_inputs
+from acidctl.engine.local import LocalEngine
+from acidctl.format.id_lists import MAX_ID
+from acidctl.format.listing import Listing
 
 
 def _steps(folder: Path, count: int) -> int:

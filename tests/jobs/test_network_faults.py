@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import acidctl.table as table_module
+import acidctl.api as table_module
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
@@ -98,7 +98,7 @@ def test_commands_that_read(
     """The same answer where the fault passes; else an error, after nothing or after the beginning of the answer."""
     make, root = place
     # Ages are in the answer, and a second may pass between two answers.
-    monkeypatch.setattr("acidctl.jobs.owner.wall_clock", lambda: LATER)
+    monkeypatch.setattr("acidctl.maintenance.owner.wall_clock", lambda: LATER)
     lists = [word for text in step(STEP).lists for word in ("--validtxns", text)]
 
     def run(storage: Storage) -> Result:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.compaction import publish as publish_module
 from acidctl.errors import StalePlanError, StorageError, VerificationError
-from acidctl.jobs import publish as publish_module
-from acidctl.jobs.lock import acquire
-from acidctl.jobs.workdir import list_location
-from acidctl.state_journal import Journal, OutputFile, parse_journal, standing_of
+from acidctl.format.write_ids import ValidTxns
+from acidctl.maintenance.lock import acquire
+from acidctl.maintenance.work_dir import list_location
+from acidctl.state.journal import Journal, OutputFile, parse_journal, standing_of
 from acidctl.storage import objects as objects_module
 from acidctl.storage import retry
 from acidctl.storage.port import Storage
-from acidctl.writeids import ValidTxns
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
 from tests.support.faulty import Fault, FaultyStorage, in_child, sweep
 from tests.support.objects import object_store
@@ -160,7 +160,7 @@ def test_the_next_run_undoes(why: str, folder: Path, tmp_path: Path) -> None:
         foreign = {last: b"of somebody else"}
         (root / last).write_bytes(foreign[last])
     with acquire(object_store(), str(root), now=NOW) as lock:
-        from acidctl.jobs.recover import recover
+        from acidctl.compaction.recover import recover
 
         said = recover(object_store(), str(root), list_location(object_store(), str(root)), lock=lock, txns=txns)
     assert any("Undid" in sentence for sentence in said)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.cleanreport import CleanReport, Outcome
-from acidctl.jobs.clean_run import CleanRequest, CleanRun, prepare
-from acidctl.names import QUARANTINE_NAME
+from acidctl.cleaning.report import CleanReport, Outcome
+from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
+from acidctl.format.names import QUARANTINE_NAME
 from acidctl.storage import objects as objects_module
-from acidctl.storage.gather import gather
+from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from tests.jobs.breaking import WAYS, Bench, in_turn
 from tests.jobs.cleaning_cases import LATER, step, tree

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from acidctl.api import Table
+from acidctl.compaction import publish as publish_module
 from acidctl.errors import StorageError
-from acidctl.jobs import publish as publish_module
 from acidctl.storage.fsspec import FsspecObjects
 from acidctl.storage.objects import Item, ObjectStorage
 from acidctl.storage.s3 import FACTS
-from acidctl.table import Table
 from tests.jobs.publishing import make_case
 from tests.support.objects import FolderObjects
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import acidctl
-from acidctl.compactreport import Outcome, to_json
-from acidctl.jobs.local import LocalEngine
+from acidctl.compaction.report import Outcome, to_json
+from acidctl.engine.local import LocalEngine
 from acidctl.storage.resolve import resolve
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
@@ -31,7 +31,7 @@ _DIES = """
 import os, sys
 from acidctl.cli.main import main
 from acidctl.storage.s3 import S3Objects
-from acidctl.jobs import publish
+from acidctl.compaction import publish
 
 publish._COPIES = 1
 copy, done, last = S3Objects.copy, [], int(sys.argv[1])
@@ -236,7 +236,7 @@ def test_of_two_runs_one_compacts(table: OnS3) -> None:
 def test_an_interrupt_leaves_the_table_as_it_was(table: OnS3) -> None:
     """Ctrl-C while the work directory is there: objects, lock and unfinished uploads are taken away."""
     before = set(table.server.keys(table.bucket))
-    slow = "from acidctl.jobs import task; import time; run = task.run_task\n"
+    slow = "from acidctl.compaction import task; import time; run = task.run_task\n"
     slow += "def slowly(*a, **k):\n    time.sleep(3); return run(*a, **k)\ntask.run_task = slowly\n"
     slow += "import sys; from acidctl.cli.main import main; main()"
     run = subprocess.Popen(

@@ -13,14 +13,14 @@ import pytest
 from jobs.specs import WORK
 
 from acidctl import open_table
+from acidctl.compaction import insert_only as plainfiles
+from acidctl.compaction.attempts import Attempt
+from acidctl.compaction.parquet_footer import renamed
+from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts
+from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError, VerificationError
-from acidctl.jobs import plainfiles
-from acidctl.jobs.attempts import Attempt
-from acidctl.jobs.parquettail import renamed
-from acidctl.jobs.spec import TaskResult, TaskSpec
-from acidctl.jobs.task import run_task
-from acidctl.listing import FileInfo
-from acidctl.plan import InputEntry, PlannedTask, Role, TableFacts
+from acidctl.format.listing import FileInfo
 
 
 def spec_of(root: Path, contents: list[bytes], form: str, ending: str = "") -> TaskSpec:

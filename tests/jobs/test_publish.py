@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.compaction.plan import PartitionPlan
+from acidctl.compaction.publish import NoRowsError, NothingToDoError, publish, require_inputs
+from acidctl.compaction.spec import TaskResult
 from acidctl.errors import StalePlanError, StorageError, VerificationError
-from acidctl.jobs.lock import Lock, acquire
-from acidctl.jobs.publish import NoRowsError, NothingToDoError, publish, require_inputs
-from acidctl.jobs.spec import TaskResult
-from acidctl.jobs.workdir import WorkDir, list_location
-from acidctl.names import FAILED_NAME
-from acidctl.plan import PartitionPlan
-from acidctl.state import EntryState
+from acidctl.format.names import FAILED_NAME
+from acidctl.maintenance.lock import Lock, acquire
+from acidctl.maintenance.work_dir import WorkDir, list_location
+from acidctl.state.resolve import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from acidctl import open_table
+from acidctl.compaction.recover import has_leftovers, recover
+from acidctl.engine.local import LocalEngine
 from acidctl.errors import StalePlanError
-from acidctl.jobs.local import LocalEngine
-from acidctl.jobs.lock import LOCK_TYPE, acquire
-from acidctl.jobs.owner import Owner, from_bytes, new_owner, to_bytes
-from acidctl.jobs.recover import has_leftovers, recover
-from acidctl.jobs.workdir import WORK_TYPE, list_location
-from acidctl.state import EntryState
+from acidctl.format.write_ids import ValidTxns
+from acidctl.maintenance.lock import LOCK_TYPE, acquire
+from acidctl.maintenance.owner import Owner, from_bytes, new_owner, to_bytes
+from acidctl.maintenance.work_dir import WORK_TYPE, list_location
+from acidctl.state.resolve import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
-from acidctl.writeids import ValidTxns
 from tests.cli.runner import acidctl
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
 from tests.support.faulty import KILLED, Fault, FaultyStorage, in_child, sweep

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.compactreport import Outcome, PartitionReport
+from acidctl.compaction.report import Outcome, PartitionReport
+from acidctl.compaction.run_log import RunLog
 from acidctl.errors import StorageError, UsageError
-from acidctl.jobs.runlog import RunLog
 
 APPENDER = """
 import sys
-from acidctl.compactreport import Outcome, PartitionReport
-from acidctl.jobs.runlog import RunLog
+from acidctl.compaction.report import Outcome, PartitionReport
+from acidctl.compaction.run_log import RunLog
 log = RunLog(sys.argv[1], "/t", "major", now=lambda: 0.0, notify=print)
 for i in range(300):
     log.partition(PartitionReport(f"ds={i}", Outcome.COMPACTED, reason="x" * 3000, outputs=("base_1",), seconds=1.0))

@@ -6,11 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from acidctl.errors import StalePlanError, VerificationError
-from acidctl.jobs.selection import committed, verify_selection
-from acidctl.listing import FileInfo, Listing
-from acidctl.names import BaseDir, DeltaDir, parse_directory
-from acidctl.plan import (
+from acidctl.compaction.plan import (
     Action,
     CompactionKind,
     CompactionPlan,
@@ -22,8 +18,12 @@ from acidctl.plan import (
     TableFacts,
     Target,
 )
-from acidctl.state import ORIGINALS_NAME
-from acidctl.writeids import ValidTxns
+from acidctl.compaction.selection import committed, verify_selection
+from acidctl.errors import StalePlanError, VerificationError
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.names import BaseDir, DeltaDir, parse_directory
+from acidctl.format.write_ids import ValidTxns
+from acidctl.state.resolve import ORIGINALS_NAME
 
 VERSION = ("_orc_acid_version", "2")
 COMPACTED = ("_metadata_acid", '{"thisFileVersion":"0","dataFormat":"compacted"}')

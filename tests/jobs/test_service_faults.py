@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import acidctl
-import acidctl.table as table_module
-from acidctl.compactreport import CompactionReport, Outcome
+import acidctl.api as table_module
+from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.compaction import task as task_module
+from acidctl.compaction.partition_run import TablePlace
+from acidctl.compaction.report import CompactionReport, Outcome
+from acidctl.compaction.run import Prepared
 from acidctl.errors import AcidctlError, ExitCode
-from acidctl.jobs import task as task_module
-from acidctl.jobs.clean_run import CleanRequest, prepare
-from acidctl.jobs.compact import Prepared
-from acidctl.jobs.session import TablePlace
-from acidctl.storage.gather import gather
+from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Retrying

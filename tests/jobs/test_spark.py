@@ -13,8 +13,8 @@ import pyspark
 import pytest
 
 import acidctl
+from acidctl.engine.spark import SparkEngine, Waits
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, MissingDependencyError, UsageError
-from acidctl.jobs.spark import SparkEngine, Waits
 
 from .spark_tasks import specs, standing_in, traces, wait_for
 
@@ -165,7 +165,7 @@ def test_an_executor_without_the_package_of_the_storage_is_one_sentence(
 
 def test_tasks_prefer_the_machines_that_were_named(context: pyspark.SparkContext, tmp_path: Path) -> None:
     """Spark's own scheduler knows them; machines that are none of the cluster's keep nothing waiting."""
-    from acidctl.jobs.spark_job import distributed
+    from acidctl.engine.spark_job import distributed
 
     hosts = [("one", "two"), (), ("three",)]
     found = distributed(context, [b"\x00a", b"", b"c" * 70_000], hosts).mapPartitions(lambda parts: parts)
@@ -202,12 +202,12 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
     context: pyspark.SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits, and gives up after a while; running tasks may take as long as they like."""
-    monkeypatch.setattr("acidctl.jobs.spark._POLL", 0.1)
+    monkeypatch.setattr("acidctl.engine.spark._POLL", 0.1)
     engine = SparkEngine(session=context, waits=Waits(idle=1.0), work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
-    monkeypatch.setattr("acidctl.jobs.spark_job.Job.running_tasks", lambda job: 0)
-    monkeypatch.setattr("acidctl.jobs.spark._TELL", 0.2)
+    monkeypatch.setattr("acidctl.engine.spark_job.Job.running_tasks", lambda job: 0)
+    monkeypatch.setattr("acidctl.engine.spark._TELL", 0.2)
     told: list[str] = []
     engine = SparkEngine(
         session=context, waits=Waits(idle=1.0), notify=told.append, work=standing_in(waits_for={1: "never"})

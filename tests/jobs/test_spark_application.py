@@ -16,8 +16,8 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 from services.spark import children
 
+from acidctl.engine.spark import SparkEngine, Waits, _end_gateway
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
-from acidctl.jobs.spark import SparkEngine, Waits, _end_gateway
 
 from .spark_tasks import specs, standing_in, wait_for
 

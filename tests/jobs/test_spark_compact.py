@@ -19,10 +19,10 @@ from restore import restore
 from services.spark import SparkCluster, descendants, spark_cluster
 
 import acidctl
-from acidctl.compactreport import Outcome
-from acidctl.jobs.spark import SparkEngine
+from acidctl.compaction.report import Outcome
+from acidctl.engine.spark import SparkEngine
 from acidctl.orc.reader import open_orc
-from acidctl.rowhash import RowDigest
+from acidctl.types.stored_digest import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
 
 from .spark_runs import SlowRun, clean_environment

@@ -15,6 +15,12 @@ from pathlib import Path
 import pytest
 
 import acidctl
+from acidctl.compaction.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.engine import spark_errors as spark_failures
+from acidctl.engine import spark_setup as spark_host
+from acidctl.engine import spark_worker
+from acidctl.engine.spark import SparkEngine
+from acidctl.engine.spark_worker import Body, Parcels, TaskCrashedError, Unfit
 from acidctl.errors import (
     AcidctlError,
     DamagedDataError,
@@ -25,10 +31,6 @@ from acidctl.errors import (
     UnreachableError,
     UsageError,
 )
-from acidctl.jobs import spark_failures, spark_host, spark_worker
-from acidctl.jobs.spark import SparkEngine
-from acidctl.jobs.spark_worker import Body, Parcels, TaskCrashedError, Unfit
-from acidctl.jobs.spec import TaskOutcome, TaskResult, TaskSpec
 
 from .spark_tasks import SECRET, specs
 
@@ -248,7 +250,7 @@ def test_the_package_is_packed_whole_and_the_same_each_time(tmp_path: Path) -> N
     assert archive.read_bytes() == again.read_bytes()
     names = set(zipfile.ZipFile(archive).namelist())
     assert names == {path.relative_to(package.parent).as_posix() for path in package.rglob("*.py")}
-    assert "acidctl/jobs/task.py" in names
+    assert "acidctl/compaction/task.py" in names
 
 
 def test_other_code_makes_another_name(tmp_path: Path) -> None:
@@ -325,7 +327,7 @@ def test_bad_data_is_an_answer_and_a_crash_is_tried_again() -> None:
 def test_a_server_that_is_gone_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as Spark begins a task; not what was asked often enough already, nor what will not change."""
     slept: list[float] = []
-    monkeypatch.setattr("acidctl.jobs.spark_worker.time.sleep", slept.append)
+    monkeypatch.setattr("acidctl.engine.spark_worker.time.sleep", slept.append)
     gone, asked, full = UnreachableError("hdfs://h:1/t is gone"), UnreachableError("gone"), QuotaError("no room")
     asked.attempts = 4
 

@@ -18,18 +18,19 @@ import pyarrow.parquet as pq
 import pytest
 from restore import restore
 
-from acidctl import open_table, plan
-from acidctl.bucketcodec import encode
+from acidctl import open_table
+from acidctl.compaction import plan
+from acidctl.compaction.footers import decide
+from acidctl.compaction.plan import Action, CompactionKind, CompactionPlan, Role, Target
+from acidctl.compaction.request import CompactionRequest, TableView
 from acidctl.errors import DamagedDataError, ExitCode, NotEnoughHistoryError, StorageError, UsageError
-from acidctl.jobs.survey import decide
-from acidctl.jobs.workdir import list_location
-from acidctl.names import MIN_LONG, BaseDir, DeltaDir, format_base, parse_directory
+from acidctl.format.bucket_codec import encode
+from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, format_base, parse_directory
+from acidctl.maintenance.work_dir import list_location
 from acidctl.orc.reader import OrcFile
-from acidctl.plan import Action, CompactionKind, CompactionPlan, Role, Target
-from acidctl.plan_request import CompactionRequest, TableView
-from acidctl.readings import read
-from acidctl.storage.gather import gather
+from acidctl.rows.table_view import read
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import gather
 from acidctl.storage.memory import MemoryStorage
 from tests.support.evolved import dropped_columns
 

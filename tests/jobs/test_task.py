@@ -14,20 +14,20 @@ from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_event
 from restore import restore
 
 from acidctl import open_table
+from acidctl.compaction import inputs, joining, task
+from acidctl.compaction.plan import KeyCut, Role
+from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError
-from acidctl.events import Operation
-from acidctl.jobs import inputs, joining, task
-from acidctl.jobs.spec import TaskResult, TaskSpec
-from acidctl.jobs.task import run_task
+from acidctl.format.events import Operation
+from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
-from acidctl.plan import KeyCut, Role
-from acidctl.rowhash import combined
-from acidctl.snapshot import PartitionState, Snapshot
-from acidctl.sources import live_sources
-from acidctl.state import live_entries
-from acidctl.state_types import ORIGINALS_NAME
+from acidctl.rows.snapshot import PartitionState, Snapshot
+from acidctl.rows.sources import live_sources
+from acidctl.state.entries import ORIGINALS_NAME
+from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
-from acidctl.writeids import TxnListFormat, ValidTxns, ValidWriteIds
+from acidctl.types.stored_digest import combined
 from tests.support.extent import SWEEP
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.cleanreport import CleanReport, Outcome
+from acidctl.cleaning.report import CleanReport, Outcome
+from acidctl.cleaning.run import CleanRequest, prepare
 from acidctl.errors import ExitCode
-from acidctl.jobs.clean_run import CleanRequest, prepare
-from acidctl.storage.gather import gather
+from acidctl.storage.locations import gather
 from acidctl.storage.memory import MemoryStorage
 from tests.jobs.cleaning_cases import Step, step, tops, tree
 

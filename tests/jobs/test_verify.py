@@ -15,22 +15,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.arrays import WIDE
-from acidctl.bucketcodec import encode
+from acidctl.compaction import index_check as indexcheck
+from acidctl.compaction import task, verify
+from acidctl.compaction.index_check import IndexCheck
+from acidctl.compaction.plan import Role, WriterSettings
+from acidctl.compaction.second_reading import second_opinion
+from acidctl.compaction.verify import Expected, examine, verify_file
 from acidctl.errors import ExitCode, VerificationError
-from acidctl.events import EventBatch, EventKeys, Operation, keys_of
-from acidctl.jobs import indexcheck, task, verify
-from acidctl.jobs.indexcheck import IndexCheck
-from acidctl.jobs.secondopinion import second_opinion
-from acidctl.jobs.verify import Expected, examine, verify_file
-from acidctl.orc import secondread
+from acidctl.format.arrays import WIDE
+from acidctl.format.bucket_codec import encode
+from acidctl.format.events import EventBatch, EventKeys, Operation, keys_of
+from acidctl.orc import pyorc_reader as secondread
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import IntegerStatistics
 from acidctl.orc.writer import write_orc
-from acidctl.plan import Role, WriterSettings
-from acidctl.rowhash import RowDigest
-from acidctl.schema import StructType, parse_type
-from acidctl.state import AcidState
+from acidctl.state.resolve import AcidState
+from acidctl.types.schema import StructType, parse_type
+from acidctl.types.stored_digest import RowDigest
 from tests.jobs.specs import small_table, specs_of
 from tests.orc.files import fixture_files
 from tests.support.corruption import Corruption, corrupt_file, corrupted, corrupting_writer, rewritten

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UnreachableError
-from acidctl.jobs.workdir import make_directory, move, remove_directory, remove_file, surely, write_file
+from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, surely, write_file
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Storage, Walk
 

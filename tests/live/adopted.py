@@ -17,8 +17,8 @@ from cli.runner import acidctl
 from restore import restore
 from services.hive import Hive
 
-from acidctl.names import DEFAULT_PARTITION, is_hidden, parse_partition
-from acidctl.writeids import TxnListFormat, ValidTxns, ValidWriteIds
+from acidctl.format.names import DEFAULT_PARTITION, is_hidden, parse_partition
+from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 # Above every transaction of the fixtures, whose `_v` names then count as committed.

@@ -17,8 +17,8 @@ from services.hive import Hive, HiveError
 from support.evolved import dropped_columns
 from support.extent import SWEEP
 
-from acidctl.names import is_hidden
-from acidctl.writeids import TxnListFormat, ValidTxns
+from acidctl.format.names import is_hidden
+from acidctl.format.write_ids import TxnListFormat, ValidTxns
 from live.adopted import FIXTURES, Adopted, hive_rows, steps
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acidctl.schema import parse_schema
+from acidctl.types.schema import parse_schema
 
 Row = Mapping[str, Any]
 # What is added to the ids of changed rows in tables that have no other column to change.

@@ -16,7 +16,7 @@ from services.hive import HIVE4, Hive
 from test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
 
 import acidctl as package
-from acidctl.values import json_lines
+from acidctl.types.format_rows import json_lines
 from live.adopted import FIRST_TXN, FIXTURES
 from live.compactions import SWEEP, cases, compact_and_read, label
 from live.hdfs_tables import SCHEMES, AdoptedOnHdfs, on_hdfs, root_url

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acidctl.events import EventBatch, EventKeys
-from acidctl.hivetypes import StructType
+from acidctl.compaction.plan import WriterSettings
+from acidctl.format.events import EventBatch, EventKeys
 from acidctl.orc.reader import open_orc
 from acidctl.orc.writer import Backend, WrittenFile, write_orc
-from acidctl.plan import WriterSettings
+from acidctl.types.hive_types import StructType
 
 __all__ = ["SETTINGS", "EventBatch", "keys", "plain", "read_all", "written"]
 SETTINGS = WriterSettings()

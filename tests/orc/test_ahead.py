@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.eventfields import KEY_FIELDS
+from acidctl.format.event_fields import KEY_FIELDS
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
-from acidctl.schema import parse_schema
 from acidctl.storage.pieces import Tuning
+from acidctl.types.schema import parse_schema
 from tests.orc.events import EventBatch, keys, written
 from tests.support.distant import Requests, ranged
 

@@ -14,7 +14,7 @@ import pyarrow.orc as po
 import pytest
 
 from acidctl.errors import ExitCode
-from acidctl.orc import guard
+from acidctl.orc import stream_guard as guard
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import open_orc
 from acidctl.orc.wirewrite import number

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.arrays import WIDE
 from acidctl.errors import DamagedDataError
-from acidctl.javatext import double_text
-from acidctl.orc.evolve import arrow_type, fit, fit_array, null_array
-from acidctl.schema import Dialect, parse_schema, parse_type, plan_fit
+from acidctl.format.arrays import WIDE
+from acidctl.orc.schema_evolution import arrow_type, fit, fit_array, null_array
+from acidctl.types.java_numbers import double_text
+from acidctl.types.schema import Dialect, parse_schema, parse_type, plan_fit
 
 LINES = [json.loads(line) for line in (Path(__file__).parent / "conversions.jsonl").read_text().splitlines()]
 SOURCES = {line["source"]: line["values"] for line in LINES if "values" in line}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from orc.files import CLOCKS, by_arrow, by_pyorc, fixture_files
 
-from acidctl.arrays import WIDE
+from acidctl.format.arrays import WIDE
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.reader import open_orc
 from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bits, decode_v1, decode_v2, exact_bounds

@@ -18,12 +18,12 @@ from orc.test_recompress import CHUNKS, STRIPES, every_chunk, every_stripe, made
 from orc.test_writer import columns_of
 
 from acidctl.errors import DamagedDataError
-from acidctl.events import EventBatch
+from acidctl.format.events import EventBatch
 from acidctl.orc import inflate, reader
 from acidctl.orc.codec import CodecError, Compression
 from acidctl.orc.deflate import Inflate, igzip_inflate
 from acidctl.orc.reader import open_orc
-from acidctl.rowhash import RowDigest
+from acidctl.types.stored_digest import RowDigest
 
 ROWS = 1500
 Scan = Callable[..., list[pa.RecordBatch]]

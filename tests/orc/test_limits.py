@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acidctl.jobs import recover
+from acidctl.compaction import recover
 from acidctl.orc import (
     acidmeta,
     codec,
@@ -18,7 +18,7 @@ from acidctl.orc import (
     tail,
     wire,
 )
-from acidctl.storage import gather
+from acidctl.storage import locations as gather
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/limits.md").read_text()
 

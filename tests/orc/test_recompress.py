@@ -20,7 +20,8 @@ from orc.files import CLOCKS
 from orc.test_writer import columns_of, union, wide
 
 from acidctl.errors import InternalError
-from acidctl.orc import arrowwriter, deflate, recompress, writer
+from acidctl.orc import arrow_writer as arrowwriter
+from acidctl.orc import deflate, recompress, writer
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.deflate import Chunks, ChunkSink
 from acidctl.orc.positions import moved_positions, recorded

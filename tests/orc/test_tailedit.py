@@ -14,6 +14,7 @@ from orc.files import by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression, expand, pack
+from acidctl.orc.protobuf import Message, WireError, varint, zigzag
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import Calendar, Tail, read_tail
 from acidctl.orc.tailedit import (
@@ -27,9 +28,8 @@ from acidctl.orc.tailedit import (
     renamed_types,
     sealed,
 )
-from acidctl.orc.wire import Message, WireError, varint, zigzag
 from acidctl.orc.wirewrite import block, encode_varint, number, raw_fields, rewritten, zigzagged
-from acidctl.schema import parse_type
+from acidctl.types.schema import parse_type
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 

@@ -17,9 +17,8 @@ from orc.events import EventBatch, keys, plain, read_all, written
 from orc.test_recompress import indexes
 from orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
+from acidctl.compaction.index_check import IndexCheck
 from acidctl.errors import InternalError, VerificationError
-from acidctl.hivetypes import HiveType, ListType, MapType, StructType, UnionType
-from acidctl.jobs.indexcheck import IndexCheck
 from acidctl.orc import unions
 from acidctl.orc.codec import Compression
 from acidctl.orc.positions import recorded, union_positions
@@ -28,7 +27,8 @@ from acidctl.orc.stripe import EncodingKind, StreamKind
 from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
-from acidctl.schema import parse_type
+from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
+from acidctl.types.schema import parse_type
 
 UNION = "uniontype<int,string,double,array<string>>"
 VALUES: list[tuple[int, Any] | None] = [(0, 7), (1, "x"), (3, ["a", None]), (2, 0.5), (1, ""), (3, []), (0, -1)]
@@ -267,7 +267,7 @@ def test_a_writer_that_puts_files_together_otherwise(monkeypatch: pytest.MonkeyP
             super().write(data + (b"x" if self.calls == 20 else b""))
             return len(data)
 
-    monkeypatch.setattr("acidctl.orc.pyorcwriter.UnionSink", Odd)
+    monkeypatch.setattr("acidctl.orc.pyorc_writer.UnionSink", Odd)
     with pytest.raises(InternalError, match="no footer"):
         check(f"struct<u:{UNION}>", [union(UNION, HOLES)], Backend.EXACT)
 

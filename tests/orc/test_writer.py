@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
 from orc.files import CLOCKS
 
-from acidctl.arrays import WIDE
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.events import RowId
-from acidctl.hivetypes import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
+from acidctl.format.arrays import WIDE
+from acidctl.format.events import RowId
 from acidctl.orc.acidview import KeyIndexState, acid_facts
-from acidctl.orc.evolve import arrow_type, null_array
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.rowindex import read_column_index
+from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.stripe import StreamKind
 from acidctl.orc.tail import Calendar
 from acidctl.orc.writer import Backend, NeedsExactWriter, OrcWriter, write_orc
-from acidctl.schema import parse_type
+from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
+from acidctl.types.schema import parse_type
 
 BACKENDS = (Backend.ARROW, Backend.EXACT)
 both = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.value)

@@ -17,7 +17,7 @@ from orc.test_writer import made as made_array
 from services.hive import Hive
 
 from acidctl.orc.writer import Backend
-from acidctl.schema import parse_type
+from acidctl.types.schema import parse_type
 
 TYPES = {
     "id": "int",

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import acidctl
+from acidctl.engine.spark_setup import zip_package
 from acidctl.errors import UsageError
-from acidctl.jobs.spark_host import zip_package
-from acidctl.storage.elsewhere import options_elsewhere, packages_elsewhere
 from acidctl.storage.hdfsplace import locate as locate_hdfs
+from acidctl.storage.remote_options import options_elsewhere, packages_elsewhere
 from acidctl.storage.webaccess import locate as locate_web
 
 SITE = {

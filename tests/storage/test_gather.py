@@ -12,8 +12,8 @@ from typing import BinaryIO
 import pytest
 
 from acidctl.errors import NoSuchTableError, StorageError, UsageError
-from acidctl.storage.gather import Location, gather, own_partition
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.locations import Location, gather, own_partition
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import PathStat, Walk
 

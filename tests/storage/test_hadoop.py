@@ -23,10 +23,10 @@ from acidctl.errors import (
     UsageError,
 )
 from acidctl.storage import hdfs
-from acidctl.storage.bounded import bounded, side_by_side
 from acidctl.storage.hadoopconf import load_hadoop_conf
 from acidctl.storage.hadoopfault import MissingError, of_java
 from acidctl.storage.hdfsplace import locate, with_order
+from acidctl.storage.timeouts import bounded, side_by_side
 
 LAKE = {
     "dfs.nameservices": "lake,other",

@@ -30,11 +30,11 @@ from acidctl.errors import (
     StorageError,
     UnreachableError,
 )
-from acidctl.jobs.lock import acquire
-from acidctl.storage.bounded import GRACE
+from acidctl.maintenance.lock import acquire
 from acidctl.storage.hdfs import connect
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
+from acidctl.storage.timeouts import GRACE
 from acidctl.storage.webhdfs import connect as connect_web
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.faulty import KILLED, in_child

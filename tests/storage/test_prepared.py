@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acidctl.api import report
 from acidctl.errors import AcidctlError, UsageError
-from acidctl.readings import read
-from acidctl.storage.gather import locate
-from acidctl.storage.prepared import parse_listing
-from acidctl.table import report
+from acidctl.rows.table_view import read
+from acidctl.storage.locations import locate
+from acidctl.storage.text_listing import parse_listing
 
 LINE = st.one_of(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=40),

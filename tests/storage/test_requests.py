@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.schema import parse_schema
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
+from acidctl.types.schema import parse_schema
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.orc.events import EventBatch, keys, written
@@ -34,7 +34,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Far:
 
     def run(*args: str, storage: DistantStorage | None = None, root: str = f"{STEP}/table") -> tuple[Result, Requests]:
         distant = storage or DistantStorage(LocalStorage())
-        monkeypatch.setattr("acidctl.table.resolve_url", lambda url, options=None: (distant, root))
+        monkeypatch.setattr("acidctl.api.resolve_url", lambda url, options=None: (distant, root))
         result = command(*args, root, "-o", "json")
         assert result.code in (0, 3), result
         return result, distant.requests

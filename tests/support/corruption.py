@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acidctl.events import EventBatch, Operation, keys_of
+from acidctl.compaction.plan import WriterSettings
+from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.reader import open_orc
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
-from acidctl.plan import WriterSettings
 
 # The writer lets fewer rows than these wait for more, and ends stripes between pieces.
 _PIECE = 1 << 13

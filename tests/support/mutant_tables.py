@@ -118,10 +118,10 @@ def _columns(first: int, count: int) -> tuple[pa.Array, ...]:
 
 def generated(table: Path, rows: int = _ROWS) -> None:
     """A table of all types: a base, inserts, deletes and streamed writes, some of them aborted (`LISTS`)."""
-    from acidctl.bucketcodec import encode
+    from acidctl.format.bucket_codec import encode
 
     def keys(write_ids: Any, bucket: int, statement: int, rows: Any) -> Any:
-        from acidctl.events import EventKeys
+        from acidctl.format.events import EventKeys
 
         ids = np.broadcast_to(np.asarray(write_ids, dtype=np.int64), len(rows)).copy()
         return EventKeys(ids, np.full(len(rows), encode(bucket, statement)), np.asarray(rows, dtype=np.int64), ids)
@@ -143,16 +143,16 @@ def generated(table: Path, rows: int = _ROWS) -> None:
 
 
 def _joined(parts: list[Any]) -> Any:
-    from acidctl.events import EventKeys
+    from acidctl.format.events import EventKeys
 
     return EventKeys.concat(parts)
 
 
 def _write(path: Path, keys: Any, first: int, columns: bool = True) -> None:
-    from acidctl.events import EventBatch
+    from acidctl.compaction.plan import WriterSettings
+    from acidctl.format.events import EventBatch
     from acidctl.orc.writer import write_orc
-    from acidctl.plan import WriterSettings
-    from acidctl.schema import parse_schema
+    from acidctl.types.schema import parse_schema
 
     path.parent.mkdir(parents=True, exist_ok=True)
     (path.parent / "_orc_acid_version").write_bytes(b"2")
@@ -268,7 +268,7 @@ def _physical(orc: Any) -> Any:
 
 def _rows(orc: Any) -> str:
     """A digest of all rows and their order."""
-    from acidctl.rowhash import RowDigest
+    from acidctl.types.stored_digest import RowDigest
 
     digest, at = RowDigest(), 0
     for batch in orc.scan():

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from acidctl.orc.codec import Compression, expand, pack
-from acidctl.orc.wire import Message, WireError, varint
+from acidctl.orc.protobuf import Message, WireError, varint
 from acidctl.orc.wirewrite import block, encode_varint, number
 
 LIMIT = 1 << 28

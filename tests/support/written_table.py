@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from acidctl.events import EventBatch, EventKeys, Int64Array, Operation
+from acidctl.compaction.plan import Target, WriterSettings
+from acidctl.format.events import EventBatch, EventKeys, Int64Array, Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.writer import write_orc
-from acidctl.plan import Target, WriterSettings
-from acidctl.schema import parse_schema
+from acidctl.types.schema import parse_schema
 
 COLUMNS = "n bigint, s string"
 SLOW_COLUMNS = "struct<n:bigint,s:string>"

@@ -1,0 +1,1 @@
+"""Cleaning: what no reader can reach any more, and its removal."""

@@ -1,0 +1,1 @@
+"""Compacting: plan, tasks, verification, publishing, recovery."""

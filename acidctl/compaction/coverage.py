@@ -1,0 +1,334 @@
+"""Whether a compaction reads what the lists allow, all of it and nothing else.
+
+A plan says which directories and files its tasks read. This module derives it a second time, from the listing and the
+texts of the lists, and compares what the tasks report to have read with what the files hold. Names, lists and bucket
+properties are read by code of its own: a fault in the modules that planning and tasks share is noticed here.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from acidctl.compaction.committed import Committed, bucket_of
+from acidctl.compaction.inputs import state_of_entries
+from acidctl.compaction.plan import CompactionKind, CompactionPlan, PartitionPlan, PlannedTask, Role, TableFacts, Target
+from acidctl.compaction.spec import FileRead, TaskResult
+from acidctl.errors import AcidctlError, StalePlanError, VerificationError
+from acidctl.format.events import Operation
+from acidctl.format.listing import Listing
+from acidctl.format.names import METADATA_MARKER
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.rows.scan import BATCH_ROWS
+from acidctl.rows.sources import live_sources
+from acidctl.state.resolve import AcidState, EntryKind, TableGuess, TableType, data_files, live_entries, resolve
+from acidctl.storage.port import Storage, join
+
+_HINT = "Nothing was published. Run compact again, which plans anew; report it if it happens again."
+_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
+_DELTA = re.compile(r"(delete_)?delta_(-?\d+)_(-?\d+)(?:_(\d+))?(?:_v(\d+))?")
+_BUCKET = re.compile(r"bucket_(\d+)")
+_BEFORE_ALL = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A directory's name: its range of write ids, statement and visibility transaction."""
+
+    name: str
+    base: bool
+    deletes: bool
+    low: int
+    high: int
+    statement: str | None
+    txn: int
+
+    @classmethod
+    def of(cls, name: str) -> _Name | None:
+        if match := _BASE.fullmatch(name):
+            return cls(name, True, False, _BEFORE_ALL, int(match[1]), None, int(match[2] or 0))
+        if match := _DELTA.fullmatch(name):
+            return cls(name, False, bool(match[1]), int(match[2]), int(match[3]), match[4], int(match[5] or 0))
+        return None
+
+
+def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> None:
+    """Refuse a plan that reads or writes other directories than the listing and its lists ask for.
+
+    StalePlanError where the inputs are not those that a compactor selects now, VerificationError where the plan
+    contradicts itself: its lists, names, roles or files.
+    """
+    _require_lists(listing, plan)
+    own = plan.visibility_txn
+    txns = ValidTxns.parse(plan.txns) if plan.txns else ValidTxns.everything()
+    if own is not None:
+        txns = ValidTxns(
+            high_watermark=txns.high_watermark, min_open=txns.min_open, open=(*txns.open, own), aborted=txns.aborted
+        )
+    guess = TableGuess(TableType(plan.table.table_type), False, "", plan.table.acid_v1)
+    ids = ValidWriteIds.parse(plan.table.write_ids) if plan.table.write_ids else ValidWriteIds.everything()
+    state = resolve(listing, ids.compactor(), txns, table_type=guess, raise_on_history=False)
+    minor = plan.kind is CompactionKind.MINOR
+    selected = {entry.name for entry in (state.deltas if minor else live_entries(state))}
+    inputs = {entry.name for entry in part.inputs}
+    for name in sorted(selected ^ inputs):
+        what = "would be read" if name in inputs else "would be left out"
+        raise _stale(listing, f"{name} {what}, which is not what the write-id list asks for")
+    _check_inputs(listing, part, plan, state)
+    _check_outputs(listing, part, plan)
+    _check_tasks(listing, part, plan, state)
+
+
+def _require_lists(listing: Listing, plan: CompactionPlan) -> None:
+    """The tasks must judge by the list that the plan was made with; a lower watermark only leaves more out."""
+    mine, whole = (Committed.write_ids(text) for text in (plan.table.write_ids, plan.write_ids))
+    if mine.top > whole.top or not set(mine.excepted) <= set(whole.excepted):
+        raise _wrong(listing, "its tasks would judge write ids by another list than the one that was given")
+    if plan.write_ids and mine.excepted != whole.excepted:
+        raise _wrong(listing, "its tasks would take writes as committed that the write-id list excepts")
+
+
+def _check_inputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState) -> None:
+    """Each directory on disk is either an input, or there is a reason not to read it."""
+    ids = Committed.write_ids(plan.table.write_ids)
+    txns = Committed.txns(plan.txns)
+    inputs = [name for entry in part.inputs if (name := _Name.of(entry.name)) is not None]
+    for name in inputs:
+        unseen = name.txn and (name.txn not in txns or name.txn == plan.visibility_txn)
+        if unseen or not _is_read(name, listing, ids, plan):
+            raise _wrong(listing, f"{name.name} would be read, although by the lists it is not committed")
+    base = None if state.base is None else _Name.of(state.base.name)
+    covers = sorted([*inputs, *([base] if base else [])], key=lambda name: name.low)
+    lows, reach = [name.low for name in covers], list(accumulate((name.high for name in covers), max))
+    same = {(name.low, name.high) for name in covers if name.statement is None}
+    ranges = Counter((name.low, name.high) for name in covers)
+    known = {name.name for name in covers}
+    unpublished = {entry.name for entry in state.entries if entry.reason_code == "half_published"}
+    for text in _directories(listing):
+        name = _Name.of(text)
+        if name is None or text in known or text in unpublished or name.high > ids.top:
+            continue
+        if name.txn and (name.txn not in txns or name.txn == plan.visibility_txn):
+            continue
+        if not _is_read(name, listing, ids, plan):
+            continue
+        if name.base and (base is None or name.high > base.high) and name.high != _BEFORE_ALL:
+            raise _stale(listing, f"{text} is not read, although it is committed and the newest base")
+        place = bisect_right(lows, name.low)
+        covered = place and reach[place - 1] >= name.high
+        if covered and (name.low, name.high) in ranges and (name.low, name.high) not in same:
+            # Only inputs of the very same range, which are statements as this one is: nothing covers it.
+            below = bisect_left(lows, name.low)
+            covered = below and reach[below - 1] >= name.high
+        if not name.base and not covered:
+            raise _stale(listing, f"{text} is not read, although it is committed and no input covers it")
+
+
+def _is_read(name: _Name, listing: Listing, ids: Committed, plan: CompactionPlan) -> bool:
+    """Whether the lists allow a directory to be read.
+
+    A compaction's base may be named after an aborted write, which it does not hold (Hive: isValidBase); in the base of
+    an overwrite that write is all there is.
+    """
+    if not name.base:
+        return ids.any_of(name.low, name.high)
+    marker = listing.markers.get(f"{name.name}/{METADATA_MARKER}")
+    compacted = name.txn or plan.table.acid_v1 or (marker is not None and b"compacted" in marker)
+    return name.high <= ids.top if compacted else name.high in ids
+
+
+def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> None:
+    """The names of what is published follow from those of the inputs and from the list.
+
+    An output may reach over ids that nobody will read, never beyond those that the list settles; which directories lie
+    in between, the inputs have been judged by.
+    """
+    ids = Committed.write_ids(plan.table.write_ids)
+    inputs = [name for entry in part.inputs if (name := _Name.of(entry.name)) is not None]
+    low = min((name.low for name in inputs), default=_BEFORE_ALL)
+    high = max((name.high for name in inputs), default=_BEFORE_ALL)
+    below = {name.low for text in _directories(listing) if (name := _Name.of(text)) is not None and not name.base}
+    for output in part.outputs:
+        name = _Name.of(output.name)
+        if name is None or name.txn != (plan.visibility_txn or 0) or name.statement is not None:
+            raise _wrong(listing, f"{output.name} is no name of what it would publish")
+        fits = name.high == high or (bool(plan.write_ids) and high < name.high <= ids.top)
+        if plan.kind is CompactionKind.MAJOR:
+            fits = fits and name.base and output.kind == EntryKind.BASE.value
+            if not name.txn and plan.target is not Target.HIVE3 and name.high in ids.excepted:
+                raise _wrong(listing, f"{output.name} ends with an aborted write, and Hive's cleaner would remove it")
+        else:
+            kind = EntryKind.DELETE_DELTA if name.deletes else EntryKind.DELTA
+            fits = fits and not name.base and output.kind == kind.value
+            fits = fits and (name.low == low or (name.low < low and name.low in below))
+        if not fits:
+            raise _wrong(listing, f"{output.name} is not the name of what its inputs hold")
+    if len({output.name for output in part.outputs}) < len(part.outputs) or (
+        plan.kind is CompactionKind.MAJOR and len(part.outputs) != 1
+    ):
+        raise _wrong(listing, "its outputs are not one base, or a delta of each kind")
+
+
+def _directories(listing: Listing) -> set[str]:
+    return {path.partition("/")[0] for path in (*listing.directories, *(info.path for info in listing.files))}
+
+
+def _check_tasks(listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState) -> None:
+    """Each task writes one file of a planned directory, in the way that suits it, from files of the inputs."""
+    kinds = {output.name: output.kind for output in part.outputs}
+    deletes = {info.path: entry.kind == EntryKind.DELETE_DELTA.value for entry in part.inputs for info in entry.files}
+    seen: set[str] = set()
+    for task in part.tasks:
+        directory, _, name = task.output.partition("/")
+        if directory not in kinds or task.output in seen:
+            raise _wrong(listing, f"{task.output} is written twice, or in no directory that is planned")
+        seen.add(task.output)
+        if task.role not in _roles(plan.table, kinds[directory]):
+            raise _wrong(listing, f"{task.output} would be written as {task.role.value}")
+        bucket = _BUCKET.fullmatch(name)
+        if not state.insert_only and (bucket is None or int(bucket[1]) != task.bucket_id):
+            raise _wrong(listing, f"{task.output} would hold the rows of bucket {task.bucket_id}")
+        if len({*task.files}) < len(task.files) or len({*task.delete_files}) < len(task.delete_files):
+            raise _wrong(listing, f"{task.output} would be made of a file twice")
+        for paths, wanted in ((task.files, task.role is Role.DELETES), (task.delete_files, True)):
+            odd = next((path for path in paths if deletes.get(path) is not wanted), None)
+            if odd is not None:
+                raise _wrong(listing, f"{task.output} would be made of {odd}, which is no such input")
+
+
+def _roles(table: TableFacts, kind: str) -> tuple[Role, ...]:
+    if table.table_type == TableType.INSERT_ONLY.value:
+        return (Role.BYTES,) if table.file_format == "text" else (Role.ROWS,)
+    return {
+        EntryKind.BASE.value: (Role.SURVIVING,),
+        EntryKind.DELTA.value: (Role.INSERTS,),
+        EntryKind.DELETE_DELTA.value: (Role.DELETES,),
+    }.get(kind, ())
+
+
+def require_read(
+    storage: Storage,
+    root: str,
+    part: PartitionPlan,
+    table: TableFacts,
+    results: Mapping[int, Sequence[TaskResult]],
+) -> None:
+    """VerificationError unless the tasks together have read every event of every input file, as the lists allow.
+
+    `results` are the answers of a task and of its parts, by its place in the plan. A file that no task has read is
+    opened here: planning left it out by its statistics, which may be wrong.
+    """
+    judge = _Readings(root, part, Committed.write_ids(table.write_ids))
+    for index, answers in sorted(results.items()):
+        judge.take(part.tasks[index], answers)
+    judge.check()
+    unread = judge.unread(table)
+    if unread:
+        judge.check_unread(storage, table, unread)
+
+
+class _Readings:
+    """What the tasks of a partition report to have read."""
+
+    def __init__(self, root: str, part: PartitionPlan, committed: Committed) -> None:
+        self._root = root
+        self._part = part
+        self._committed = committed
+        self._major = any(output.kind == EntryKind.BASE.value for output in part.outputs)
+        self._deletes = {
+            info.path: entry.kind == EntryKind.DELETE_DELTA.value for entry in part.inputs for info in entry.files
+        }
+        #: Of each file the buckets of its events, and the (role, bucket) pairs that have read it.
+        self._buckets: dict[str, set[int]] = defaultdict(set)
+        self._readers: dict[str, set[tuple[Role, int | None]]] = defaultdict(set)
+        self._tasks = {(task.role, task.bucket_id) for task in part.tasks}
+
+    def take(self, task: PlannedTask, answers: Sequence[TaskResult]) -> None:
+        """Take the answers of one task and its parts."""
+        totals: Counter[str] = Counter()
+        files: dict[str, list[FileRead]] = defaultdict(list)
+        for answer in answers:
+            odd = next((i for i in answer.committed if i not in self._committed), None)
+            if odd is not None:
+                raise self._error(f"{task.output} takes write id {odd} as committed, which the list excepts")
+            odd = next((i for i in answer.hidden_ids if i in self._committed), None)
+            if odd is not None:
+                raise self._error(f"{task.output} leaves out events of write id {odd}, which the list does not except")
+            for _, bucket_property, _ in answer.counts:
+                if task.bucket_id is not None and bucket_of(bucket_property) != task.bucket_id:
+                    raise self._error(f"{task.output} holds rows of bucket {bucket_of(bucket_property)}")
+            for read in answer.read:
+                files[read.path].append(read)
+        for path, reads in files.items():
+            for read in reads:
+                for bucket_property, count in read.buckets:
+                    totals[path] += count
+                    self._buckets[path].add(bucket_of(bucket_property))
+            if any(read.rows != totals[path] for read in reads):
+                raise self._error(f"{task.output} was made of {totals[path]} of the {reads[0].rows} events of {path}")
+            self._readers[path].add((task.role, task.bucket_id))
+
+    def check(self) -> None:
+        """Each file that was read went to the tasks of all buckets that its events are of."""
+        for path, buckets in self._buckets.items():
+            for bucket in sorted(buckets):
+                self._require_reader(path, bucket)
+
+    def _require_reader(self, path: str, bucket: int) -> None:
+        deletes = self._deletes.get(path, False)
+        role = Role.SURVIVING if self._major else Role.DELETES if deletes else Role.INSERTS
+        if deletes and self._major and (role, bucket) not in self._tasks:
+            # Of that bucket no row is left that they could concern.
+            return
+        if (role, bucket) not in self._readers[path]:
+            raise self._error(f"the events of bucket {bucket} in {path} were not read")
+
+    def unread(self, table: TableFacts) -> set[str]:
+        """Input files with rows, as far as their size tells, that no task has read."""
+        insert_only = table.table_type == TableType.INSERT_ONLY.value
+        state = state_of_entries(self._part.inputs, table)
+        found = {
+            file.info.path
+            for entry in live_entries(state)
+            for file in data_files(entry, insert_only=insert_only)
+            if file.has_rows and file.info.path not in self._readers
+        }
+        if insert_only:
+            found -= {path for task in self._part.tasks for path in task.files}
+        return found
+
+    def check_unread(self, storage: Storage, table: TableFacts, unread: set[str]) -> None:
+        """Their events, if there are any, must be such as no task needed."""
+        inserts, deletes = live_sources(storage, self._root, state_of_entries(self._part.inputs, table))
+        paths = {storage.display(join(self._root, path)): path for path in unread}
+        if table.table_type == TableType.INSERT_ONLY.value and table.file_format != "orc":
+            return
+        for source in (*inserts, *deletes):
+            path = paths.get(source.name)
+            if path is None or not source.facts.rows:
+                continue
+            if table.table_type == TableType.INSERT_ONLY.value:
+                raise self._error(f"{path} has rows, and no task has read it")
+            for batch in source.events(None, BATCH_ROWS):
+                keys = batch.keys
+                inert = keys.operation is None or not (keys.operation == Operation.DELETE).any()
+                if source in deletes and inert:
+                    continue
+                for bucket, current in set(zip(keys.bucket.tolist(), keys.current.tolist(), strict=True)):
+                    if current in self._committed:
+                        self._require_reader(path, bucket_of(bucket))
+
+    def _error(self, what: str) -> AcidctlError:
+        return VerificationError(f"what was planned is not published: {what}", path=self._root, hint=_HINT)
+
+
+def _stale(listing: Listing, what: str) -> StalePlanError:
+    return StalePlanError(f"the plan is stale: {what}", path=listing.root or None, hint="Run compact again.")
+
+
+def _wrong(listing: Listing, what: str) -> VerificationError:
+    return VerificationError(f"what was planned is not carried out: {what}", path=listing.root or None, hint=_HINT)

@@ -1,0 +1,439 @@
+"""From a task's spec to the events that it rewrites: the state of its inputs, and what of their files is its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from acidctl.compaction.committed import Committed
+from acidctl.compaction.input_sample import InputSample, open_by_name
+from acidctl.compaction.merge_audit import Hashes, KeySum, distinct, key_hashes, require_events, require_rows
+from acidctl.compaction.plan import InputEntry, KeyCut, Role, TableFacts
+from acidctl.compaction.spec import FileRead, TaskSpec
+from acidctl.errors import DamagedDataError, InternalError
+from acidctl.format import bucket_codec as bucketcodec
+from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
+from acidctl.format.names import BaseDir, DeltaDir, parse_directory
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.findings import Findings
+from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
+from acidctl.rows.scan import BATCH_ROWS, DataSource, LocationReader, Projection, pack_small, stream_of
+from acidctl.rows.sources import live_sources
+from acidctl.state.entries import ORIGINALS_NAME
+from acidctl.state.resolve import AcidState, EntryKind, EntryState, StateEntry, TableType
+from acidctl.storage.port import Storage, join
+from acidctl.types.hive_types import Dialect, StructType
+from acidctl.types.schema import parse_type
+
+_VERSION_SHIFT = 29
+_BUCKET_SHIFT = 16
+_BUCKET_BITS = 0xFFF
+# Of delete files up to a batch is held in any case; they are keys alone.
+_PACK_ROWS = 16 * BATCH_ROWS
+
+
+def state_of(spec: TaskSpec) -> AcidState:
+    """The task's inputs as a state in which everything is live; nothing is judged anew."""
+    return state_of_entries(spec.inputs, spec.table)
+
+
+def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidState:
+    """These inputs as a state in which everything is live."""
+    entries = tuple(_live_entry(entry) for entry in inputs)
+    directories = [entry for entry in entries if entry.parsed is not None]
+    deltas = [entry for entry in directories if isinstance(entry.parsed, DeltaDir)]
+    deltas.sort(key=lambda e: (e.min_write_id or 0, -(e.max_write_id or 0), e.statement_id or 0, e.name))
+    originals = [entry for entry in entries if entry.name == ORIGINALS_NAME]
+    return AcidState(
+        base=next((entry for entry in directories if isinstance(entry.parsed, BaseDir)), None),
+        deltas=tuple(deltas),
+        originals=tuple(info for entry in originals for info in entry.files),
+        entries=entries,
+        table_type=TableType(table.table_type),
+        acid_v1=table.acid_v1,
+    )
+
+
+def _live_entry(entry: InputEntry) -> StateEntry:
+    parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
+    return StateEntry(
+        entry.name,
+        EntryKind(entry.kind),
+        parsed if isinstance(parsed, BaseDir | DeltaDir) else None,
+        EntryState.LIVE,
+        "input",
+        "input of a compaction",
+        files=entry.files,
+    )
+
+
+def compactor_write_ids(spec: TaskSpec) -> ValidWriteIds:
+    """What counts as committed; of the rest nothing goes into an output."""
+    return ValidWriteIds.parse(spec.table.write_ids).compactor()
+
+
+def span_of(spec: TaskSpec) -> KeySpan | None:
+    """The stretch of keys of a part; None for a whole bucket."""
+    if spec.lower is None and spec.upper is None:
+        return None
+    return KeySpan(_row_id(spec.lower), _row_id(spec.upper))
+
+
+def _row_id(cut: KeyCut | None) -> RowId | None:
+    return None if cut is None else RowId(cut.write_id, cut.bucket_property, cut.row_id)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Stored events of one file: those of the task, and those of them that an aborted write left.
+
+    `passed` are those that go on; `hashes` of their keys are there where a sieve keeps them. `buckets` counts all that
+    were read by bucket property, `committed` and `aborted` are write ids of the task's events that were (not) let
+    through.
+    """
+
+    source: DataSource
+    rows_in: int = 0
+    hidden: int = 0
+    passed: KeySum = field(default_factory=KeySum)
+    hashes: list[Hashes] = field(default_factory=list)
+    buckets: Counter[int] = field(default_factory=Counter)
+    committed: set[int] = field(default_factory=set)
+    aborted: set[int] = field(default_factory=set)
+
+
+class TaskEvents:
+    """The merged events of a task with role SURVIVING, INSERTS or DELETES, as they are to be written.
+
+    Each iteration reads them anew; `rows_in` and its like are those of the last one that was read to its end, as is
+    `read`: what was read of each file.
+    """
+
+    def __init__(self, spec: TaskSpec, storage: Storage, root: str, *, threads: bool) -> None:
+        columns = parse_type(spec.table.columns)
+        if not isinstance(columns, StructType):
+            raise InternalError(f"The columns of a task are {columns}, not a struct.")
+        self.columns = columns
+        self._task = spec.task
+        self._threads = threads
+        self._write_ids = compactor_write_ids(spec)
+        self._span = span_of(spec)
+        self._projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
+        self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
+        paths = (*spec.task.files, *spec.task.delete_files)
+        self._paths = {storage.display(join(root, path)): path for path in paths}
+        self._open = lambda path: storage.open(join(root, path))
+        self._committed = Committed.write_ids(spec.table.write_ids)
+        self.rows_in = self.hidden = self.deletes_applied = 0
+        self.read: tuple[FileRead, ...] = ()
+        self.committed: tuple[int, ...] = ()
+        self.hidden_ids: tuple[int, ...] = ()
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        _require_row_ids(self._inserts)
+        role = self._task.role
+        sieve = Sieve(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
+        aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
+        sample = self._sample()
+        for source in self._inserts:
+            source.through = lambda source, batches: sieve(source, sample.stored(source, batches))
+        deletes = self._sample(stored=True) if self._deletes and role is not Role.DELETES else None
+        for source in self._deletes:
+            source.through = (
+                sieve if deletes is None else lambda source, batches: aside(source, deletes.stored(source, batches))
+            )
+        self.deletes_applied = 0
+        left = KeySum()
+        if role is Role.DELETES:
+            for batch in sample.compared(self._delete_events()):
+                left.add(key_hashes(batch.keys, current=True))
+                yield batch
+            sample.require_found(self._committed, distinct([]))
+            require_events(self._task.output, sieve.passed, left, lambda: self._once_more(self._deletes, current=True))
+        else:
+            for batch in sample.compared(self._rows(collapse=role is Role.SURVIVING)):
+                left.add(key_hashes(batch.keys))
+                yield batch
+            self._require_rows(sieve, aside, left, sample)
+            if deletes is not None:
+                deletes.require_found(self._committed, distinct([]))
+        self.rows_in, self.hidden = sieve.rows_in, sieve.hidden
+        self._report([*sieve.tallies, *aside.tallies])
+
+    def _report(self, tallies: Sequence[Tally]) -> None:
+        """What was read of each file, for the judgement of all tasks together."""
+        buckets: dict[DataSource, Counter[int]] = {source: Counter() for source in (*self._inserts, *self._deletes)}
+        for tally in tallies:
+            buckets[tally.source] += tally.buckets
+        self.read = tuple(
+            FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
+            for source, counts in buckets.items()
+            if source.name in self._paths
+        )
+        self.committed = tuple(sorted(set().union(*(tally.committed for tally in tallies))))
+        self.hidden_ids = tuple(sorted(set().union(*(tally.aborted for tally in tallies))))
+
+    def _sample(self, *, stored: bool = False) -> InputSample:
+        """Rows of some inputs, read beside all of this; with `stored` of the deletes that are applied to them."""
+        task = self._task
+        events = stored or task.role is Role.DELETES
+        seed = f"{task.output} {self._span}"
+        sample = InputSample(
+            self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
+        )
+        sample.read(self._deletes if events else self._inserts, open_by_name(self._open, self._paths))
+        return sample
+
+    def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum, sample: InputSample) -> None:
+        """Judge the merge by its books. Updates in place (ACID version 1) have no such simple ones."""
+        for source in self._deletes:
+            if source not in aside.seen:
+                # The merge has judged by statistics that this file does not concern the bucket.
+                for _ in source.events(None, BATCH_ROWS, self._span):
+                    pass
+        if any(source.facts.may_update for source in self._inserts):
+            return
+        deleted = distinct([hashes for tally in aside.tallies for hashes in tally.hashes])
+        sample.require_found(self._committed, deleted)
+        require_rows(
+            self._task.output, sieve.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
+        )
+
+    def _once_more(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
+        """The keys of all events that pass, without their rows."""
+        sieve = Sieve(self._task.bucket_id, self._write_ids)
+        for source in sources:
+            source.through = sieve
+            for batch in source.events(None, BATCH_ROWS, self._span):
+                yield key_hashes(batch.keys, current=current)
+
+    def _rows(self, *, collapse: bool) -> Iterator[EventBatch]:
+        """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
+        if not collapse:
+            _require_inserts(self._inserts)
+        watch = _NoDoubles(self._task.output)
+        reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
+        merge = reader.merge(self._projection, span=self._span, threads=self._threads)
+        last: RowId | None = None
+        for batch in coalesce(iter(merge), BATCH_ROWS):
+            keys = batch.keys
+            last = _require_distinct(keys, last, self._task.output)
+            # A row of ACID version 1 that was updated becomes one that its first writer inserted.
+            current = keys.write_id if collapse else keys.current
+            yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
+        self.deletes_applied = merge.deletes_applied
+
+    def _delete_events(self) -> Iterator[EventBatch]:
+        streams = [(source, stream_of(source, None, BATCH_ROWS, span=self._span)) for source in self._deletes]
+        # Thousands of deltas delete everywhere, so that all are read side by side: those of a batch are not kept open.
+        for batch in coalesce(merge_events(pack_small(streams, _PACK_ROWS)), BATCH_ROWS):
+            operation = batch.keys.operation
+            if operation is None or (operation != Operation.DELETE).any():
+                raise DamagedDataError(
+                    f"A delete delta among the inputs of {self._task.output} holds events that delete nothing.",
+                    hint="Restore it from a copy; nothing was published.",
+                )
+            yield EventBatch(batch.keys)
+
+
+def _require_distinct(keys: EventKeys, last: RowId | None, output: str) -> RowId:
+    """Refuse rows of one ROW__ID; the last key otherwise."""
+    same = keys.same_as_previous()
+    same[0] = last is not None and keys.at(0) == last
+    if same.any():
+        raise _double(keys.at(int(np.argmax(same))), output)
+    return keys.at(-1)
+
+
+def _double(row: RowId, output: str) -> DamagedDataError:
+    """Hive's readers do not agree on two rows of one id (one returns both, one either), so no file could answer as
+    the inputs did.
+    """
+    return DamagedDataError(
+        f"Two of the live files that {output} is to replace hold a row {row.write_id},{row.bucket_property},"
+        f"{row.row_id}.",
+        hint="A crashed write left both, or a directory was copied: remove the one that is not of the table"
+        " (`acidctl ls -l` shows buckets that stand twice). Nothing was published.",
+    )
+
+
+class _NoDoubles(Findings):
+    """Two inserts of one row end the task: where rows are updated in place, the merge would keep one of them."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__()
+        self._output = output
+
+    def watch(self, sources: Sequence[DataSource]) -> Notice:
+        def notice(oddity: Oddity, row: RowId) -> None:
+            if oddity is Oddity.DOUBLE:
+                raise _double(row, self._output)
+
+        return notice
+
+
+def _require_row_ids(sources: Sequence[DataSource]) -> None:
+    for source in sources:
+        if source.facts.rows and (source.apart or not source.has_row_ids):
+            raise DamagedDataError(
+                f"{source.name} has rows to which its name gives no ROW__ID of their own, so they cannot be merged.",
+                path=source.name,
+                hint="Load its rows into the table with Hive (INSERT ... SELECT); nothing was published.",
+            )
+
+
+def _require_inserts(sources: Sequence[DataSource]) -> None:
+    for source in sources:
+        if source.facts.may_update:
+            raise DamagedDataError(
+                f"{source.name} holds updates or deletes among its rows, as Hive 1 and 2 wrote them.",
+                path=source.name,
+                hint="Compact with `major`, which applies them; nothing was published.",
+            )
+
+
+class Sieve:
+    """Lets those events of a file through that are of the task's bucket and of committed writes, and counts them.
+
+    It also refuses what a compaction must not carry on: events that the name of their directory rules out, buckets
+    that no codec knows, files that are not in ROW__ID order. Files are read by several threads, so each has a tally of
+    its own. With `same_write` only events of the write that made their row pass. Books are kept by ROW__ID, or with
+    `current` by event; with `keep` of deletes alone, each hash of them.
+    """
+
+    def __init__(
+        self,
+        bucket_id: int | None,
+        write_ids: ValidWriteIds,
+        *,
+        same_write: bool = False,
+        current: bool = False,
+        keep: bool = False,
+    ) -> None:
+        self._bucket_id = bucket_id
+        self._write_ids = write_ids
+        self._same_write = same_write
+        self._current = current
+        self._keep = keep
+        self.tallies: list[Tally] = []
+        self.seen: set[DataSource] = set()
+
+    @property
+    def rows_in(self) -> int:
+        """Events of the task's bucket (and stretch) that have been read."""
+        return sum(tally.rows_in for tally in self.tallies)
+
+    @property
+    def hidden(self) -> int:
+        """Those of them that aborted writes left."""
+        return sum(tally.hidden for tally in self.tallies)
+
+    @property
+    def passed(self) -> KeySum:
+        """Those that went on."""
+        return sum((tally.passed for tally in self.tallies), KeySum())
+
+    def __call__(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        tally = Tally(source)
+        self.tallies.append(tally)
+        self.seen.add(source)
+        # Rows that were there before the table was an ACID table have write id 0, whatever their base is called.
+        limit = max(source.max_write_id, 0)
+        last: RowId | None = None
+        for batch in batches:
+            if not len(batch):
+                continue
+            keys = batch.keys
+            check_order(keys, last, source.name)
+            last = keys.at(-1)
+            _check_limit(keys, limit, source.name)
+            own = self._own(keys, source.name)
+            _count_runs(tally.buckets, keys.bucket)
+            if self._same_write:
+                own = keys.current == keys.write_id if own is None else own & (keys.current == keys.write_id)
+            visible = valid_mask(keys.current, self._write_ids)
+            count = len(keys) if own is None else int(np.count_nonzero(own))
+            tally.rows_in += count
+            if visible is not None:
+                hidden = ~visible if own is None else own & ~visible
+                tally.aborted |= _distinct_ids(keys.current[hidden])
+                own = visible if own is None else own & visible
+                tally.hidden += count - int(np.count_nonzero(own))
+            kept = batch if own is None or own.all() else batch.filter(own)
+            if len(kept):
+                tally.committed |= _distinct_ids(kept.keys.current)
+                self._enter(tally, kept.keys)
+                yield kept
+
+    def _enter(self, tally: Tally, keys: EventKeys) -> None:
+        if self._keep:
+            if keys.operation is None:
+                return
+            keys = keys.select(keys.operation == Operation.DELETE)
+        hashes = key_hashes(keys, current=self._current)
+        tally.passed.add(hashes)
+        if self._keep:
+            tally.hashes.append(hashes)
+
+    def _own(self, keys: EventKeys, name: str) -> BoolArray | None:
+        """Which events are of the bucket; None means all of them."""
+        if self._bucket_id is None:
+            return None
+        low, high = int(keys.bucket.min()), int(keys.bucket.max())
+        if low == high:
+            known = _decoded(low, name) == self._bucket_id
+            return None if known else np.zeros(len(keys), dtype=np.bool_)
+        for value in (low, high):
+            _decoded(value, name)
+        buckets = _bucket_ids(keys.bucket)
+        own: BoolArray = buckets == self._bucket_id
+        return own
+
+
+def _runs(values: Int64Array) -> Int64Array:
+    """Where runs of equal values begin."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def _count_runs(counts: Counter[int], values: Int64Array) -> None:
+    heads = _runs(values)
+    for value, rows in zip(values[heads].tolist(), np.diff(heads, append=len(values)).tolist(), strict=True):
+        counts[value] += rows
+
+
+def _distinct_ids(values: Int64Array) -> set[int]:
+    return set(values[_runs(values)].tolist()) if len(values) else set()
+
+
+def _bucket_ids(properties: Int64Array) -> Int64Array:
+    """The bucket ids of properties, of which the least and the greatest are known to decode.
+
+    Only versions 0 and 1 exist and they are the smallest numbers, so all between decode as well.
+    """
+    packed = properties >> _VERSION_SHIFT == 1
+    return np.where(packed, properties >> _BUCKET_SHIFT & _BUCKET_BITS, properties)
+
+
+def _decoded(value: int, name: str) -> int:
+    try:
+        return bucketcodec.decode(value).bucket_id
+    except bucketcodec.BucketCodecError as error:
+        raise DamagedDataError(
+            f"{name} holds rows of a bucket that cannot be: {error.message}",
+            path=name,
+            hint="Restore the file from a copy; nothing was published.",
+        ) from error
+
+
+def _check_limit(keys: EventKeys, limit: int, name: str) -> None:
+    newest = max(int(keys.current.max()), int(keys.write_id.max()))
+    if newest > limit:
+        raise DamagedDataError(
+            f"{name} holds an event of write id {newest}, but its directory ends at {limit}: whether that write is"
+            " committed cannot be told.",
+            path=name,
+            hint="Find out who renamed or wrote the directory; nothing was published.",
+        )

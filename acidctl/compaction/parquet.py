@@ -1,0 +1,192 @@
+"""Parquet files of one schema as one file, for insert-only tables.
+
+Rows travel through Arrow in batches. What a file says of its writer, its time zone and calendar decides how Hive reads
+its timestamps and dates, so files that differ in it are not put together, and the output says the same; and INT96
+timestamps have no range that Arrow checks, so each is read in two units, which must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from acidctl.compaction.attempts import Attempt
+from acidctl.compaction.insert_only import nothing, plain_paths
+from acidctl.compaction.parquet_footer import TailHolder
+from acidctl.compaction.second_reading import HINT
+from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.errors import DamagedDataError, VerificationError
+from acidctl.storage.port import Storage, join
+from acidctl.types.stored_digest import RowDigest
+
+_BATCH_ROWS = 32768
+_GROUP_ROWS = 1 << 20
+_GROUP_BYTES = 64 << 20
+# Hive's `ParquetRecordReaderBase` converts timestamps to the writer's zone only where this wrote them.
+_PARQUET_MR = "parquet-mr"
+# Hive: `DataWritableWriteSupport` writes these, its readers convert by them.
+_WRITER_KEYS = (b"writer.time.zone", b"writer.date.proleptic", b"writer.zone.conversion.legacy")
+_CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What all files of a task must have in common.
+
+    `created_by` is the writer's name where Hive heeds it, whichever version it was; None where it does not.
+    """
+
+    schema: pa.Schema
+    physical: tuple[str, ...]
+    writer: tuple[tuple[bytes, bytes], ...]
+    created_by: str | None
+    codec: str
+
+    @property
+    def fixed(self) -> tuple[object, ...]:
+        """What may not differ."""
+        return self.schema, self.physical, self.writer, self.created_by is None
+
+
+def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
+    """A task with role ROWS over Parquet files; see `compaction.task.run_task`."""
+    paths = plain_paths(spec)
+    digest = RowDigest()
+    rows = 0
+    form: _Form | None = None
+    for path in paths:
+        found = _form_of(storage, root, path)
+        if form is not None and found.fixed != form.fixed:
+            raise _refused(storage, root, path, f"differs from {paths[0]} in its columns or in how it stores times")
+        form = form or found
+    if form is None:
+        return nothing(spec)
+    old_times = "INT96" in form.physical
+    attempt = Attempt(storage, root, spec)
+    with attempt.create() as sink:
+        holder = TailHolder(sink)
+        with pq.ParquetWriter(
+            holder,
+            form.schema,
+            compression=form.codec,
+            use_deprecated_int96_timestamps=old_times,
+            use_compliant_nested_type=False,
+            store_schema=False,
+        ) as writer:
+            group: list[pa.RecordBatch] = []
+            for path in paths:
+                for batch in _batches(storage, root, path):
+                    digest.update(None, batch.columns)
+                    rows += len(batch)
+                    group.append(batch)
+                    if sum(map(len, group)) >= _GROUP_ROWS or sum(b.nbytes for b in group) >= _GROUP_BYTES:
+                        writer.write_table(pa.Table.from_batches(group))
+                        group = []
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+            writer.add_key_value_metadata({key.decode(): value.decode() for key, value in form.writer})
+            if form.created_by is not None:
+                holder.hold()
+        if form.created_by is not None:
+            holder.release(form.created_by)
+    if not rows:
+        return nothing(spec)
+    _verify(attempt, form, digest)
+    return TaskResult(
+        output=spec.task.output,
+        path=attempt.path,
+        rows=rows,
+        bytes=attempt.size(),
+        rows_in=rows,
+        digest=digest.hexdigest(),
+        writer="parquet",
+    )
+
+
+def _form_of(storage: Storage, root: str, path: str) -> _Form:
+    with _opened(storage, root, path) as file:
+        metadata = file.metadata
+        known = metadata.metadata or {}
+        codecs = {
+            metadata.row_group(group).column(column).compression
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        }
+        codec = _CODECS.get(codecs.pop() if len(codecs) == 1 else "SNAPPY")
+        if codec is None:
+            raise _refused(storage, root, path, "is compressed in a way that is not known here")
+        return _Form(
+            file.schema_arrow.remove_metadata(),
+            tuple(file.schema.column(i).physical_type for i in range(len(file.schema))),
+            tuple((key, known[key]) for key in _WRITER_KEYS if key in known),
+            metadata.created_by if (metadata.created_by or "").startswith(_PARQUET_MR) else None,
+            codec,
+        )
+
+
+def _batches(storage: Storage, root: str, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; refused where nanoseconds do not hold a moment of it."""
+    with _opened(storage, root, path) as file, _opened(storage, root, path, "us") as coarse:
+        old_times = [i for i, field in enumerate(file.schema_arrow) if field.type != coarse.schema_arrow.field(i).type]
+        columns = [file.schema_arrow.field(i).name for i in old_times]
+        checks = coarse.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False) if columns else None
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            if checks is not None:
+                check = next(checks)
+                for place, column in zip(old_times, check.columns, strict=True):
+                    fine = batch.column(place)
+                    if pa.types.is_timestamp(fine.type):
+                        # Down, also before 1970, as the coarse reading does; a cast goes towards zero.
+                        fine = pc.floor_temporal(fine, unit="microsecond")
+                    if not fine.cast(column.type, safe=False).equals(column):
+                        raise _refused(storage, root, path, "holds moments outside of the years 1677 to 2262")
+            yield batch
+
+
+@contextmanager
+def _opened(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[pq.ParquetFile]:
+    name = storage.display(join(root, path))
+    with storage.open(join(root, path)) as stream:
+        try:
+            with pq.ParquetFile(pa.PythonFile(stream, mode="r"), coerce_int96_timestamp_unit=unit) as file:
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DamagedDataError(
+                f"{name} cannot be read as Parquet: {text}",
+                path=name,
+                hint="Restore the file from a copy; nothing was published.",
+            ) from error
+
+
+def _refused(storage: Storage, root: str, path: str, why: str) -> DamagedDataError:
+    name = storage.display(join(root, path))
+    return DamagedDataError(
+        f"{name} {why}, so it cannot be put together with others exactly",
+        path=name,
+        hint="Compact this table with Hive; nothing was published.",
+    )
+
+
+def _verify(attempt: Attempt, form: _Form, expected: RowDigest) -> None:
+    found = RowDigest()
+    try:
+        with attempt.open() as stream, pq.ParquetFile(pa.PythonFile(stream, mode="r")) as file:
+            same = file.schema_arrow.remove_metadata().equals(form.schema)
+            kept = file.metadata.metadata or {}
+            same &= all(kept.get(key) == value for key, value in form.writer)
+            same &= form.created_by in (None, file.metadata.created_by)
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                found.update(None, batch.columns)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise VerificationError(f"{attempt.name} cannot be read back: {text}", path=attempt.name, hint=HINT) from error
+    if not same or found.rows != expected.rows or found.hexdigest() != expected.hexdigest():
+        raise VerificationError(
+            f"{attempt.name} does not hold the rows or the columns that were written", path=attempt.name, hint=HINT
+        )

@@ -1,0 +1,379 @@
+"""Compaction plans as data: what is read, what is written, under which names, and what must still be so at the end.
+
+A plan is the only way to change a table by `compact`. It is made by `planner` from a state, travels as JSON
+(`--plan-out`, `--plan`), and is carried out by `jobs`, which refuses it when the inputs are not what they were. Values
+only: no storage, no clock, no decision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from acidctl.errors import ExitCode, StalePlanError, UsageError
+from acidctl.format.listing import FileInfo
+
+PLAN_TYPE = "compaction_plan"
+SCHEMA_VERSION = 1
+
+Value = TypeVar("Value")
+
+
+class CompactionKind(Enum):
+    """What a compaction makes: wider deltas, or a base."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+
+
+class Target(Enum):
+    """Which Hive has to read the result; it decides names, markers and codecs."""
+
+    HIVE3 = "hive3"
+    HIVE4 = "hive4"
+
+
+class Action(Enum):
+    """What a plan does with a partition."""
+
+    COMPACT = "compact"
+    NOTHING_TO_DO = "nothing_to_do"
+    REFUSED = "refused"
+
+
+class Role(Enum):
+    """What a task writes.
+
+    SURVIVING: rows with deletes applied (major). INSERTS, DELETES: events of one kind, nothing netted out (minor).
+    ROWS: rows without row ids (insert-only ORC or Parquet). BYTES: files one after the other (insert-only text).
+    JOIN: the parts of one output, stripe by stripe.
+    """
+
+    SURVIVING = "surviving"
+    INSERTS = "inserts"
+    DELETES = "deletes"
+    ROWS = "rows"
+    BYTES = "bytes"
+    JOIN = "join"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCut:
+    """A row id between two parts of a bucket: the part before it ends before this key, the next begins with it."""
+
+    write_id: int
+    bucket_property: int
+    row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputEntry:
+    """A live directory (or all original files together, `state.ORIGINALS_NAME`) whose content the output replaces.
+
+    `files` are all its visible data and side files, paths relative to the location; `min_write_id` and `max_write_id`
+    are those of its name, None for originals.
+    """
+
+    name: str
+    kind: str
+    min_write_id: int | None
+    max_write_id: int | None
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDir:
+    """A directory to be published; `markers` are (file name, content) and are written before the rename.
+
+    `rows_in` is the number of stored events that its tasks have to read, delete events that are applied left out.
+    """
+
+    name: str
+    kind: str
+    markers: tuple[tuple[str, str], ...] = ()
+    rows_in: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """One output file: `output` is `<directory>/<file>` below the location.
+
+    `files` hold the rows, `delete_files` the delete events that may concern them (SURVIVING only); both are paths
+    relative to the location. `cuts` divide the bucket into `len(cuts) + 1` parts. `rows_in` counts stored events of
+    `files` by footers, `bytes_in` the bytes of all files.
+    """
+
+    role: Role
+    output: str
+    bucket_id: int | None
+    files: tuple[str, ...]
+    delete_files: tuple[str, ...] = ()
+    rows_in: int = 0
+    bytes_in: int = 0
+    cuts: tuple[KeyCut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What happens to one location; `path` is its place below the table ("" for the table itself).
+
+    `reason` is a sentence and `reason_code` its stable name; for COMPACT they may be empty. `notes` are sentences for
+    the operator. `fingerprint` covers the inputs (see `fingerprint_of`). `failed`: REFUSED because looking into it went
+    wrong, by an error of that code.
+    """
+
+    partition: str
+    path: str
+    action: Action
+    reason_code: str = ""
+    reason: str = ""
+    inputs: tuple[InputEntry, ...] = ()
+    outputs: tuple[OutputDir, ...] = ()
+    tasks: tuple[PlannedTask, ...] = ()
+    rows_in: int = 0
+    bytes_in: int = 0
+    fingerprint: str = ""
+    notes: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def needs_two_renames(self) -> bool:
+        """Whether one output without the other would be misread."""
+        return len(self.outputs) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Physical form of ORC outputs; sizes in bytes, `row_index_stride` in rows, `bloom_columns` names of columns."""
+
+    compression: str = "zlib"
+    stripe_size: int = 64 << 20
+    block_size: int = 256 << 10
+    row_index_stride: int = 10_000
+    bloom_columns: tuple[str, ...] = ()
+    bloom_fpp: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What every task of a plan has to know of the table.
+
+    `write_ids` is the text of the list of which the compactor's is made (see `ValidWriteIds.compactor`), empty where
+    everything counts as committed; `columns` is the text of a `struct<...>`; `dialect` is a `hive_types.Dialect` value;
+    `file_format` is orc, parquet or text.
+    """
+
+    table_type: str
+    acid_v1: bool
+    write_ids: str
+    columns: str
+    dialect: str
+    file_format: str = "orc"
+    writer: WriterSettings = WriterSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """A whole run. `write_ids` and `txns` are the reader's lists as texts, empty where everything counts as committed.
+
+    `assume_exclusive` records that nobody else uses the table during the run; it allows two renames. `options` is what
+    the user asked for, as JSON values (`request.to_options`).
+    """
+
+    location: str
+    kind: CompactionKind
+    target: Target
+    visibility_txn: int | None
+    table: TableFacts
+    partitions: tuple[PartitionPlan, ...]
+    write_ids: str = ""
+    txns: str = ""
+    assumed: tuple[str, ...] = ()
+    assume_exclusive: bool = False
+    notes: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What making the plan ends with, as a run would: 3 where something is refused, or went wrong."""
+        refused = any(part.action is Action.REFUSED for part in self.partitions)
+        return ExitCode.FINDINGS if refused else ExitCode.DONE
+
+
+def is_within(plan: PartitionPlan, decided: PartitionPlan) -> bool:
+    """Whether a plan of a location does no more than one that was decided before.
+
+    Outputs have names that were decided; inputs were inputs, or lie within what those held together, as what a
+    compaction has made of some of them.
+    """
+    known = {entry.name for entry in decided.inputs}
+    ids = [i for entry in decided.inputs for i in (entry.min_write_id, entry.max_write_id) if i is not None]
+
+    def held(entry: InputEntry) -> bool:
+        if entry.name in known:
+            return True
+        low, high = entry.min_write_id, entry.max_write_id
+        return bool(ids) and high is not None and high <= max(ids) and (low is None or min(ids) <= low)
+
+    names = {output.name for output in decided.outputs}
+    same_place = (plan.partition, plan.path) == (decided.partition, decided.path)
+    return same_place and all(output.name in names for output in plan.outputs) and all(map(held, plan.inputs))
+
+
+def fingerprint_of(entries: Iterable[InputEntry]) -> str:
+    """A hash over names, paths, sizes and times of the inputs; what else appears in the location does not matter."""
+    digest = hashlib.sha256()
+    for entry in sorted(entries, key=lambda e: e.name):
+        digest.update(f"{entry.name}\0{entry.kind}\n".encode("utf-8", "surrogateescape"))
+        for info in sorted(entry.files, key=lambda f: f.path):
+            line = f"{info.path}\0{info.size}\0{info.modified!r}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def to_json(plan: CompactionPlan) -> dict[str, Any]:
+    """The plan as JSON values, `type` and `schema_version` first; `from_json` reads it back unchanged.
+
+    `hash` is over all the others, so that a plan that was changed on its way is known.
+    """
+    values = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION, "hash": "", **encode(plan)}
+    return {**values, "hash": hash_of(values)}
+
+
+def hash_of(values: Mapping[str, Any]) -> str:
+    """A hash over everything in a plan's JSON values but the hash itself, whatever the order of names."""
+    others = {name: value for name, value in values.items() if name != "hash"}
+    return "sha256:" + hashlib.sha256(json.dumps(others, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def from_json(values: object, *, accept_edited: bool = False) -> CompactionPlan:
+    """A plan from JSON values; UsageError for everything that `to_json` does not make.
+
+    StalePlanError where it is not as it was written, unless `accept_edited`: then it must not be carried out as it is
+    (see `edited_plan`).
+    """
+    if isinstance(values, dict) and "hash" in values and not accept_edited and values["hash"] != hash_of(values):
+        raise StalePlanError("the plan was changed after it was made", hint=_EDITED_HINT)
+    if not isinstance(values, dict) or values.get("type") != PLAN_TYPE:
+        found = values.get("type") if isinstance(values, dict) else None
+        what = f"is a {found}" if isinstance(found, str) else "is something else"
+        raise UsageError(
+            f"the plan {what}, not a {PLAN_TYPE}", hint="Make one with `acidctl compact ... --plan-out FILE`."
+        )
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"the plan has schema version {values.get('schema_version')!r}, this acidctl knows {SCHEMA_VERSION}",
+            hint="Make the plan anew with this version.",
+        )
+    if "hash" not in values and not accept_edited:
+        raise StalePlanError("the plan has no hash: an older acidctl made it, or somebody edited it", hint=_EDITED_HINT)
+    plan = decode(CompactionPlan, values, "plan")
+    stray = next((path for part in plan.partitions for path in _paths(part) if not _is_inside(path)), None)
+    if stray is not None:
+        raise UsageError(
+            f"the plan names {stray!r}, which does not lie inside the table",
+            hint="Make one with `acidctl compact ... --plan-out FILE`, and leave it as it is.",
+        )
+    return plan
+
+
+def _paths(part: PartitionPlan) -> Iterator[str]:
+    """Every path of a plan by which something is read or written, all below the table or a location."""
+    if part.path:
+        yield part.path
+    for entry in part.inputs:
+        yield from (info.path for info in entry.files)
+    for output in part.outputs:
+        yield output.name
+        yield from (f"{output.name}/{name}" for name, _ in output.markers)
+    for task in part.tasks:
+        yield from (task.output, *task.files, *task.delete_files)
+
+
+def _is_inside(path: str) -> bool:
+    return not {"", ".", ".."} & set(path.split("/"))
+
+
+_EDITED_HINT = (
+    "Make it anew with `acidctl compact ... --plan-out FILE`, or add --accept-edited if the change is meant: all of it "
+    "is then compared with a new plan."
+)
+
+
+def parse(text: str, *, accept_edited: bool = False) -> CompactionPlan:
+    """A plan from the text of a plan file; UsageError when it is none, and see `from_json`."""
+    try:
+        return from_json(json.loads(text), accept_edited=accept_edited)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("the plan is not JSON", hint="Make one with `acidctl compact ... --plan-out FILE`.") from error
+
+
+def encode(value: Any) -> Any:
+    """A value of this module as JSON values: dataclasses as objects, enums by value, tuples as lists."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [encode(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {one.name: encode(getattr(value, one.name)) for one in fields(value)}
+    return value
+
+
+def decode(kind: type[Value], values: object, where: str) -> Value:
+    """The dataclass `kind` from JSON values, unknown names ignored; UsageError names the place that does not fit."""
+    if not isinstance(values, Mapping):
+        raise _misfit(where)
+    hints = get_type_hints(kind)
+    given = {}
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name in values:
+            given[one.name] = _decode(hints[one.name], values[one.name], f"{where}.{one.name}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise _misfit(where) from error
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin in (UnionType, Union):
+        if value is None and type(None) in get_args(kind):
+            return None
+        kind = next(option for option in get_args(kind) if option is not type(None))
+        return _decode(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise _misfit(where)
+        kinds = get_args(kind)
+        if len(kinds) == 2 and kinds[1] is Ellipsis:
+            return tuple(_decode(kinds[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        if len(kinds) != len(value):
+            raise _misfit(where)
+        return tuple(_decode(one, item, where) for one, item in zip(kinds, value, strict=True))
+    if origin is Mapping:
+        if not isinstance(value, dict):
+            raise _misfit(where)
+        return value
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise _misfit(where) from error
+    if hasattr(kind, "__dataclass_fields__"):
+        return decode(kind, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise _misfit(where)
+    return value
+
+
+def _misfit(where: str) -> UsageError:
+    return UsageError(
+        f"the plan is damaged at {where}", hint="Make it anew with `acidctl compact ... --plan-out FILE`."
+    )

@@ -1,0 +1,496 @@
+"""Decide from names alone what a compaction of one location reads and writes, or why there is none.
+
+A `Ground` holds what is the same for the whole run; `draft` judges one location by the rules of Hive's worker
+(`Worker.isEnoughToCompact`, `CompactorMR`) and by ours, which are stricter about names: a directory with a range that
+crosses the output's would be read in part. What only footers tell is added later (`tasks`, `columns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from acidctl.compaction import ranges
+from acidctl.compaction.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
+from acidctl.compaction.request import CompactionRequest, TableView, check_options, window_missing
+from acidctl.compaction.thresholds import Thresholds, not_needed, thresholds
+from acidctl.errors import UsageError
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.names import (
+    METADATA_MARKER,
+    MIN_LONG,
+    SIDE_FILE_SUFFIX,
+    VERSION_MARKER,
+    BaseDir,
+    BucketFile,
+    DeltaDir,
+    DeltaKind,
+    format_base,
+    format_delta,
+    is_journal,
+)
+from acidctl.format.write_ids import MAX_ID, ValidTxns, ValidWriteIds
+from acidctl.state.inventory import take_stock
+from acidctl.state.resolve import (
+    ORIGINALS_NAME,
+    AcidState,
+    EntryKind,
+    EntryState,
+    StateEntry,
+    TableType,
+    data_files,
+    disagreements,
+    empty_file_notes,
+    ignored_files,
+    live_entries,
+    resolve,
+)
+
+METADATA_TEXT = '{"thisFileVersion":"0","dataFormat":"compacted"}'
+VERSION_TEXT = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every location of a run is judged by.
+
+    `write_ids` is the list of which the compactor's is made; `inputs_txns` is the reader's, less the transaction under
+    which the result will be published. `refusal` (code, reason) holds for every location that has work to do.
+    """
+
+    request: CompactionRequest
+    view: TableView
+    write_ids: ValidWriteIds
+    inputs_txns: ValidTxns
+    assumed: tuple[str, ...]
+    refusal: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    limits: Thresholds | None = None
+
+    @property
+    def compactor_ids(self) -> ValidWriteIds:
+        """What the inputs are selected by: nothing at or above the lowest open id."""
+        return self.write_ids.compactor()
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether rows have no row ids."""
+        return self.view.guess.type is TableType.INSERT_ONLY
+
+    @property
+    def acid_v1(self) -> bool:
+        """Whether Hive 1 or 2 wrote the table (see `state.resolve`)."""
+        return self.view.guess.acid_v1 and self.write_ids.table is None and not self.insert_only
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A location as far as names decide it: `plan` is final unless its action is COMPACT.
+
+    `state` is what the compactor sees, `consumed` its entries that the output replaces; both are None and empty where
+    nothing is to be done. `present` are outputs that exist already and that no journal accounts for.
+    """
+
+    plan: PartitionPlan
+    root: str
+    state: AcidState | None = None
+    consumed: tuple[StateEntry, ...] = ()
+    present: frozenset[str] = frozenset()
+
+    @property
+    def compacts(self) -> bool:
+        """Whether there is work to do."""
+        return self.plan.action is Action.COMPACT
+
+
+def settle(
+    view: TableView,
+    request: CompactionRequest,
+    listings: Iterable[Listing],
+    *,
+    renames: bool = True,
+    locks: bool = True,
+) -> Ground:
+    """Check the options against the lists and one another; UsageError with the remedy.
+
+    Whether the storage `renames` directories in one step, and whether of two that create a file one is refused there,
+    so that it `locks`.
+    """
+    listings = tuple(listings)
+    lists = view.lists
+    check_options(request, view)
+    if not request.assume_committed:
+        _check_lists(view, request, listings)
+    write_ids = lists.write_ids
+    notes = []
+    if write_ids is None or request.as_of is not None:
+        # A watermark that no directory reaches would name a base after writes that are still to come.
+        largest = max(map(_largest_write_id, listings), default=0)
+        watermark = largest if write_ids is None else min(largest, write_ids.high_watermark)
+        write_ids = ValidWriteIds.as_of(watermark)
+        notes.append(
+            "What is on disk counts as committed, and no running write has a lower write id than what is compacted "
+            "(--assume-committed)."
+        )
+    refusal = None
+    schema = view.schema
+    if view.guess.ambiguous and view.guess.type is not TableType.EMPTY:
+        why = f"the kind of table is not certain: {view.guess.why}; give --table-type, or SHOW CREATE TABLE in --schema"
+        refusal = ("ambiguous_table_type", why)
+    elif schema is not None and schema.sort_columns:
+        why = "the table is SORTED BY, and a compaction sorts by row id; Hive's worker refuses such tables too"
+        refusal = ("sorted_table", why)
+    else:
+        refusal = window_missing(request, renames, locks)
+    if schema is not None and (schema.table_property("no_auto_compaction") or "").lower() == "true":
+        notes.append("The table is marked no_auto_compaction; that concerns Hive's own initiator only.")
+    if request.target is Target.HIVE3:
+        named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
+        if named is not None:
+            notes.append(
+                f"Hive 3 fails on names with _v, such as {named}: it can read the table when they are cleaned."
+            )
+    txns, said = _inputs_txns(lists.effective_txns, request.visibility_txn)
+    limits = thresholds(request.delta_num, request.delta_pct, schema) if request.only_if_needed else None
+    return Ground(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said), limits)
+
+
+def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
+    """Judge one location; raises NotEnoughHistoryError where no base on disk serves the compactor."""
+    blank = PartitionPlan(partition, path, Action.NOTHING_TO_DO)
+    if ground.refusal is not None and ground.refusal[0] == "ambiguous_table_type":
+        return Draft(_refuse(blank, *ground.refusal), listing.root)
+    ids, txns, guess = ground.compactor_ids, ground.inputs_txns, ground.view.guess
+    state = resolve(listing, ids, txns, table_type=guess, raise_on_history=False)
+    gap = state.not_enough_history
+    if gap is not None:
+        raise gap
+    minor = ground.request.kind is CompactionKind.MINOR
+    consumed = state.deltas if minor else live_entries(state)
+    idle = _nothing_to_do(ground, state)
+    if idle is not None:
+        return Draft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
+    spare = None if ground.limits is None else not_needed(state, ground.request.kind, ground.limits)
+    if spare is not None:
+        return Draft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
+    refusal = _refusal(ground, state, consumed)
+    if refusal is not None:
+        return Draft(_refuse(blank, *refusal), listing.root)
+    reach = _reach(ground, state, consumed)
+    outputs = _outputs(ground, consumed, reach)
+    present = frozenset(output.name for output in outputs if _exists(listing, output.name))
+    settled = _judge_outputs(state, consumed, reach, outputs, present)
+    if settled is not None:
+        action, code, reason = settled
+        return Draft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
+    replaced = _replaced_for_readers(ground, listing, consumed)
+    if replaced is not None:
+        return Draft(replace(blank, reason_code="replaced", reason=replaced), listing.root)
+    entries = tuple(_input(entry, state) for entry in consumed)
+    plan = replace(
+        blank,
+        action=Action.COMPACT,
+        inputs=entries,
+        outputs=outputs,
+        bytes_in=sum(info.size for entry in entries for info in entry.files),
+        fingerprint=fingerprint_of(entries),
+        notes=(*_notes(ground, listing, state, consumed), *ranges.uncovered(state.entries, outputs[0].name, reach[1])),
+    )
+    return Draft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
+
+
+def refused(draft_: Draft, code: str, reason: str) -> Draft:
+    """The draft as one that is not carried out."""
+    return Draft(_refuse(draft_.plan, code, reason), draft_.root)
+
+
+def _refuse(plan: PartitionPlan, code: str, reason: str) -> PartitionPlan:
+    return PartitionPlan(plan.partition, plan.path, Action.REFUSED, code, reason, notes=plan.notes)
+
+
+def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence[Listing]) -> None:
+    if request.as_of is not None:
+        raise UsageError(
+            "--as-of alone does not say which writes are open or aborted",
+            hint="Give the write ids with --validtxns, or add --assume-committed if all that is on disk is committed.",
+        )
+    if view.lists.write_ids is None:
+        raise UsageError(
+            "compact needs to know which write ids are committed, and no list of them was given",
+            hint="Give the write ids (db.table:20:...) with --validtxns, or --assume-committed if all that is on disk "
+            "is committed.",
+        )
+    if view.lists.txns is None:
+        named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
+        if named is not None:
+            raise UsageError(
+                f"{named} was made by a compaction, and without a list of transactions nobody knows if it is committed",
+                hint="Add the transaction list with a second --validtxns, or --assume-committed.",
+            )
+
+
+def _inputs_txns(txns: ValidTxns, own: int | None) -> tuple[ValidTxns, tuple[str, ...]]:
+    """The list that inputs are judged by: what the transaction itself wrote is no input of it."""
+    if own is None:
+        return txns, ()
+    if txns.is_aborted(own):
+        raise UsageError(
+            f"--visibility-txn {own} is aborted: whatever is published under it is never seen",
+            hint="Open a new transaction for the compaction.",
+        )
+    notes: tuple[str, ...] = ()
+    if not txns.sees_everything and txns.is_valid(own):
+        # The list that a transaction has of itself ends with it.
+        if own < txns.high_watermark:
+            raise UsageError(
+                f"--visibility-txn {own} is committed already, and what is published under it would be seen half done",
+                hint="Open a new transaction for the compaction.",
+            )
+        notes = (f"The list of transactions ends with {own}: it is taken to be the compaction's own, still open.",)
+    return replace(txns, open=(*txns.open, own)), notes
+
+
+def _nothing_to_do(ground: Ground, state: AcidState) -> tuple[str, str] | None:
+    """Code and reason where a compaction would gain nothing (Worker.isEnoughToCompact, Hive 4)."""
+    deltas, minor = state.deltas, ground.request.kind is CompactionKind.MINOR
+    if minor:
+        kinds = {entry.kind for entry in deltas}
+        enough = len(deltas) > 2 or (len(deltas) == 2 and len(kinds) == 1)
+    else:
+        enough = bool(state.originals) or len(deltas) + (state.base is not None) > 1
+    # Deltas of Hive 1 and 2 are worth a base however few they are, and a minor has to say why not.
+    if enough or (state.acid_v1 and deltas):
+        return None
+    live = [entry.name for entry in live_entries(state)]
+    if not live:
+        return "empty", "there is nothing that a compaction may read"
+    what = "deltas to merge" if minor else "directories to merge"
+    found = deltas if minor else live
+    names = ", ".join(live) if len(live) <= 3 else f"{len(live)} directories"
+    pair = " (the two halves of one range gain nothing)" if minor and len(found) == 2 else ""
+    obsolete = sum(e.state in (EntryState.OBSOLETE, EntryState.ABORTED) for e in state.entries)
+    entries = "entry is" if obsolete == 1 else "entries are"
+    clean = f"; {obsolete} obsolete or aborted {entries} for `acidctl clean`" if obsolete else ""
+    return "not_enough", f"there are not enough {what}: {names} {_are(len(live))} all that is read{pair}{clean}"
+
+
+def _replaced_for_readers(ground: Ground, listing: Listing, consumed: Sequence[StateEntry]) -> str | None:
+    """Why an output would be read by nobody: an overwrite above a write that is still open covers the inputs."""
+    lowest = ground.write_ids.lowest_open
+    if lowest is None:
+        return None
+    seen = resolve(listing, ground.write_ids, ground.inputs_txns, table_type=ground.view.guess, raise_on_history=False)
+    live = {entry.name for entry in live_entries(seen)}
+    if all(entry.name in live for entry in consumed):
+        return None
+    cover = seen.base.name if seen.base is not None else "something later"
+    return f"readers read {cover} instead of what lies below write id {lowest}, which is still open"
+
+
+def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, str] | None:
+    """Code and reason where the inputs themselves forbid it."""
+    if ground.refusal is not None:
+        return ground.refusal
+    if state.acid_v1 and ground.request.kind is CompactionKind.MINOR:
+        return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; a major compaction is the way"
+    overlap = ranges.overlap(live_entries(state))
+    if overlap is not None:
+        first, second = overlap
+        return (
+            "overlapping_ranges",
+            f"the ranges of {first.name} and {second.name} overlap in part, and rows that both hold are read twice; "
+            "a compaction would make that permanent",
+        )
+    twins = ranges.twins(consumed)
+    if twins is not None:
+        return "same_range", f"{twins[0].name} and {twins[1].name} hold the same range, and both are read"
+    twice = None if ground.insert_only else _bucket_twice(consumed)
+    if twice is not None:
+        return (
+            "bucket_twice",
+            f"{twice} stands beside another file of the same bucket: an unfinished or crashed write left both",
+        )
+    return None
+
+
+def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: tuple[int, int]) -> tuple[OutputDir, ...]:
+    """The directories that will be published, markers included; a side that no input has is not among them."""
+    txn = ground.request.visibility_txn
+    version = () if ground.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
+    low, high = reach
+    if ground.request.kind is CompactionKind.MAJOR:
+        # The suffix says "compacted" to Hive 4; without it both Hives need the marker.
+        metadata = () if txn is not None else ((METADATA_MARKER, METADATA_TEXT),)
+        return (OutputDir(format_base(high, txn), EntryKind.BASE.value, (*version, *metadata)),)
+    return tuple(
+        OutputDir(format_delta(kind, low, high, None, txn), kind.value, version)
+        for kind in (DeltaKind.INSERT, DeltaKind.DELETE)
+        if any(isinstance(e.parsed, DeltaDir) and e.parsed.kind is kind for e in consumed)
+    )
+
+
+def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[int, int]:
+    """The write ids that the outputs stand for; a base begins at the beginning."""
+    request = ground.request
+    minor = request.kind is CompactionKind.MINOR
+    low, high = ranges.span(consumed) if minor else (MIN_LONG, _newest(ground, state, consumed))
+    naming = ranges.Naming(
+        ground.compactor_ids,
+        base=not minor,
+        suffixed=request.visibility_txn is not None,
+        hive3=request.target is Target.HIVE3,
+        acid_v1=ground.acid_v1,
+    )
+    return (low, high) if high == MIN_LONG else ranges.reaching(state.entries, consumed, low, high, naming)
+
+
+def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
+    """The largest id of what is consumed; of originals alone the watermark, where it is one and nothing crosses it."""
+    known = [entry.max_write_id for entry in consumed if entry.max_write_id is not None]
+    if known:
+        return max(known)
+    ids = ground.compactor_ids
+    real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
+    watermark = ranges.last_kept(ids) if real else None
+    # In Hive 2 a write id is a transaction id; after an upgrade such a number need not be reached for long.
+    if watermark is None or state.acid_v1 or ranges.straddling(state.entries, (), MIN_LONG, watermark):
+        return MIN_LONG
+    return watermark
+
+
+def _judge_outputs(
+    state: AcidState,
+    consumed: Sequence[StateEntry],
+    reach: tuple[int, int],
+    outputs: Sequence[OutputDir],
+    present: frozenset[str],
+) -> tuple[Action, str, str] | None:
+    """Whether the names can be used: action, code and reason where they cannot."""
+    names = [output.name for output in outputs]
+    if present == set(names):
+        return Action.NOTHING_TO_DO, "already_there", already_there(names)
+    low, high = reach
+    crossing = ranges.straddling(state.entries, consumed, low, high)
+    if crossing is not None:
+        return (
+            Action.REFUSED,
+            "straddled",
+            f"{crossing.name} ({crossing.state.value.replace('_', ' ')}) reaches across the edge of {names[0]}, so "
+            "that part of it would be hidden; compact when it is committed, compacted or cleaned",
+        )
+    hidden = None if high == MIN_LONG else _hidden_by(state, low, high)
+    if hidden is not None:
+        return (
+            Action.REFUSED,
+            "covers_unfinished",
+            f"{hidden.name} lies inside {names[0]} and is not finished ({hidden.reason}); its rows would be lost",
+        )
+    twin = _same_range_on_disk(state, outputs, present)
+    if twin is not None:
+        return (
+            Action.REFUSED,
+            "same_range",
+            f"{twin.name} is on disk with the range of {names[0]}, and Hive reads both of such a pair",
+        )
+    return None
+
+
+def already_there(names: Sequence[str]) -> str:
+    """Why a plan whose outputs all exist has nothing to do."""
+    return f"{' and '.join(names)} {_are(len(names))} there already"
+
+
+def _hidden_by(state: AcidState, low: int, high: int) -> StateEntry | None:
+    """A write inside the output's range that is not finished: the compactor's list should leave none."""
+    for entry in state.entries:
+        unfinished = entry.state in (EntryState.OPEN, EntryState.ABOVE_WATERMARK)
+        if unfinished and isinstance(entry.parsed, DeltaDir) and low <= entry.parsed.min_write_id <= high:
+            return entry
+    return None
+
+
+def _same_range_on_disk(state: AcidState, outputs: Sequence[OutputDir], present: frozenset[str]) -> StateEntry | None:
+    """A directory of an output's kind with exactly its range and no statement that may come to be read beside it."""
+    wanted = {output.kind: output.name for output in outputs if output.kind != EntryKind.BASE.value}
+    if not wanted:
+        return None
+    for entry in state.entries:
+        parsed = entry.parsed
+        if not isinstance(parsed, DeltaDir) or parsed.statement_id is not None or entry.kind.value not in wanted:
+            continue
+        if entry.name in present or entry.state is EntryState.ABORTED:
+            continue
+        plain = format_delta(parsed.kind, parsed.min_write_id, parsed.max_write_id)
+        if wanted[entry.kind.value].partition("_v")[0] == plain:
+            return entry
+    return None
+
+
+def _bucket_twice(consumed: Sequence[StateEntry]) -> str | None:
+    """A bucket file that has a second attempt beside it."""
+    for entry in consumed:
+        seen: set[tuple[str, int]] = set()
+        if entry.kind is EntryKind.ORIGINAL:
+            continue
+        for file in data_files(entry):
+            if isinstance(file.parsed, BucketFile) and file.has_rows:
+                key = (file.info.directory, file.parsed.bucket_id)
+                if key in seen:
+                    return file.info.path
+                seen.add(key)
+    return None
+
+
+def _input(entry: StateEntry, state: AcidState) -> InputEntry:
+    files: list[FileInfo] = []
+    for file in data_files(entry, insert_only=state.insert_only):
+        files += [file.info, *([file.side_file] if file.side_file is not None else [])]
+    low, high = entry.min_write_id, entry.max_write_id
+    return InputEntry(entry.name, entry.kind.value, low, high, tuple(files))
+
+
+def _notes(ground: Ground, listing: Listing, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, ...]:
+    notes = [*state.notes, *(f"{note}." for note in empty_file_notes(state))]
+    unknown = [entry.name for entry in state.unrecognised]
+    if unknown:
+        more = f" and {len(unknown) - 1} more entries" if len(unknown) > 1 else ""
+        notes.append(f"{unknown[0]}{more} {_are(len(unknown))} not recognised, and left alone.")
+    passed = [info.path for entry in consumed for info in ignored_files(entry, insert_only=state.insert_only)]
+    if passed:
+        notes.append(f"{passed[0]} is read by nobody because of its name, and its content is not in the output.")
+    nested = next((info.path for e in consumed for info in _input(e, state).files if _is_nested(e, info)), None)
+    if nested is not None:
+        notes.append(f"Files in subdirectories, such as {nested}, go into the output without their subdirectory.")
+    notes += disagreements(listing, ground.compactor_ids, ground.inputs_txns, table_type=ground.view.guess, ours=state)
+    return tuple(dict.fromkeys(notes))
+
+
+def _is_nested(entry: StateEntry, info: FileInfo) -> bool:
+    inside = info.path if entry.name == ORIGINALS_NAME else info.path[len(entry.name) + 1 :]
+    return "/" in inside and not info.path.endswith(SIDE_FILE_SUFFIX)
+
+
+def _exists(listing: Listing, name: str) -> bool:
+    return name in listing.directories or any(info.path.startswith(f"{name}/") for info in listing.files)
+
+
+def _has_journal(listing: Listing) -> bool:
+    """Whether a publication of two directories was interrupted; whoever takes the lock finishes or undoes it first."""
+    return any(is_journal(info.path) for info in listing.files)
+
+
+def _compacted_by_hive4(listing: Listing) -> list[str]:
+    """Directories that only a list of transactions can judge."""
+    stock = take_stock(listing)
+    return [c.name for c in (*stock.bases, *stock.deltas) if c.parsed.visibility_txn_id is not None]
+
+
+def _largest_write_id(listing: Listing) -> int:
+    stock = take_stock(listing)
+    ids = [c.parsed.write_id for c in stock.bases if isinstance(c.parsed, BaseDir)]
+    ids += [c.parsed.max_write_id for c in stock.deltas if isinstance(c.parsed, DeltaDir)]
+    return max(ids, default=0)
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

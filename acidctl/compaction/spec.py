@@ -1,0 +1,107 @@
+"""The unit of work and what comes back: plain values that travel to worker processes and to Spark executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from acidctl.compaction.plan import InputEntry, KeyCut, PlannedTask, TableFacts
+from acidctl.errors import AcidctlError
+
+#: What the digest of a file that was put together byte by byte begins with, instead of `stored_digest.VERSION`.
+BYTES_DIGEST = "sha256:"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task, or one part of one.
+
+    `url` and `storage_options` open the location; `work` is its work directory (a name below the location) in which
+    `attempts/` exists. `inputs` are the entries of the task's own files and delete files, with no other files.
+    `lower` (inclusive) and `upper` (exclusive) bound the keys of a part. For a JOIN, `parts` are the paths of the
+    finished parts below the work directory, in key order. `hosts` are the machines that hold the most of what is read,
+    the best first, where that is known; `storage_options` may hold secrets, and are no part of any text made of this.
+    """
+
+    url: str
+    work: str
+    table: TableFacts
+    task: PlannedTask
+    inputs: tuple[InputEntry, ...]
+    part: int | None = None
+    lower: KeyCut | None = None
+    upper: KeyCut | None = None
+    parts: tuple[TaskResult, ...] = ()
+    hosts: tuple[str, ...] = ()
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What a task has read of a file: the events that its tail promises, and those that came by bucket property.
+
+    `path` is relative to the location. A part of a bucket reads a part of the file; the parts together all of it.
+    """
+
+    path: str
+    rows: int
+    buckets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A finished task: what it read and what it wrote.
+
+    `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
+    `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
+    delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
+    input (`stored_digest`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is
+    in bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
+    `hidden_ids` the write ids whose events were taken or left out.
+    """
+
+    output: str
+    path: str | None
+    rows: int
+    bytes: int
+    rows_in: int = 0
+    hidden: int = 0
+    deletes_applied: int = 0
+    counts: tuple[tuple[int, int, int], ...] = ()
+    digest: str = ""
+    writer: str = ""
+    seconds: float = 0.0
+    peak_memory: int = 0
+    read: tuple[FileRead, ...] = ()
+    committed: tuple[int, ...] = ()
+    hidden_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What became of one spec: `index` is its place in the sequence that was given to the engine."""
+
+    index: int
+    result: TaskResult | None = None
+    error: AcidctlError | None = None
+
+
+class Engine(Protocol):
+    """Runs `compaction.task.run_task` somewhere, for each spec at least once; the first finished attempt counts.
+
+    One that can heed the hosts of specs, so that finding them out is worth a request each, has a true `uses_hosts`.
+    """
+
+    name: str
+
+    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        """One outcome per spec, as they finish; a task that fails for good gives its error, the others go on.
+
+        Specs are taken in the order given. Raises what concerns all of them (no Java, executors that cannot work).
+        """
+        ...
+
+    def close(self) -> None:
+        """End what the engine started."""
+        ...

@@ -1,0 +1,387 @@
+"""Whether a file holds what was meant to be written: read back from storage, before anything is published.
+
+The whole file is read once by our reader: digest, counts, order, key index, statistics, types. A bounded sample of its
+rows is then read by another ORC library, which must find the same values in them. A plan's effect on the location is
+judged by `verify_selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.compaction.index_check import IndexCheck
+from acidctl.compaction.second_reading import HINT, Window, sample_rows, second_opinion, wrong
+from acidctl.compaction.selection import verify_selection
+from acidctl.errors import DamagedDataError, VerificationError
+from acidctl.format.bucket_codec import BucketCodecError, decode
+from acidctl.format.events import EventKeys, Operation, RowId, keys_of
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
+from acidctl.orc.postprocess import is_hybrid
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stats import ColumnStatistics, DateStatistics, IntegerStatistics
+from acidctl.orc.tail import Calendar
+from acidctl.rows.dump_inputs import batch_rows
+from acidctl.rows.pipeline import read_ahead
+from acidctl.types.stored_digest import RowDigest
+
+__all__ = ["Expected", "Verified", "examine", "verify_file", "verify_selection"]
+
+_BATCH_ROWS = 32768
+#: Rows of a file that the other library reads as well.
+SAMPLE_ROWS = 500
+_SAMPLE_BYTES = 4 << 20
+_VERSION = b"2"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a file must hold.
+
+    `digest` is that of the rows as they were handed to the writer (`stored_digest`): keys and columns, of delete events
+    the keys alone. `counts` are (write id, bucket property, rows), in any order. `columns` is the text of a
+    `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id
+    as the current one (a major compaction); else events of one row descend in their current write id. Without `acid`,
+    rows have no keys: then `counts`, `operation`, `collapsed` and `bucket_id` do not matter. `metadata` is user
+    metadata that must be there as it is.
+    """
+
+    rows: int
+    digest: str
+    columns: str
+    counts: tuple[tuple[int, int, int], ...] = ()
+    acid: bool = True
+    operation: int = Operation.INSERT
+    collapsed: bool = True
+    bucket_id: int | None = None
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A file that holds what it should: what was found, and what the second opinion covers.
+
+    `second_rows` rows of it were compared with what another library reads; `second_gaps` are sentences on the columns
+    that were not, and why.
+    """
+
+    rows: int
+    digest: str
+    second_rows: int
+    second_gaps: tuple[str, ...] = ()
+
+
+def verify_file(
+    open_file: Callable[[], BinaryIO],
+    name: str,
+    expected: Expected,
+    *,
+    sample: int = SAMPLE_ROWS,
+    threads: bool = False,
+) -> str:
+    """The digest of a written ORC file, which is the expected one; see `examine`."""
+    return examine(open_file, name, expected, sample=sample, threads=threads).digest
+
+
+def examine(
+    open_file: Callable[[], BinaryIO],
+    name: str,
+    expected: Expected,
+    *,
+    sample: int = SAMPLE_ROWS,
+    threads: bool = False,
+) -> Verified:
+    """Read a written ORC file back and compare it with what it must hold.
+
+    `open_file` is called twice; `name` is shown. `sample` bounds the rows that pyorc reads too, 0 leaves that
+    out. `threads` decodes ahead in a thread. VerificationError on the first difference; StorageError when the bytes
+    cannot be read.
+    """
+    try:
+        # The scan reads ahead in its own thread, and row indexes lie elsewhere: another handle.
+        with open_file() as stream, open_file() as beside:
+            orc = open_orc(stream, name=name)
+            _check_tail(orc, expected)
+            content = _Content(orc, expected, sample, beside)
+            with closing(content.batches(threads)) as batches:
+                for batch in batches:
+                    content.add(batch)
+            content.finish()
+            second, gaps = second_opinion(beside, orc, content.windows) if content.windows else (0, ())
+    except DamagedDataError as error:
+        raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
+    return Verified(content.rows, expected.digest, second, gaps)
+
+
+def _check_tail(orc: OrcFile, expected: Expected) -> None:
+    """What can be told without reading a row."""
+    name, tail = orc.name, orc.tail
+    if orc.is_acid is not expected.acid:
+        raise wrong(name, "it has no columns of events" if expected.acid else "it has columns of events")
+    if str(orc.columns) != expected.columns:
+        raise wrong(name, f"its columns are {orc.columns}, not {expected.columns}")
+    if orc.rows != expected.rows:
+        raise wrong(name, f"it has {orc.rows} rows, not {expected.rows}")
+    wanted = dict(expected.metadata)
+    if expected.acid:
+        deletes = expected.operation == Operation.DELETE
+        counted = f"0,0,{expected.rows}" if deletes else f"{expected.rows},0,0"
+        wanted |= {ACID_VERSION: _VERSION, ACID_STATS: counted.encode()}
+    for key, value in wanted.items():
+        found = tail.metadata_value(key)
+        if found != value:
+            raise wrong(name, f"its {key} is {_shown(found)}, not {_shown(value)}")
+    keys = [key for key, _ in tail.user_metadata]
+    if len(set(keys)) < len(keys):
+        raise wrong(name, "a key of its user metadata occurs twice")
+    if tail.calendar is not Calendar.PROLEPTIC_GREGORIAN:
+        raise wrong(name, "it counts days by another calendar than the one that was written")
+    if any(not stripe.rows for stripe in tail.stripes):
+        raise wrong(name, "it has a stripe without rows")
+
+
+def _shown(value: bytes | None) -> str:
+    return "missing" if value is None else repr(value[:60].decode("ascii", "replace"))
+
+
+class _Content:
+    """Takes the batches of a file in order and finds the first thing that is wrong."""
+
+    def __init__(self, orc: OrcFile, expected: Expected, sample: int, beside: BinaryIO) -> None:
+        self._orc = orc
+        self._expected = expected
+        self._digest = RowDigest()
+        self._counts: dict[tuple[int, int], int] = {}
+        self._last: tuple[int, int, int, int] | None = None
+        self._ends: list[RowId] = []
+        self._columns = [_Column() for _ in orc.columns.fields]
+        self._keys = [_Column() for _ in range(4)]
+        self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
+        self._wanted = sample_rows(orc, sample)
+        self._index = IndexCheck(orc, beside, self._error)
+        roots = orc.tail.types[0].subtypes
+        self._key_ids = roots[1:5] if expected.acid else ()
+        self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
+        self.windows: list[Window] = []
+        self.rows = 0
+
+    def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
+        """The batches to be taken."""
+        batches = self._orc.scan(batch_size=batch_rows(self._orc.tail, _BATCH_ROWS))
+        yield from read_ahead(batches) if threads else batches
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows, which lie in one stripe."""
+        keys, columns = self._parts(batch)
+        if keys is not None:
+            self._add_keys(keys)
+        for seen, column in zip(self._columns, columns, strict=bool(columns)):
+            seen.add(column)
+        self._digest.update(keys, columns)
+        self._keep(keys, columns, len(batch))
+        parts = list(zip(self._column_ids, columns, strict=False))
+        if keys is not None:
+            numbers = (keys.write_id, keys.bucket, keys.row_id, keys.current)
+            parts += zip(self._key_ids, map(pa.array, numbers), strict=True)
+        self._index.add(parts, len(batch))
+        self.rows += len(batch)
+        if keys is not None and self.rows == self._boundaries[len(self._ends)]:
+            self._ends.append(keys.at(-1))
+
+    def finish(self) -> None:
+        """What can be told only of the whole."""
+        expected = self._expected
+        if self.rows != expected.rows:
+            raise self._error(f"it holds {self.rows} rows, not {expected.rows}")
+        if expected.acid:
+            self._check_counts()
+            self._check_key_index()
+        if self._digest.hexdigest() != expected.digest:
+            raise self._error(f"the digest of its rows is {self._digest.hexdigest()}, not {expected.digest}")
+        self._check_statistics()
+        self._index.finish()
+
+    def _error(self, what: str) -> VerificationError:
+        return wrong(self._orc.name, what)
+
+    def _parts(self, batch: pa.RecordBatch) -> tuple[EventKeys | None, tuple[pa.Array, ...]]:
+        """Keys and columns of a batch; delete events must have no row, and all others one."""
+        if not self._expected.acid:
+            return None, tuple(batch.columns)
+        keys = keys_of(batch, name=self._orc.name)
+        row = batch.column("row")
+        if self._expected.operation == Operation.DELETE:
+            if row.null_count != len(row):
+                raise self._error("a delete event of it has a row")
+            return keys, ()
+        if row.null_count:
+            raise self._error("an event of it has no row")
+        return keys, tuple(row.field(i) for i in range(row.type.num_fields))
+
+    def _add_keys(self, keys: EventKeys) -> None:
+        codes = keys.operation if keys.operation is not None else np.zeros(1, dtype=np.int64)
+        if (codes != self._expected.operation).any():
+            code = int(codes[codes != self._expected.operation][0])
+            raise self._error(f"it holds an event with operation {code}, not {self._expected.operation}")
+        self._check_order(keys)
+        for seen, values in zip(self._keys, (keys.write_id, keys.bucket, keys.row_id, keys.current), strict=True):
+            seen.add_numbers(values)
+        changes = (keys.write_id[1:] != keys.write_id[:-1]) | (keys.bucket[1:] != keys.bucket[:-1])
+        starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+        lengths = np.diff(np.append(starts, len(keys)))
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            pair = int(keys.write_id[start]), int(keys.bucket[start])
+            if pair not in self._counts:
+                self._check_bucket(pair[1])
+            self._counts[pair] = self._counts.get(pair, 0) + length
+
+    def _check_order(self, keys: EventKeys) -> None:
+        """Keys ascend strictly; of events of one row the current write id descends strictly."""
+        if self._last is None:
+            write_id, bucket, row_id, current = keys.write_id, keys.bucket, keys.row_id, keys.current
+        else:
+            parts = zip(self._last, (keys.write_id, keys.bucket, keys.row_id, keys.current), strict=True)
+            write_id, bucket, row_id, current = (np.concatenate(([last], values)) for last, values in parts)
+        same = write_id[1:] == write_id[:-1]
+        ascends = write_id[1:] > write_id[:-1]
+        for values, down in ((bucket, False), (row_id, False), (current, True)):
+            if down and self._expected.collapsed:
+                break
+            step = values[1:] < values[:-1] if down else values[1:] > values[:-1]
+            ascends |= same & step
+            same &= values[1:] == values[:-1]
+        if not ascends.all():
+            place = int(np.argmin(ascends))
+            one, other = (RowId(int(write_id[i]), int(bucket[i]), int(row_id[i])) for i in (place, place + 1))
+            how = "twice" if one == other else f"after {_key(one)}"
+            raise self._error(f"its rows are not in order: {_key(other)} comes {how}")
+        if self._expected.collapsed and (keys.current != keys.write_id).any():
+            raise self._error("a row of it has another current write id than its own")
+        self._last = int(write_id[-1]), int(bucket[-1]), int(row_id[-1]), int(current[-1])
+
+    def _check_bucket(self, bucket_property: int) -> None:
+        wanted = self._expected.bucket_id
+        if wanted is None:
+            return
+        try:
+            found = decode(bucket_property).bucket_id
+        except BucketCodecError as error:
+            raise self._error(f"a row of it has a bucket that says nothing: {error.message}") from error
+        if found != wanted:
+            raise self._error(f"it holds rows of bucket {found}, not only of {wanted}")
+
+    def _check_counts(self) -> None:
+        wanted = {(write_id, bucket): rows for write_id, bucket, rows in self._expected.counts if rows}
+        for write_id, bucket in sorted({*wanted, *self._counts}):
+            found, meant = (counts.get((write_id, bucket), 0) for counts in (self._counts, wanted))
+            if found != meant:
+                raise self._error(f"it holds {found} rows of write id {write_id} and bucket {bucket}, not {meant}")
+
+    def _check_key_index(self) -> None:
+        """One entry per stripe: Hive 3 fails on fewer, and a wrong one brings deleted rows back."""
+        value = self._orc.tail.metadata_value(KEY_INDEX)
+        if value is None:
+            raise self._error(f"it has no {KEY_INDEX}")
+        try:
+            found = parse_key_index(value)
+        except ValueError as error:
+            raise self._error(f"its {KEY_INDEX} cannot be read: {error}") from error
+        if len(found) != len(self._ends):
+            raise self._error(f"its {KEY_INDEX} has {len(found)} keys for {len(self._ends)} stripes")
+        for place, (said, real) in enumerate(zip(found, self._ends, strict=True)):
+            if said != real:
+                raise self._error(f"its {KEY_INDEX} has a wrong key for stripe {place}, which ends with {_key(real)}")
+        # Old readers split the text themselves, so it is compared as a whole too.
+        text = "".join(f"{key.write_id},{key.bucket_property},{key.row_id};" for key in self._ends)
+        if value != text.encode():
+            raise self._error(f"its {KEY_INDEX} is not spelled as Hive spells it")
+
+    def _check_statistics(self) -> None:
+        """Column statistics by which readers leave rows out, as far as one pass can judge them."""
+        tail = self._orc.tail
+        if not tail.statistics or not self.rows:
+            return
+        types = tail.types
+        if self._expected.acid:
+            for column, seen in zip(types[0].subtypes[1:5], self._keys, strict=True):
+                seen.check(tail.statistics[column], self.rows, self._error, f"column {column}")
+        if self._expected.acid and self._expected.operation == Operation.DELETE:
+            return
+        columns = types[types[0].subtypes[-1]].subtypes if self._expected.acid else types[0].subtypes
+        hybrid = is_hybrid(tail)
+        for column, known, seen in zip(columns, self._orc.columns.fields, self._columns, strict=True):
+            statistics = tail.statistics[column]
+            if hybrid and isinstance(statistics.values, DateStatistics):
+                statistics = replace(statistics, values=None)  # in days of another calendar
+            seen.check(statistics, self.rows, self._error, f"column '{known.name}'")
+
+    def _keep(self, keys: EventKeys | None, columns: Sequence[pa.Array], count: int) -> None:
+        """Copy what of these rows the other library is to read too."""
+        for low, high in self._wanted:
+            start, stop = max(low, self.rows), min(high, self.rows + count)
+            if start >= stop:
+                continue
+            size = sum(column.slice(start - self.rows, stop - start).nbytes for column in columns)
+            if size > _SAMPLE_BYTES:
+                stop = start + max(1, (stop - start) * _SAMPLE_BYTES // size)
+            # A slice would hold the whole batch.
+            positions = np.arange(start - self.rows, stop - self.rows)
+            taken = tuple(column.take(pa.array(positions)) for column in columns)
+            self.windows.append(Window(start, None if keys is None else keys.select(positions), taken))
+
+
+def _key(key: RowId) -> str:
+    return f"({key.write_id}, {key.bucket_property}, {key.row_id})"
+
+
+class _Column:
+    """What was seen of a column: how many values, and the bounds of whole numbers and dates."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        # Arrow holds a NULL union as a union of NULL: one or the other was written.
+        self.doubtful = 0
+        self.low: int | None = None
+        self.high: int | None = None
+
+    def add(self, array: pa.Array) -> None:
+        """Take the next values."""
+        self.values += len(array) - array.null_count
+        kind = array.type
+        if pa.types.is_union(kind):
+            self.doubtful += pc.sum(pc.is_null(array)).as_py() or 0
+        if pa.types.is_date32(kind):
+            array, kind = array.cast(pa.int32()), pa.int32()
+        if pa.types.is_integer(kind) and array.null_count < len(array):
+            bounds = pc.min_max(array).as_py()
+            self._widen(bounds["min"], bounds["max"])
+
+    def add_numbers(self, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+        """Take the next values, none of them NULL."""
+        self.values += len(values)
+        self._widen(int(values.min()), int(values.max()))
+
+    def _widen(self, low: int, high: int) -> None:
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+
+    def check(self, said: ColumnStatistics, rows: int, error: Callable[[str], VerificationError], what: str) -> None:
+        """Raise where statistics claim otherwise; what a writer left out claims nothing."""
+        if said.count is not None and not self.values - self.doubtful <= said.count <= self.values:
+            raise error(f"the statistics of its {what} count {said.count} values, there are {self.values}")
+        if said.has_null is False and self.values < rows:
+            raise error(f"the statistics of its {what} deny that it has NULLs")
+        bounds = said.values
+        if not isinstance(bounds, IntegerStatistics | DateStatistics) or self.low is None or self.high is None:
+            return
+        low, high = bounds.minimum, bounds.maximum
+        if (low is not None and low > self.low) or (high is not None and high < self.high):
+            raise error(
+                f"the statistics of its {what} say {low} to {high}, and there are values from {self.low} to {self.high}"
+            )

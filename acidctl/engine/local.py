@@ -1,0 +1,218 @@
+"""The engine that needs nothing: tasks in worker processes of this machine, or right here when the work is small.
+
+Workers are fresh interpreters (`worker`), neither forks nor copies of the caller's script, so that a program without a
+`__main__` guard, a notebook and a process full of threads can all compact. They are given tasks over pipes, which tells
+exactly whose task a dying worker leaves behind; and they end when their end of the pipe does, so that none outlives its
+parent, however that was ended.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.engine import worker
+from acidctl.errors import AcidctlError
+
+#: What a task may need at most, whatever its size.
+WORKER_BYTES = 500 << 20
+#: Attempts of a task whose worker dies.
+ATTEMPTS = 3
+# A worker is ready after about half a second, in which this much can be compacted.
+_SMALL_BYTES = 16 << 20
+# What opening, judging and verifying costs a task, whatever its size, as bytes that could be compacted in that time.
+_TASK_BYTES = 1 << 20
+# Of so much there is a task for each worker, wherever buckets and stripes end.
+_LARGE_BYTES = 64 << 20
+# Threads of a task pay from here on.
+_THREADS_BYTES = 8 << 20
+_PATIENCE_SECONDS = 5.0
+
+Work = Callable[[int, TaskSpec, bool], TaskOutcome]
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class LocalEngine:
+    """Runs up to `parallelism` tasks at a time (default: one per usable core) within `memory` bytes in all.
+
+    Workers are kept for the next run until `close`. Also a context manager.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        parallelism: int | None = None,
+        memory: int | None = None,
+        *,
+        small_bytes: int = _SMALL_BYTES,
+        work: Work | None = None,
+    ) -> None:
+        at_once = max(1, parallelism if parallelism is not None else usable_cores())
+        self.parallelism = at_once if memory is None else max(1, min(at_once, memory // WORKER_BYTES))
+        self._small_bytes = small_bytes
+        self._work = work
+        self._workers: list[_Worker] = []
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The worker processes that there are."""
+        return tuple(one.process.pid for one in self._workers)
+
+    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        """One outcome per spec, as they finish. Abandoning the iterator ends the workers that are at work."""
+        total = sum(spec.task.bytes_in + _TASK_BYTES for spec in specs)
+        if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
+            work = self._work or _outcome_of()
+            for index, spec in enumerate(specs):
+                yield work(index, spec, usable_cores() > 1 and spec.task.bytes_in >= _THREADS_BYTES)
+            return
+        yield from self._distribute(specs)
+
+    def ready(self, bytes_in: int) -> None:
+        """Start the workers for so many bytes, so that `run` need not wait for them; none when it may do without."""
+        count = min(self.parallelism, bytes_in // _LARGE_BYTES)
+        if count > 1:
+            while len(self._workers) < count:
+                self._start()
+
+    def close(self) -> None:
+        """End all workers; those in the middle of a task are not waited for."""
+        workers, self._workers = self._workers, []
+        for one in workers:
+            one.dismiss()
+        for one in workers:
+            one.wait()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _distribute(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        waiting = deque((index, 1) for index in range(len(specs)))
+        running: dict[_Worker, tuple[int, int]] = {}
+        with selectors.DefaultSelector() as selector:
+            try:
+                while waiting or running:
+                    while waiting and len(running) < self.parallelism:
+                        index, attempt = waiting.popleft()
+                        # While every core has a task, threads inside of one only get into each other's way.
+                        large = specs[index].task.bytes_in >= _THREADS_BYTES
+                        threads = large and len(waiting) + len(running) + 1 < usable_cores()
+                        idle = next((one for one in self._workers if one not in running), None)
+                        chosen = idle or self._start()
+                        running[chosen] = index, attempt
+                        selector.register(chosen.answers, selectors.EVENT_READ, chosen)
+                        chosen.give(self._work, index, specs[index], threads)
+                    for key, _ in selector.select():
+                        done: _Worker = key.data
+                        index, attempt = running.pop(done)
+                        selector.unregister(done.answers)
+                        outcome = done.take()
+                        if outcome is None:
+                            end = self._bury(done)
+                            if attempt < ATTEMPTS:
+                                waiting.appendleft((index, attempt + 1))
+                                continue
+                            outcome = TaskOutcome(index, error=_lost(specs[index], end))
+                        yield outcome
+            finally:
+                for one in running:
+                    one.process.kill()
+                    self._bury(one)
+
+    def _start(self) -> _Worker:
+        started = _Worker()
+        self._workers.append(started)
+        return started
+
+    def _bury(self, dead: _Worker) -> int:
+        self._workers.remove(dead)
+        return dead.wait()
+
+
+def _outcome_of() -> Work:
+    """What is done with a task by default; imported when it is needed, because that takes half a second."""
+    from acidctl.compaction.task import outcome_of
+
+    return outcome_of
+
+
+class _Worker:
+    """A worker process, from the parent's side."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"import sys; sys.path[:] = {sys.path!r}; from {worker.__name__} import main; main()",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # numpy's algebra, for which nothing here has a use, would start a thread for each core.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            # Ctrl-C on a terminal goes to all processes of a session; here the parent decides what becomes of tasks.
+            start_new_session=True,
+        )
+
+    @property
+    def answers(self) -> int:
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def give(self, work: Work | None, index: int, spec: TaskSpec, threads: bool) -> None:
+        """Hand over a task; that a worker is gone shows when its answer is taken."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            worker.send(self.process.stdin, (work, index, spec, threads))
+
+    def take(self) -> TaskOutcome | None:
+        """The answer, None when the worker died instead."""
+        assert self.process.stdout is not None
+        answer = worker.receive(self.process.stdout)
+        assert answer is None or isinstance(answer, TaskOutcome)
+        return answer
+
+    def dismiss(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def wait(self) -> int:
+        """Wait for its end, which was asked for or has come; the exit status, negative for a signal."""
+        self.dismiss()
+        try:
+            status = self.process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+def _lost(spec: TaskSpec, status: int) -> AcidctlError:
+    how = f"exit status {status}"
+    if status < 0:
+        with suppress(ValueError):
+            how = signal.Signals(-status).name
+    return AcidctlError(
+        f"the worker process of {spec.task.output} died {ATTEMPTS} times ({how})",
+        hint="Mostly that is the machine running out of memory: run with a smaller --parallelism or --memory.",
+    )

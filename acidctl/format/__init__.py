@@ -1,0 +1,1 @@
+"""Names, lists, listings and events: what the words and numbers of the format mean."""

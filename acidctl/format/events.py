@@ -1,0 +1,220 @@
+"""Events of ACID files: what one stored row change is, as columns in memory.
+
+An `EventBatch` is a slice of one event stream: the five key columns as numpy arrays and the user's columns as Arrow
+arrays, all of one length. It knows no file and no storage. Field names follow Hive's `OrcRecordUpdater`; the words
+"original" and "current" transaction survive in the file format only, the values are write ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from acidctl.errors import DamagedDataError
+from acidctl.format.arrays import concat
+from acidctl.format.event_fields import KEY_FIELDS
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+# Joining saves the cost of small batches; from here on there is nothing to save, only memory to hold.
+_JOINED_BYTES = 16 << 20
+
+
+class Operation(IntEnum):
+    """What an event does; UPDATE occurs in ACID version 1 only."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowId:
+    """ROW__ID: compares as Hive does, by write id, then the packed bucket as a signed integer, then row number."""
+
+    write_id: int
+    bucket_property: int
+    row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventKeys:
+    """The key columns of a batch, each of one length; `operation` is None when every event is an INSERT."""
+
+    write_id: Int64Array
+    bucket: Int64Array
+    row_id: Int64Array
+    current: Int64Array
+    operation: Int64Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.row_id)
+
+    def at(self, index: int) -> RowId:
+        """The row id at a position; negative counts from the end."""
+        return RowId(int(self.write_id[index]), int(self.bucket[index]), int(self.row_id[index]))
+
+    def select(self, selector: BoolArray | Int64Array | slice) -> EventKeys:
+        """The keys at a slice, a mask or positions."""
+        operation = None if self.operation is None else self.operation[selector]
+        return EventKeys(
+            self.write_id[selector],
+            self.bucket[selector],
+            self.row_id[selector],
+            self.current[selector],
+            operation,
+        )
+
+    def at_or_after(self, other: EventKeys | RowId) -> BoolArray:
+        """Per key, whether it sorts at or after `other` (a key, or keys of the same length)."""
+        bucket = other.bucket_property if isinstance(other, RowId) else other.bucket
+        later_row = (self.bucket == bucket) & (self.row_id >= other.row_id)
+        later: BoolArray = (self.write_id > other.write_id) | (
+            (self.write_id == other.write_id) & ((self.bucket > bucket) | later_row)
+        )
+        return later
+
+    def not_after(self, limit: RowId) -> int:
+        """How many leading keys sort at or before `limit`."""
+        following = RowId(limit.write_id, limit.bucket_property, limit.row_id + 1)
+        beyond = self.at_or_after(following)
+        return int(np.argmax(beyond)) if beyond.any() else len(self)
+
+    def same_as_previous(self) -> BoolArray:
+        """Per key, whether it equals the one before it; the first is never."""
+        same = np.zeros(len(self), dtype=np.bool_)
+        same[1:] = (
+            (self.row_id[1:] == self.row_id[:-1])
+            & (self.bucket[1:] == self.bucket[:-1])
+            & (self.write_id[1:] == self.write_id[:-1])
+        )
+        return same
+
+    def run_heads(self) -> Int64Array:
+        """Positions at which the (write id, bucket) pair changes, 0 included."""
+        changed = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
+
+    @staticmethod
+    def concat(parts: Sequence[EventKeys]) -> EventKeys:
+        """The keys of all parts, one after the other."""
+        operation = None
+        if any(part.operation is not None for part in parts):
+            inserts = [np.zeros(len(p), dtype=np.int64) if p.operation is None else p.operation for p in parts]
+            operation = np.concatenate(inserts)
+        return EventKeys(
+            np.concatenate([p.write_id for p in parts]),
+            np.concatenate([p.bucket for p in parts]),
+            np.concatenate([p.row_id for p in parts]),
+            np.concatenate([p.current for p in parts]),
+            operation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpan:
+    """A stretch of row ids: `lower` belongs to it, `upper` does not; None is no bound."""
+
+    lower: RowId | None = None
+    upper: RowId | None = None
+
+    def meets(self, low: RowId | None, high: RowId | None) -> bool:
+        """Whether keys between `low` and `high`, both inclusive, may lie in it; None is an unknown bound."""
+        below = self.lower is not None and high is not None and high < self.lower
+        above = self.upper is not None and low is not None and low >= self.upper
+        return not (below or above)
+
+    def mask(self, keys: EventKeys) -> BoolArray | None:
+        """Which of the keys lie in it; None means all of them."""
+        inside: BoolArray | None = None
+        if self.lower is not None:
+            inside = keys.at_or_after(self.lower)
+        if self.upper is not None:
+            before = ~keys.at_or_after(self.upper)
+            inside = before if inside is None else inside & before
+        return None if inside is None or inside.all() else inside
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events and their rows: `columns` are the reader's columns, or empty when only keys were asked for."""
+
+    keys: EventKeys
+    columns: tuple[pa.Array, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def filter(self, mask: BoolArray) -> EventBatch:
+        """The events where `mask` is true."""
+        arrow_mask = pa.array(mask)
+        return EventBatch(self.keys.select(mask), tuple(column.filter(arrow_mask) for column in self.columns))
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        """Events `start` (inclusive) to `stop` (exclusive), without a copy."""
+        columns = tuple(column.slice(start, stop - start) for column in self.columns)
+        return EventBatch(self.keys.select(slice(start, stop)), columns)
+
+    def take(self, positions: Int64Array) -> EventBatch:
+        """The events at `positions`, in that order."""
+        indices = pa.array(positions)
+        return EventBatch(self.keys.select(positions), tuple(column.take(indices) for column in self.columns))
+
+    @staticmethod
+    def concat(parts: Sequence[EventBatch]) -> EventBatch:
+        """All parts, one after the other; they have equal columns."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = tuple(concat(arrays) for arrays in zip(*(p.columns for p in parts), strict=True))
+        return EventBatch(EventKeys.concat([p.keys for p in parts]), columns)
+
+
+def keys_of(batch: pa.RecordBatch, *, name: str) -> EventKeys:
+    """The key columns of a batch that has the fields of `KEY_FIELDS`; `name` is the file, for the error.
+
+    A null key cannot be compared: DamagedDataError.
+    """
+    arrays = {}
+    for field in KEY_FIELDS:
+        column = batch.column(field)
+        if column.null_count:
+            raise DamagedDataError(
+                f"{name} holds an event whose {field} is NULL, so it names no row.",
+                path=name,
+                hint="Restore the file from a copy; Hive cannot read it either.",
+            )
+        arrays[field] = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    operation = arrays["operation"]
+    return EventKeys(
+        arrays["originalTransaction"],
+        arrays["bucket"],
+        arrays["rowId"],
+        arrays["currentTransaction"],
+        operation if operation.any() else None,
+    )
+
+
+def coalesce(batches: Iterator[EventBatch], size: int) -> Iterator[EventBatch]:
+    """The same events in batches of at most `size` rows, small neighbours joined while they are not large in bytes."""
+    held: list[EventBatch] = []
+    rows = width = 0
+    for batch in batches:
+        for start in range(0, len(batch), size):
+            piece = batch.slice(start, min(start + size, len(batch))) if len(batch) > size else batch
+            if rows + len(piece) > size and held:
+                yield EventBatch.concat(held)
+                held, rows, width = [], 0, 0
+            held.append(piece)
+            rows += len(piece)
+            width += sum(column.nbytes for column in piece.columns)
+            if rows == size or width >= _JOINED_BYTES:  # what is whole does not wait for what comes next
+                yield EventBatch.concat(held)
+                held, rows, width = [], 0, 0
+    if held:
+        yield EventBatch.concat(held)

@@ -1,0 +1,113 @@
+"""What storage found at one location, as plain values.
+
+A location is the directory of an unpartitioned table, or one partition directory. Together with a reader's
+lists a `Listing` is all that `state` needs; nothing here touches storage, and no path is ever made absolute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file; `path` is relative to the location with `/`, `size` in bytes, `modified` in seconds since
+    1970 UTC.
+    """
+
+    path: str
+    size: int
+    modified: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        """Path of the directory that holds the file, empty for the location itself."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Listing:
+    """Every file and directory below `root`, hidden ones too, and the contents of marker files.
+
+    `directories` holds all directories below the root, empty ones included; `markers` maps the path of a
+    `_orc_acid_version` or `_metadata_acid` file to its content. A marker that is listed but not in `markers`
+    was not read. `links` maps the path of each symbolic link to the place to which it leads, an empty path being the
+    location itself; those that are not followed (see `is_foreign`) are in neither of the first two. `special` maps the
+    path of each file that is no regular one to what it is.
+    """
+
+    root: str
+    files: tuple[FileInfo, ...] = ()
+    directories: tuple[str, ...] = ()
+    markers: Mapping[str, bytes] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    special: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Links that are not followed, those among acidctl's own names only: nobody else's mean anything to it."""
+        return tuple(path for path in sorted(self.links) if is_foreign(path) and path.startswith(OWN_PREFIX))
+
+    @property
+    def linked_entries(self) -> frozenset[str]:
+        """Top-level names that are links or hold some."""
+        return frozenset(path.partition("/")[0] for path in self.links if path)
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a symbolic link at this path below a table is not followed: no reader looks behind a hidden name.
+
+    The markers of Hive are hidden too, and are read.
+    """
+    *above, name = path.split("/")
+    return any(is_hidden(part) for part in above) or (is_hidden(name) and not is_marker(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why commands that change data leave a location alone: one sentence, and what to do about it.
+
+    `damaged`: no reader can read what stands there.
+    """
+
+    message: str
+    hint: str
+    damaged: bool = False
+
+
+def obstacle(listing: Listing) -> Obstacle | None:
+    """What keeps a location from being changed, None when nothing does.
+
+    Hive follows links, and so do our reading commands. But what lies behind one belongs to somebody else, or to the
+    table by another name as well: it may not be published into, nor counted as a cover, nor removed.
+    """
+    return next(_obstacles(listing), None)
+
+
+def _obstacles(listing: Listing) -> Iterator[Obstacle]:
+    for path, kind in sorted(listing.special.items()):
+        if not any(is_hidden(part) for part in path.split("/")):
+            yield Obstacle(
+                f"{path} is {kind} and no regular file",
+                "Remove it, or put the data file in its place; then run the command again.",
+                damaged=True,
+            )
+    if "" in listing.links:
+        yield Obstacle(
+            f"{listing.root} is reached by a symbolic link, through which nothing is changed",
+            f"Name the directory itself: {listing.links['']}.",
+        )
+    for path, target in sorted(listing.links.items()):
+        if path and not is_foreign(path):
+            yield Obstacle(
+                f"{path} is a symbolic link to {target}, and only what lies in the table is compacted or cleaned",
+                "Put the file or directory itself in the place of the link, then run the command again.",
+            )

@@ -1,0 +1,309 @@
+"""What a reader may see: valid write ids of a table, valid transactions, and the texts Hive writes them in.
+
+Takes the serialised lists that Hive hands a reader and answers questions about ids and ranges of ids, with
+the predicates of `id_lists`. No listing, no
+storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+from types import MappingProxyType
+
+from acidctl.format.id_lists import (
+    MAX_ID,
+    IdList,
+    ListFault,
+    ListFormatError,
+    RangeAnswer,
+    WriteIdRange,
+    describe_ids,
+    join_ids,
+    join_runs,
+    parse_ids,
+    parse_number,
+    shorten,
+    split_fields,
+    too_short,
+)
+
+__all__ = [
+    "MAX_ID",
+    "ListFault",
+    "ListFormatError",
+    "ListView",
+    "RangeAnswer",
+    "ReaderLists",
+    "TxnListFormat",
+    "ValidTxnWriteIds",
+    "ValidTxns",
+    "ValidWriteIds",
+    "WriteIdRange",
+    "describe_ids",
+    "meet_txns",
+    "meet_write_ids",
+]
+
+
+class ListView(Enum):
+    """Whose predicates apply: a reader's, the compactor's (ValidCompactorWriteIdList) or the cleaner's
+    (HIVE-27526).
+    """
+
+    READER = "reader"
+    COMPACTOR = "compactor"
+    CLEANER = "cleaner"
+
+
+class TxnListFormat(Enum):
+    """Text form of a transaction list."""
+
+    HIVE4 = "hive4"
+    HIVE3 = "hive3"
+    HIVE2 = "hive2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidWriteIds(IdList):
+    """Valid write ids of one table (ValidReaderWriteIdList and, by `view`, its compactor and cleaner
+    variants).
+    """
+
+    table: str | None = None
+    view: ListView = ListView.READER
+
+    @classmethod
+    def everything(cls) -> ValidWriteIds:
+        """The list that excepts nothing."""
+        return cls()
+
+    @classmethod
+    def as_of(cls, write_id: int) -> ValidWriteIds:
+        """Write ids up to and including `write_id`, nothing excepted."""
+        return cls(high_watermark=write_id)
+
+    @classmethod
+    def from_txns(cls, txns: ValidTxns) -> ValidWriteIds:
+        """The same ids read as write ids: on an ACID v1 table (Hive 1 and 2) the two are one."""
+        return cls(high_watermark=txns.high_watermark, min_open=txns.min_open, open=txns.open, aborted=txns.aborted)
+
+    @classmethod
+    def parse(cls, text: str, *, view: ListView = ListView.READER) -> ValidWriteIds:
+        """Read Hive's text form; the empty text means everything valid (`recognise` refuses it)."""
+        if not text:
+            return cls(view=view)
+        fields = split_fields(text, ":")
+        what = "write-id list"
+        if len(fields) < 3:
+            raise too_short(text, what, "table:high watermark:lowest open id:open ids:aborted ids")
+        table = None if fields[0].lower() == "null" else fields[0]
+        watermark = parse_number(fields[1], what, "the high watermark (field 2)")
+        min_open = parse_number(fields[2], what, "the lowest open id (field 3)")
+        open_ids = parse_ids(fields[3], what, "the open ids (field 4)") if len(fields) > 3 else ()
+        aborted = parse_ids(fields[4], what, "the aborted ids (field 5)") if len(fields) > 4 else ()
+        return cls(
+            high_watermark=watermark,
+            min_open=_none_if_max(min_open),
+            open=open_ids,
+            aborted=aborted,
+            table=table,
+            view=view,
+        )
+
+    def format(self) -> str:
+        """Hive's text form (ValidReaderWriteIdList.writeToString)."""
+        table = "null" if self.table is None else self.table
+        head = f"{table}:{self.high_watermark}:{MAX_ID if self.min_open is None else self.min_open}"
+        return f"{head}:{join_ids(self.open)}:{join_ids(self.aborted)}"
+
+    def is_valid_base(self, write_id: int) -> bool:
+        """Whether a compacted base up to `write_id` holds nothing that is open or unseen (Hive's
+        isValidBase).
+        """
+        return write_id <= self.high_watermark and (self.min_open is None or write_id < self.min_open)
+
+    def is_range_valid(self, min_id: int, max_id: int) -> RangeAnswer:
+        """Hive's isWriteIdRangeValid of this view; the compactor's is never SOME."""
+        if self.view is ListView.COMPACTOR:
+            return RangeAnswer.ALL if max_id <= self.high_watermark else RangeAnswer.NONE
+        if self.view is ListView.CLEANER and max_id > self.high_watermark:
+            return RangeAnswer.NONE
+        return IdList.is_range_valid(self, min_id, max_id)
+
+    def is_aborted(self, id_: int) -> bool:
+        """Whether `id_` is aborted; the compactor takes every exception for aborted."""
+        if self.view is ListView.COMPACTOR:
+            return id_ in self._exception_set
+        return IdList.is_aborted(self, id_)
+
+    def compactor(self) -> ValidWriteIds:
+        """The list a compactor works with: nothing at or above the lowest open id
+        (createValidCompactWriteIdList).
+        """
+        limit = self.lowest_open
+        watermark = self.high_watermark if limit is None else min(self.high_watermark, limit - 1)
+        aborted = tuple(id_ for id_ in self.aborted if id_ <= watermark)
+        return replace(
+            self, high_watermark=watermark, min_open=limit, open=(), aborted=aborted, view=ListView.COMPACTOR
+        )
+
+    def cleaner(self) -> ValidWriteIds:
+        """The same ids under the cleaner's rules: a range that reaches above the watermark is not seen at
+        all.
+        """
+        return replace(self, view=ListView.CLEANER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidTxns(IdList):
+    """Valid transactions (ValidReadTxnList); they decide about compactor output, `_v` names."""
+
+    @classmethod
+    @cache
+    def everything(cls) -> ValidTxns:
+        """The list that excepts nothing."""
+        return cls()
+
+    @classmethod
+    def parse(cls, text: str, *, list_format: TxnListFormat = TxnListFormat.HIVE4) -> ValidTxns:
+        """Read Hive's text form; ranges are understood in every form, Hive 3 itself refuses them.
+
+        A Hive 2 list mixes open and aborted ids. Those below its lowest open id can only be aborted; the
+        others count as open, because nobody can tell.
+        """
+        if not text:
+            return cls()
+        fields = split_fields(text, ":")
+        what = "transaction list"
+        if len(fields) < 2:
+            raise too_short(text, what, "high watermark:lowest open id:open ids:aborted ids")
+        watermark = parse_number(fields[0], what, "the high watermark (field 1)")
+        min_open = _none_if_max(parse_number(fields[1], what, "the lowest open id (field 2)"))
+        if list_format is TxnListFormat.HIVE2:
+            ids = [parse_number(f, what, f"the id in field {i}") for i, f in enumerate(fields[2:], 3) if f or i > 3]
+            aborted = tuple(i for i in ids if min_open is None or i < min_open)
+            open_ids = tuple(set(ids) - set(aborted))
+            return cls(high_watermark=watermark, min_open=min_open, open=open_ids, aborted=aborted)
+        open_ids = parse_ids(fields[2], what, "the open ids (field 3)") if len(fields) > 2 else ()
+        aborted = parse_ids(fields[3], what, "the aborted ids (field 4)") if len(fields) > 3 else ()
+        return cls(high_watermark=watermark, min_open=min_open, open=open_ids, aborted=aborted)
+
+    def format(self, list_format: TxnListFormat = TxnListFormat.HIVE4) -> str:
+        """Hive's text form (ValidReadTxnList.writeToString of that version)."""
+        head = f"{self.high_watermark}:{MAX_ID if self.min_open is None else self.min_open}:"
+        if list_format is TxnListFormat.HIVE2:
+            return head + ":".join(map(str, self.exceptions))
+        if list_format is TxnListFormat.HIVE3:
+            return f"{head}{join_ids(self.open)}:{join_ids(self.aborted)}"
+        return f"{head}{join_runs(self.open)}:{join_runs(self.aborted)}"
+
+    def is_valid(self, id_: int) -> bool:
+        """Whether the transaction is committed for this reader; 0 stands for "none" and always is."""
+        return id_ == 0 or IdList.is_valid(self, id_)
+
+    def is_valid_base(self, id_: int) -> bool:
+        """Hive 2's isValidBase, where bases are named after transactions."""
+        return id_ <= self.high_watermark and (self.min_open is None or id_ < self.min_open)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidTxnWriteIds:
+    """Write ids of all tables of one query (ValidTxnWriteIdList): `txn$list$list...`."""
+
+    txn_id: int
+    tables: Mapping[str, ValidWriteIds]
+
+    @classmethod
+    def parse(cls, text: str) -> ValidTxnWriteIds:
+        """Read Hive's text form."""
+        first, *rest = text.split("$")
+        txn_id = parse_number(first, "list of tables", "the transaction id before the first $")
+        tables: dict[str, ValidWriteIds] = {}
+        for item in (ValidWriteIds.parse(part) for part in rest if part):
+            name = item.table or "null"
+            # Hive prints each table once, and would take the last one here.
+            if name in tables:
+                raise ListFormatError(
+                    f"the list of tables holds write ids of {shorten(name)} twice",
+                    ListFault.BAD_LIST,
+                    hint="Paste the whole line that Hive printed, once: two lists may have run together.",
+                )
+            tables[name] = item
+        return cls(txn_id, MappingProxyType(tables))
+
+    def format(self) -> str:
+        """Hive's text form, tables in the order they were given."""
+        return "$".join([str(self.txn_id), *(item.format() for item in self.tables.values())])
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLists:
+    """The lists a command was given; None for one not given, which counts as "everything committed"."""
+
+    write_ids: ValidWriteIds | None = None
+    txns: ValidTxns | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Names of the lists taken as "everything committed"."""
+        given = (("write_ids", self.write_ids), ("txns", self.txns))
+        return tuple(name for name, value in given if value is None)
+
+    @property
+    def effective_write_ids(self) -> ValidWriteIds:
+        """The write ids to judge by."""
+        return ValidWriteIds.everything() if self.write_ids is None else self.write_ids
+
+    @property
+    def effective_txns(self) -> ValidTxns:
+        """The transactions to judge `_v` names by."""
+        return ValidTxns.everything() if self.txns is None else self.txns
+
+    def for_acid_v1(self) -> ReaderLists:
+        """The same lists on an ACID v1 table, where write id and transaction id are one.
+
+        There one list serves as both, unless it names a table and so is from Hive 3 or later.
+        """
+        if self.write_ids is None and self.txns is not None:
+            return replace(self, write_ids=ValidWriteIds.from_txns(self.txns))
+        if self.txns is None and self.write_ids is not None and self.write_ids.table is None:
+            # No v1 directory carries a `_v` suffix, so no transaction is left to be judged.
+            return replace(self, txns=ValidTxns.everything())
+        return self
+
+
+def meet_write_ids(lists: Sequence[ValidWriteIds]) -> ValidWriteIds:
+    """What every one of these readers (at least one) may see, and so every later reader.
+
+    An id that some reader does not see is open unless a list calls it aborted, which is for good. Where another
+    list calls that id valid, the abort has been forgotten (a cleaner ran in between) and the id counts as open.
+    """
+    watermark, lowest, open_ids, aborted = _meet(lists)
+    table = next((item.table for item in lists if item.table is not None), None)
+    return ValidWriteIds(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted, table=table)
+
+
+def meet_txns(lists: Sequence[ValidTxns]) -> ValidTxns:
+    """`meet_write_ids` for transactions."""
+    watermark, lowest, open_ids, aborted = _meet(lists)
+    return ValidTxns(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted)
+
+
+def _meet(lists: Sequence[IdList]) -> tuple[int, int | None, tuple[int, ...], tuple[int, ...]]:
+    watermark = min(item.high_watermark for item in lists)
+    lowest = min((item.lowest_open for item in lists if item.lowest_open is not None), default=None)
+    excepted = {id_ for item in lists for id_ in item.exceptions if id_ <= watermark}
+    aborted = {
+        id_
+        for id_ in excepted
+        if any(item.is_aborted(id_) for item in lists) and not any(item.is_valid(id_) for item in lists)
+    }
+    return watermark, lowest, tuple(excepted - aborted), tuple(aborted)
+
+
+def _none_if_max(min_open: int) -> int | None:
+    return None if min_open == MAX_ID else min_open

@@ -1,1 +1,0 @@
-"""Carrying out plans: the folder that changes tables."""

@@ -1,0 +1,1 @@
+"""What compact and clean share: lock, owner, work directory, time limit, run log."""

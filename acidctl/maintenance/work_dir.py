@@ -1,0 +1,202 @@
+"""The hidden directory in which a compaction of one location is put together.
+
+    _acidctl_work_<id>/owner.json            whose it is; the id is that of the lock
+    _acidctl_work_<id>/attempts/             what tasks write, a name of its own for each attempt
+    _acidctl_work_<id>/out/<directory>/      what will be published, as it will be published
+    _acidctl_work_<id>/journal.json          only while two directories are being published
+    _acidctl_work_<id>/failed                why it is kept as evidence
+    _acidctl_work_<id>/removed/              what a cleaner has taken out of the location, on its way to nothing
+
+It lies on the table's own storage, so that publishing is a rename.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+from acidctl.compaction.plan import PartitionPlan
+from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, StorageError
+from acidctl.format.listing import Listing, obstacle
+from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
+from acidctl.maintenance.lock import Lock
+from acidctl.maintenance.owner import SCHEMA_VERSION, to_bytes
+from acidctl.state.resolve import EntryKind
+from acidctl.storage.locations import gather
+from acidctl.storage.port import Storage, join
+from acidctl.storage.redact import without_credentials
+from acidctl.storage.retry import PATIENT
+
+WORK_TYPE = "acidctl_work"
+ATTEMPTS = "attempts"
+OUT = "out"
+REMOVED = "removed"
+
+
+class WorkDir:
+    """The work directory of one run in one location; made by `create`."""
+
+    def __init__(self, storage: Storage, root: str, id: str) -> None:
+        self._storage = storage
+        self._root = root
+        self.id = id
+        # Set when one of two directories is published and could not be taken back: then the other must not be lost.
+        self.half_published = False
+
+    @classmethod
+    def create(cls, storage: Storage, root: str, plan: PartitionPlan, *, now: float, lock: Lock) -> WorkDir:
+        """Make it, owner file first; `now` is in seconds since 1970. Leaves nothing when the storage refuses."""
+        work = cls(storage, root, lock.id)
+        kind = "major" if any(output.kind == EntryKind.BASE.value for output in plan.outputs) else "minor"
+        more = {"kind": kind, "outputs": [output.name for output in plan.outputs]}
+        try:
+            make_directory(storage, work.path, root)
+            write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)
+            make_directory(storage, work.attempt_dir, root)
+        except BaseException:
+            with suppress(AcidctlError):
+                if storage.stat(work.path) is not None:
+                    storage.remove_tree(work.path)
+            raise
+        return work
+
+    @property
+    def name(self) -> str:
+        """Its name below the location."""
+        return WORK_PREFIX + self.id
+
+    @property
+    def path(self) -> str:
+        """Its path in the storage."""
+        return join(self._root, self.name)
+
+    @property
+    def attempt_dir(self) -> str:
+        """Path of the folder that tasks write to."""
+        return join(self.path, ATTEMPTS)
+
+    def out_dir(self, output: str) -> str:
+        """Path of a directory that is being put together."""
+        return join(self.path, f"{OUT}/{output}")
+
+    def fail(self, reason: str) -> None:
+        """Mark it to be kept as evidence; nobody but `clean` removes it then."""
+        if not self.half_published:
+            said = without_credentials(reason)
+            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": said}
+            write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"), self._root)
+
+    def remove(self) -> None:
+        """Remove it and all in it; a second call does nothing, and neither does one while it holds what must be
+        published yet.
+        """
+        if not self.half_published:
+            remove_work(self._storage, self.path)
+
+
+def remove_work(storage: Storage, path: str) -> None:
+    """Remove a work directory in an order that leaves it recognisable until the end.
+
+    `attempts` goes before the journal (a listing that shows `attempts` shows the journal as well, see
+    `locations`), and the owner file with the directory itself. Does nothing where there is none.
+    """
+    if storage.stat(path) is None:
+        return
+    for name in (ATTEMPTS, OUT, REMOVED):
+        remove_directory(storage, join(path, name))
+    remove_file(storage, join(path, JOURNAL_NAME))
+    remove_directory(storage, path)
+
+
+def list_location(storage: Storage, root: str) -> Listing:
+    """What lies in a location whose lock is held, hidden names too.
+
+    StalePlanError when it holds partitions by now; DamagedDataError or StorageError for what may not be changed (see
+    `listing.obstacle`).
+    """
+    for place in gather(storage, root, locked=True):
+        if place.listing.root == root and not place.stray:
+            _require_plain(storage, place.listing)
+            return place.listing
+    shown = storage.display(root)
+    raise StalePlanError(
+        f"{shown} holds partition folders now, and did not when the plan was made",
+        path=shown,
+        hint="Run the command again; it plans anew.",
+    )
+
+
+def _require_plain(storage: Storage, listing: Listing) -> None:
+    found = obstacle(listing)
+    if found is not None:
+        kind = DamagedDataError if found.damaged else StorageError
+        raise kind(found.message, path=storage.display(listing.root), hint=found.hint)
+
+
+def surely(
+    change: Callable[[], None], done: Callable[[], bool], *, before_again: Callable[[], None] = lambda: None
+) -> None:
+    """Change something on storage; a refusal does not count where the storage shows the change.
+
+    The answer to a request that was carried out can get lost on its way. Where the storage shows that it was not, and
+    says that asking again may help, it is asked again. So the names must be such that nobody else makes this change.
+    """
+
+    def once() -> None:
+        try:
+            change()
+        except StorageError:
+            if not done():
+                raise
+
+    PATIENT.ask(once, before_again=before_again)
+
+
+def make_directory(storage: Storage, path: str, like: str) -> None:
+    """Make a directory whose name nobody else would use, with owner and mode of another."""
+    surely(lambda: storage.mkdir(path, like), lambda: _is_directory(storage, path))
+
+
+def _is_directory(storage: Storage, path: str) -> bool:
+    found = storage.stat(path)
+    return found is not None and found.is_directory
+
+
+def write_file(storage: Storage, path: str, data: bytes, like: str) -> None:
+    """Write a new file whose name nobody else would use, with owner and mode of another."""
+
+    def written() -> bool:
+        if storage.stat(path) is None:
+            return False
+        with storage.open(path) as stream:
+            return stream.read(len(data) + 1) == data
+
+    def clear() -> None:
+        # What a writer left that was cut off in the middle.
+        if storage.stat(path) is not None:
+            storage.remove_file(path)
+
+    surely(lambda: storage.create_exclusive(path, data, like), written, before_again=clear)
+
+
+def move(storage: Storage, source: str, target: str) -> None:
+    """Move a file or directory to a name that is free."""
+    surely(lambda: storage.move(source, target), lambda: moved(storage, source, target))
+
+
+def moved(storage: Storage, source: str, target: str) -> bool:
+    """Whether what was at one path is at another now."""
+    return storage.stat(source) is None and storage.stat(target) is not None
+
+
+def remove_directory(storage: Storage, path: str) -> None:
+    """Remove a directory if it is there."""
+    if storage.stat(path) is not None:
+        surely(lambda: storage.remove_tree(path), lambda: storage.stat(path) is None)
+
+
+def remove_file(storage: Storage, path: str) -> None:
+    """Remove a file if it is there."""
+    if storage.stat(path) is not None:
+        surely(lambda: storage.remove_file(path), lambda: storage.stat(path) is None)

@@ -1,0 +1,420 @@
+"""Everything that an ORC file says about itself, as one JSON object.
+
+Its keys are those of `orc-tools meta -j` (`JsonFileDump`), so that scripts written for that find their way, plus
+`type` and `schema_version`. Values are in our own encoding: a date or timestamp as everywhere in acidctl, null where
+orc-tools shows an extreme number for what a writer did not note, NaN as a string.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from acidctl.errors import UsageError
+from acidctl.orc.acidmeta import ACID_STATS, parse_acid_stats
+from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
+from acidctl.orc.postprocess import is_hybrid
+from acidctl.orc.reader import OrcFile
+from acidctl.orc.rowindex import BloomFilter, ColumnIndex, read_column_index
+from acidctl.orc.stats import (
+    BinaryStatistics,
+    BucketStatistics,
+    CollectionStatistics,
+    ColumnStatistics,
+    DateStatistics,
+    DecimalStatistics,
+    DoubleStatistics,
+    IntegerStatistics,
+    StringStatistics,
+    TimestampStatistics,
+)
+from acidctl.orc.stripe import EncodingKind, StripeFooter
+from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
+from acidctl.types import format_scalars as leaves
+from acidctl.types.hive_types import quote_name
+
+Json = dict[str, Any]
+
+_WRITER_VERSIONS = (
+    "ORIGINAL",
+    "HIVE_8732",
+    "HIVE_4243",
+    "HIVE_12055",
+    "HIVE_13083",
+    "ORC_101",
+    "ORC_135",
+    "ORC_517",
+    "ORC_203",
+    "ORC_14",
+)
+_WRITERS = {
+    Writer.ORC_JAVA: "ORC Java",
+    Writer.ORC_CPP: "ORC C++",
+    Writer.PRESTO: "Presto",
+    Writer.SCRITCHLEY_GO: "Scritchley Go",
+    Writer.TRINO: "Trino",
+    Writer.CUDF: "CUDF",
+}
+_DICTIONARIES = (EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2)
+_TEXTS = (OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR)
+# Bytes that a value takes in Java's memory (JavaDataModel, 64 bits): Hive's planner reckons with them.
+_JAVA_STRING, _JAVA_DECIMAL, _JAVA_DATE, _JAVA_TIMESTAMP = 84, 112, 56, 40
+_JAVA_BYTES = {
+    OrcKind.DOUBLE: 8,
+    OrcKind.LONG: 8,
+    OrcKind.TIMESTAMP: _JAVA_TIMESTAMP,
+    OrcKind.TIMESTAMP_INSTANT: _JAVA_TIMESTAMP,
+    OrcKind.DATE: _JAVA_DATE,
+    OrcKind.DECIMAL: _JAVA_DECIMAL,
+}
+# More places than any decimal of Hive has.
+_MOST_PLACES = 100
+_LAST_NANOS = 999_999  # of a maximum that is known to the millisecond only
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What beyond the usual is wanted: column ids whose row indexes are shown, writers' time zones."""
+
+    row_index: tuple[int, ...] = ()
+    time_zone: bool = False
+
+
+def file_report(orc: OrcFile, stream: ReadableFile, *, name: str, size: int, options: ReportOptions) -> Json:
+    """The report without the ACID layer; `size` is the length of the file on storage."""
+    tail = orc.tail
+    padding = _padding(tail)
+    report: Json = {
+        "type": "dump",
+        "schema_version": 1,
+        "fileName": name,
+        "fileVersion": ".".join(map(str, tail.postscript.version)) or "0.11",
+        "writerVersion": writer_version(tail),
+        "softwareVersion": software_version(tail),
+        "numberOfRows": tail.rows,
+        "compression": tail.postscript.compression.name,
+    }
+    if tail.postscript.compression:
+        report["compressionBufferSize"] = tail.postscript.block_size
+    report |= {
+        "schemaString": str(tail.hive_type()),
+        "schema": _schema(tail, 0),
+        "calendar": "proleptic Gregorian" if tail.calendar is Calendar.PROLEPTIC_GREGORIAN else "Julian/Gregorian",
+        "stripeStatistics": [
+            {"stripeNumber": i + 1, "columnStatistics": _all_statistics(tail, columns)}
+            for i, columns in enumerate(orc.stripe_statistics())
+        ],
+        "fileStatistics": _all_statistics(tail, tail.statistics),
+        "stripes": [_stripe(orc, stream, i, footer, options) for i, footer in enumerate(orc.stripe_footers())],
+        "fileLength": size,
+        "rawDataSize": _raw_data_size(tail),
+        "paddingLength": padding,
+        "paddingRatio": padding / size * 100,
+    }
+    report |= _counts(tail)
+    metadata = {key: value.decode("utf-8", "replace") for key, value in tail.user_metadata if key != ACID_STATS}
+    if metadata:
+        report["userMetadata"] = metadata
+    report["status"] = "OK"
+    return report
+
+
+def failed_report(name: str, error: Json) -> Json:
+    """What stands for a file that cannot be read, among the reports of others."""
+    return {"type": "dump", "schema_version": 1, "fileName": name, "status": "FAILED", "error": error}
+
+
+def writer_version(tail: Tail) -> str:
+    """ORC's name for the version of the writer (`OrcFile.WriterVersion`)."""
+    number = tail.postscript.writer_version
+    if tail.writer is Writer.ORC_JAVA:
+        return _WRITER_VERSIONS[number] if number < len(_WRITER_VERSIONS) else "FUTURE"
+    if tail.writer is Writer.UNKNOWN or number != 6:
+        return "FUTURE"
+    return f"{tail.writer.name}_ORIGINAL"
+
+
+def software_version(tail: Tail) -> str:
+    """Who wrote the file, and the version if it says so."""
+    name = _WRITERS.get(tail.writer, f"Unknown({tail.writer_code})")
+    return f"{name} {tail.software_version}" if tail.software_version else name
+
+
+def column_names(tail: Tail) -> tuple[str, ...]:
+    """The full name of every column id, parts joined with dots as ORC does; the root's is empty."""
+    names = [""] * len(tail.types)
+    for column, entry in enumerate(tail.types):
+        parts: Sequence[str] = tuple(map(quote_name, entry.names))
+        if entry.kind is OrcKind.LIST:
+            parts = ("_elem",)
+        elif entry.kind is OrcKind.MAP:
+            parts = ("_key", "_value")
+        elif entry.kind is OrcKind.UNION:
+            parts = tuple(map(str, range(len(entry.subtypes))))
+        for child, part in zip(entry.subtypes, parts, strict=True):
+            names[child] = f"{names[column]}.{part}" if names[column] else part
+    return tuple(names)
+
+
+def parse_columns(text: str, tail: Tail) -> tuple[int, ...]:
+    """Column ids of a list such as `1,4` or `row.id`; `*` means all. UsageError for what is no column."""
+    if text.strip() == "*":
+        return tuple(range(len(tail.types)))
+    names = {name: column for column, name in enumerate(column_names(tail)) if name}
+    columns = []
+    for part in text.split(","):
+        word = part.strip()
+        column = int(word) if word.isascii() and word.isdigit() else names.get(word, -1)
+        if not 0 <= column < len(tail.types):
+            raise UsageError(
+                f"--rowindex: '{word}' is no column of {tail.name}",
+                hint=f"Its column ids are 0 to {len(tail.types) - 1}; `*` stands for all.",
+            )
+        columns.append(column)
+    return tuple(columns)
+
+
+def _schema(tail: Tail, column: int) -> Json:
+    entry = tail.types[column]
+    result: Json = {"columnId": column, "columnType": entry.kind.name}
+    if entry.attributes:
+        result["attributes"] = dict(entry.attributes)
+    hive_type = tail.hive_type(column)
+    if entry.kind is OrcKind.DECIMAL:
+        result |= {"precision": getattr(hive_type, "precision", None), "scale": getattr(hive_type, "scale", None)}
+    elif entry.kind in (OrcKind.CHAR, OrcKind.VARCHAR):
+        result["maxLength"] = getattr(hive_type, "length", None)
+    children = [_schema(tail, child) for child in entry.subtypes]
+    if entry.kind is OrcKind.STRUCT:
+        # orc-tools has names as keys; of two fields of one name neither may go missing.
+        named = dict(zip(reversed(entry.names), reversed(children), strict=True))
+        for name, child in zip(entry.names, children, strict=True):
+            if named[name] is not child:
+                named[f"{name} (column {child['columnId']})"] = child
+        result["children"] = dict(sorted(named.items(), key=lambda pair: pair[1]["columnId"]))
+    elif children:
+        result["children"] = children
+    return result
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+def _all_statistics(tail: Tail, columns: Sequence[ColumnStatistics]) -> list[Json]:
+    return [{"columnId": i, **statistics(tail, i, column)} for i, column in enumerate(columns)]
+
+
+def statistics(tail: Tail, column: int, given: ColumnStatistics) -> Json:
+    """One column's statistics in the words of orc-tools."""
+    count = given.count or 0
+    result: Json = {"count": count, "hasNull": given.has_null is not False}
+    if given.bytes_on_disk:
+        result["bytesOnDisk"] = given.bytes_on_disk
+    values = given.values
+    if isinstance(values, IntegerStatistics):
+        result |= {"min": values.minimum, "max": values.maximum}
+        result |= {} if values.sum is None else {"sum": values.sum}
+        result["type"] = "LONG"
+    elif isinstance(values, DoubleStatistics):
+        numbers = {"min": values.minimum, "max": values.maximum, "sum": values.sum or 0.0}
+        result |= {key: _double(number) for key, number in numbers.items()} | {"type": "DOUBLE"}
+    elif isinstance(values, StringStatistics):
+        result |= _string_bounds(values) | {"totalLength": values.sum or 0, "type": "STRING"}
+    elif isinstance(values, DateStatistics):
+        result |= _date_bounds(tail, values, count) | {"type": "DATE"}
+    elif isinstance(values, TimestampStatistics):
+        result |= _timestamp_bounds(tail, column, values) | {"type": "TIMESTAMP"}
+    elif isinstance(values, DecimalStatistics):
+        result |= _decimal_bounds(values) | {"type": "DECIMAL"}
+    elif isinstance(values, BinaryStatistics):
+        result |= {"totalLength": values.sum or 0, "type": "BINARY"}
+    elif isinstance(values, BucketStatistics):
+        true = values.counts[0] if values.counts else 0
+        result |= {"trueCount": true, "falseCount": count - true, "type": "BOOLEAN"}
+    elif isinstance(values, CollectionStatistics):
+        result |= {
+            "minChildren": values.min_children,
+            "maxChildren": values.max_children or 0,
+            "totalChildren": values.total_children or 0,
+        }
+    return result
+
+
+def _string_bounds(values: StringStatistics) -> Json:
+    """Bounds, or what they were cut to when they were longer than writers keep."""
+    result: Json = {}
+    if values.minimum is not None:
+        result["min"] = values.minimum
+    elif values.lower_bound is not None:
+        result["lowerBound"] = values.lower_bound
+    if values.maximum is not None:
+        result["max"] = values.maximum
+    elif values.upper_bound is not None:
+        result["upperBound"] = values.upper_bound
+    return result
+
+
+def _date_bounds(tail: Tail, values: DateStatistics, count: int) -> Json:
+    if not count or values.minimum is None or values.maximum is None:
+        return {}
+    days = np.array([values.minimum, values.maximum], dtype=np.int64)
+    low, high = leaves.day_text(
+        pa.array(hybrid_to_proleptic(days) if is_hybrid(tail) else days), leaves.hive_year
+    ).to_pylist()
+    return {"min": low, "max": high}
+
+
+def _timestamp_bounds(tail: Tail, column: int, values: TimestampStatistics) -> Json:
+    """Bounds as wall clock, of instants in UTC; milliseconds, and the nanoseconds within where they were noted."""
+    low = values.minimum if values.minimum_utc is None else values.minimum_utc
+    high = values.maximum if values.maximum_utc is None else values.maximum_utc
+    if low is None or high is None or low > high:
+        return {}
+    local = tail.types[column].kind is OrcKind.TIMESTAMP_INSTANT
+    millis = np.array([low, high], dtype=np.int64)
+    rest = [(values.minimum_nanos or 1) - 1, (values.maximum_nanos or _LAST_NANOS + 1) - 1]
+    seconds = millis // 1000
+    if is_hybrid(tail) and not local:
+        seconds = hybrid_seconds_to_proleptic(seconds)
+    moments = pa.StructArray.from_arrays(
+        [pa.array(seconds), pa.array((millis % 1000 * 1_000_000 + rest).astype(np.int32))], ["seconds", "nanos"]
+    )
+    first, last = leaves.timestamps(moments, local).to_pylist()
+    return {"min": first, "max": last}
+
+
+def _decimal_bounds(values: DecimalStatistics) -> Json:
+    if values.minimum is None or values.maximum is None:
+        return {}
+    result = {"min": _decimal(values.minimum), "max": _decimal(values.maximum)}
+    return result if values.sum is None else result | {"sum": _decimal(values.sum)}
+
+
+def _decimal(text: str) -> str:
+    """The number without exponent and trailing zeros; what is no number stays as it is."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return text
+    # Written out, a few letters may be a thousand million zeros.
+    if number.is_finite() and abs(number.adjusted()) > _MOST_PLACES:
+        return text
+    plain = format(number, "f")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _double(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+# --- stripes ----------------------------------------------------------------------------------------------------------
+
+
+def _stripe(orc: OrcFile, stream: ReadableFile, number: int, footer: StripeFooter, options: ReportOptions) -> Json:
+    stripe = orc.tail.stripes[number]
+    result: Json = {
+        "stripeNumber": number + 1,
+        "stripeInformation": {
+            "offset": stripe.offset,
+            "indexLength": stripe.index_length,
+            "dataLength": stripe.data_length,
+            "footerLength": stripe.footer_length,
+            "rowCount": stripe.rows,
+        },
+    }
+    if options.time_zone:
+        result["writerTimezone"] = footer.time_zone or "UNKNOWN"
+    result["streams"] = [
+        {"columnId": s.column, "section": s.kind.name, "startOffset": s.offset, "length": s.length}
+        for s in footer.streams
+    ]
+    result["encodings"] = [
+        {"columnId": i, "kind": encoding.kind.name}
+        | ({"dictionarySize": encoding.dictionary_size} if encoding.kind in _DICTIONARIES else {})
+        for i, encoding in enumerate(footer.encodings)
+    ]
+    if options.row_index:
+        result["indexes"] = [
+            {"columnId": i, **_index(orc.tail, i, read_column_index(stream, orc.tail, footer, i))}
+            for i in options.row_index
+        ]
+    return result
+
+
+def _index(tail: Tail, column: int, index: ColumnIndex) -> Json:
+    result: Json = {}
+    if index.entries is not None:
+        result["rowGroupIndexes"] = [
+            {"entryId": i}
+            | ({} if entry.statistics is None else statistics(tail, column, entry.statistics))
+            | {"positions": list(entry.positions)}
+            for i, entry in enumerate(index.entries)
+        ]
+    if index.filters is not None:
+        result["bloomFilterIndexes"] = [{"entryId": i, **_bloom(f)} for i, f in enumerate(index.filters)]
+        if index.filters:
+            whole = index.filters[0]
+            for other in index.filters[1:]:
+                whole = whole.merged(other)
+            result["stripeLevelBloomFilter"] = _bloom(whole)
+    return result
+
+
+def _bloom(given: BloomFilter) -> Json:
+    # Java divides floats, and raises the float to a power as a double.
+    load = np.float32(given.set_count) / np.float32(given.bit_count) if given.bit_count else np.float32(0)
+    return {
+        "numHashFunctions": given.hash_functions,
+        "bitCount": given.bit_count,
+        "popCount": given.set_count,
+        "loadFactor": _single(float(load)),
+        "expectedFpp": _single(float(load) ** given.hash_functions),
+    }
+
+
+def _single(value: float) -> float:
+    """The value at the precision of a float, in its shortest form."""
+    return float(str(np.float32(value)))
+
+
+# --- sizes and counts -------------------------------------------------------------------------------------------------
+
+
+def _padding(tail: Tail) -> int:
+    """Bytes between stripes: writers align stripes with HDFS blocks."""
+    return sum(after.offset - before.end for before, after in zip(tail.stripes, tail.stripes[1:], strict=False))
+
+
+def _raw_data_size(tail: Tail) -> int:
+    """What the rows would take in Java's memory (ReaderImpl.getRawDataSizeOfColumn)."""
+    total = 0
+    for entry, given in zip(tail.types, tail.statistics, strict=False):
+        count, values = given.count or 0, given.values
+        if entry.kind is OrcKind.BINARY:
+            total += (values.sum or 0) if isinstance(values, BinaryStatistics) else 0
+        elif entry.kind in _TEXTS:
+            length = (values.sum or 0) if isinstance(values, StringStatistics) else 0
+            count = max(count, 1)
+            total += count * (_JAVA_STRING + length // count)
+        else:
+            total += count * _JAVA_BYTES.get(entry.kind, 4)
+    return total
+
+
+def _counts(tail: Tail) -> Json:
+    value = tail.metadata_value(ACID_STATS)
+    if value is None:
+        return {}
+    try:
+        stats = parse_acid_stats(value)
+    except ValueError:
+        return {}
+    return {"numInserts": stats.inserts, "numDeletes": stats.deletes, "numUpdates": stats.updates}

@@ -1,0 +1,124 @@
+"""Rows exactly as `orc-tools data` 2.1.2 prints them on Java 17 in UTC, for `dump --data` to stand in for it.
+
+What differs from our own JSON: floating-point numbers take Java's form and a float is widened to a double
+first, NaN and infinities are bare words, decimals lose trailing zeros, timestamps always have a fraction,
+dates and timestamps are those of `java.sql`, and of a union only the value is shown.
+Source: `PrintData` of orc-tools, and the Gson `JsonWriter` (not HTML-safe) and Hive writables that it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.orc.calendar import hybrid_to_proleptic
+from acidctl.orc.postprocess import is_hybrid
+from acidctl.orc.tail import Calendar, Tail
+from acidctl.types import format_scalars as leaves
+from acidctl.types import java_numbers as javatext
+from acidctl.types.format_rows import Style, json_strings, lines
+from acidctl.types.format_scalars import Damage, Int64Array
+from acidctl.types.schema import HiveType
+
+#: What `orc-tools` prints after the rows of a file: a rule and an empty line.
+SEPARATOR = b"_" * 120 + b"\n\n"
+
+_FIRST_DAY = -719_162  # 0001-01-01; java.sql counts the years before it backwards
+# The days that Java's hybrid calendar does not have, 1582-10-05 to 14: a lenient calendar moves them on.
+_GAP_FIRST, _GAP_LAST, _GAP_DAYS = -141_437, -141_428, 10
+_SECONDS_PER_DAY = 86_400
+
+
+def row_style(tail: Tail) -> Style:
+    """How orc-tools writes the values of a file.
+
+    It takes the days of every file that is not marked proleptic for days of the hybrid calendar, also where Hive and
+    the writer mean the proleptic one; what our reader has moved by itself is not moved again.
+    """
+    unmarked = tail.calendar is not Calendar.PROLEPTIC_GREGORIAN
+    days = unmarked and not is_hybrid(tail)
+    return Style(
+        floats=_floats,
+        decimals=_decimals,
+        dates=partial(_dates, days),
+        timestamps=partial(_timestamps, days, unmarked),
+        strings=_strings,
+        tagged_unions=False,
+    )
+
+
+def data_lines(
+    columns: Sequence[pa.Array],
+    names: Sequence[str],
+    types: Sequence[HiveType],
+    style: Style,
+    *,
+    damage: Damage | None = None,
+) -> pa.Buffer:
+    """The rows of a batch, whatever the file's top-level columns are; there is at least one."""
+    return lines(columns, names, types, style, damage or Damage())
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    return javatext.doubles(pc.cast(array, pa.float64()))
+
+
+def _decimals(array: pa.Array) -> pa.Array:
+    text = leaves.decimals(array)
+    return text if array.type.scale == 0 else pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
+
+
+def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
+    days = array.cast(pa.int32())
+    ends = pc.min_max(days)
+    if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
+        numbers = pc.fill_null(days, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        days = pc.if_else(pc.is_valid(days), pa.array(_labels(numbers, hybrid)), pa.scalar(None, pa.int64()))
+    return leaves.day_text(days, _date_year, first=_FIRST_DAY)
+
+
+def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> pa.Array:
+    seconds, nanos = leaves.seconds_and_nanos(array)
+    if len(seconds) and seconds.min() < (_GAP_LAST + 1) * _SECONDS_PER_DAY:
+        days = seconds // _SECONDS_PER_DAY
+        moved = _labels(days, hybrid_instants if local else hybrid)
+        seconds = seconds + (moved - days) * _SECONDS_PER_DAY
+        text = leaves.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
+    else:
+        text = leaves.full_timestamps(array)
+    text = pc.ascii_rtrim(text, "0")
+    whole = pc.ends_with(text, ".")
+    if not pc.any(whole).as_py():
+        return text
+    return leaves.either(whole, leaves.joined(text, "0"), text)
+
+
+def _labels(days: Int64Array, hybrid: bool) -> Int64Array:
+    """The proleptic days of the labels that Java prints for these days."""
+    return hybrid_to_proleptic(days) if hybrid else _over_gap(days)
+
+
+def _over_gap(days: Int64Array) -> Int64Array:
+    return days + np.where((days >= _GAP_FIRST) & (days <= _GAP_LAST), _GAP_DAYS, 0)
+
+
+def _date_year(year: Int64Array) -> pa.Array:
+    """`java.sql.Date` prints the last four digits of the year of the era."""
+    return _four(np.where(year > 0, year, 1 - year) % 10_000)
+
+
+def _timestamp_year(year: Int64Array) -> pa.Array:
+    """`java.sql.Timestamp` prints all digits of the year of the era."""
+    return _four(np.where(year > 0, year, 1 - year))
+
+
+def _four(number: Int64Array) -> pa.Array:
+    return pc.ascii_lpad(pc.cast(pa.array(number), pa.string()), 4, "0")
+
+
+def _strings(text: pa.Array, damage: Damage) -> pa.Array:
+    return json_strings(text, damage)

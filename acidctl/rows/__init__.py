@@ -1,0 +1,1 @@
+"""The files of a location become the rows that a reader sees."""

@@ -1,0 +1,455 @@
+"""The merge engine: streams of events in, the rows that a reader sees out.
+
+It takes event batches and the reader's write ids and knows nothing else: no files, no directories. Memory is bounded by
+the deletes that apply and by one batch per overlapping stream, never by the data. The result does not depend on how the
+input is cut into batches. Sources of the rules: Hive's `OrcRawRecordMerger.ReaderKey` (order, newest event wins) and
+`VectorizedOrcAcidRowBatchReader` (row-level validity, delete events as a set of keys).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from acidctl.errors import DamagedDataError
+from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, Operation, RowId
+from acidctl.format.write_ids import ValidWriteIds
+
+_INT64_MAX = 2**63 - 1
+
+
+def valid_mask(current: Int64Array, write_ids: ValidWriteIds) -> BoolArray | None:
+    """Which events the reader may see, judged by their current write id; None means all of them."""
+    if not len(current):
+        return None
+    low, high = int(current.min()), int(current.max())
+    exceptions = write_ids.exceptions
+    first = bisect_left(exceptions, low)
+    excepted = first < len(exceptions) and exceptions[first] <= high
+    if high <= write_ids.high_watermark and not excepted:
+        return None
+    mask: BoolArray = current <= write_ids.high_watermark
+    if excepted:
+        mask &= ~np.isin(current, np.asarray(exceptions[first:], dtype=np.int64))
+    return mask
+
+
+class DeletedRows:
+    """The row ids that delete events removed, as sorted arrays: eight bytes a row in the usual case.
+
+    Each (write id, bucket property) pair that has deletes gets a rank; a row id becomes `rank * span + row number`.
+    Where that would overflow 64 bits, pairs are searched one by one instead.
+    """
+
+    def __init__(self, keys: EventKeys) -> None:
+        self.write_ids: Int64Array = _distinct(keys.write_id)
+        self.buckets: Int64Array = _distinct(keys.bucket)
+        self._low = int(keys.row_id.min()) if len(keys) else 0
+        self._span = int(keys.row_id.max()) - self._low + 1 if len(keys) else 1
+        pairs = self._pair_numbers(keys)
+        self._pairs: Int64Array = _distinct(pairs)
+        rank = np.searchsorted(self._pairs, pairs).astype(np.int64)
+        self._packed = len(self._pairs) * self._span <= _INT64_MAX
+        if self._packed:
+            self._codes: Int64Array = _distinct(rank * self._span + (keys.row_id - self._low))
+        else:
+            order = np.lexsort((keys.row_id, rank))
+            self._codes = keys.row_id[order]
+            self._starts = np.searchsorted(rank[order], np.arange(len(self._pairs) + 1))
+
+    @classmethod
+    def collect(cls, batches: Iterable[EventKeys], write_ids: ValidWriteIds) -> DeletedRows:
+        """The rows removed by the DELETE events that this reader may see."""
+        kept = []
+        for keys in batches:
+            mask = valid_mask(keys.current, write_ids)
+            deletes = (
+                np.zeros(len(keys), dtype=np.bool_) if keys.operation is None else keys.operation == Operation.DELETE
+            )
+            if mask is not None:
+                deletes &= mask
+            if deletes.any():
+                kept.append((keys.write_id[deletes], keys.bucket[deletes], keys.row_id[deletes]))
+        if not kept:
+            return cls(_NO_KEYS)
+        write_id, bucket, row_id = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        kept.clear()
+        # Which write deleted a row does not matter any more.
+        return cls(EventKeys(write_id, bucket, row_id, current=row_id))
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def _pair_numbers(self, keys: EventKeys) -> Int64Array:
+        writes = np.searchsorted(self.write_ids, keys.write_id).astype(np.int64)
+        return writes * len(self.buckets) + np.searchsorted(self.buckets, keys.bucket)
+
+    def mask(self, keys: EventKeys) -> BoolArray | None:
+        """Which of these rows are deleted; None means none of them."""
+        if not len(self) or not len(keys):
+            return None
+        heads = keys.run_heads()
+        ranks = self._ranks(keys.select(heads))
+        if (ranks < 0).all():
+            return None
+        lengths = np.diff(heads, append=len(keys))
+        if not self._packed:
+            return self._mask_by_pair(keys, heads, lengths, ranks)
+        rank = np.repeat(ranks, lengths)
+        offset = keys.row_id - self._low
+        candidates = np.flatnonzero((rank >= 0) & (offset >= 0) & (offset < self._span))
+        if not len(candidates):
+            return None
+        codes = rank[candidates] * self._span + offset[candidates]
+        hits = candidates[_members(codes, self._codes)]
+        if not len(hits):
+            return None
+        deleted = np.zeros(len(keys), dtype=np.bool_)
+        deleted[hits] = True
+        return deleted
+
+    def _ranks(self, keys: EventKeys) -> Int64Array:
+        """The rank of each key's pair, -1 where that pair has no deletes."""
+        writes = np.minimum(np.searchsorted(self.write_ids, keys.write_id), len(self.write_ids) - 1)
+        buckets = np.minimum(np.searchsorted(self.buckets, keys.bucket), len(self.buckets) - 1)
+        numbers = writes.astype(np.int64) * len(self.buckets) + buckets
+        ranks = np.minimum(np.searchsorted(self._pairs, numbers), len(self._pairs) - 1).astype(np.int64)
+        known = (
+            (self.write_ids[writes] == keys.write_id)
+            & (self.buckets[buckets] == keys.bucket)
+            & (self._pairs[ranks] == numbers)
+        )
+        return np.where(known, ranks, -1)
+
+    def _mask_by_pair(self, keys: EventKeys, heads: Int64Array, lengths: Int64Array, ranks: Int64Array) -> BoolArray:
+        deleted = np.zeros(len(keys), dtype=np.bool_)
+        for head, length, rank in zip(heads, lengths, ranks, strict=True):
+            if rank >= 0:
+                rows = self._codes[self._starts[rank] : self._starts[rank + 1]]
+                deleted[head : head + length] = np.isin(keys.row_id[head : head + length], rows)
+        return deleted
+
+
+def _distinct(values: Int64Array) -> Int64Array:
+    """The distinct values in ascending order; sorted input, as delete files are, is not sorted again."""
+    if len(values) < 2:
+        return values
+    if not (values[1:] >= values[:-1]).all():
+        values = np.sort(values)
+    first = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return values[first]
+
+
+def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
+    """Positions in `codes` whose value is in the sorted `known`."""
+    ascending = len(codes) < 2 or bool((codes[1:] > codes[:-1]).all())
+    if not ascending:
+        positions = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.flatnonzero(known[positions] == codes)
+    # A sorted batch is searched for the deletes, not the deletes for the batch: there are fewer of them.
+    nearby = known[np.searchsorted(known, codes[0]) : np.searchsorted(known, codes[-1], side="right")]
+    positions = np.searchsorted(codes, nearby)
+    found: Int64Array = positions[codes[positions] == nearby]
+    return found
+
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+_NO_KEYS = EventKeys(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """One sorted source of events.
+
+    `lower` is a row id before which nothing in the stream sorts, or None when that is not known; a stream is not opened
+    before the merge has come that far. `statement_id` breaks ties between events of one write (ACID version 1).
+    """
+
+    name: str
+    open: Callable[[], Iterator[EventBatch]]
+    lower: RowId | None = None
+    statement_id: int = 0
+
+
+def packed(streams: Sequence[EventStream]) -> EventStream:
+    """Small streams as one that holds all their events at once, sorted; they have one statement id.
+
+    Thousands of small files that overlap would cost as many open files and, at each step of the merge, a look at each.
+    """
+
+    def events() -> Iterator[EventBatch]:
+        batches = [batch for stream in streams for batch in stream.open()]
+        if batches:
+            yield _sorted(EventBatch.concat(batches), None)
+
+    lowest = None if any(stream.lower is None for stream in streams) else min(s.lower for s in streams if s.lower)
+    return EventStream(streams[0].name, events, lowest, streams[0].statement_id)
+
+
+class Oddity(Enum):
+    """What a merge may notice: two inserts of one row, or a row that comes after a later one."""
+
+    DOUBLE = "double"
+    DISORDER = "disorder"
+
+
+#: What is done about an oddity at a row.
+Notice = Callable[[Oddity, RowId], None]
+
+
+class MergeReader:
+    """The visible rows of one bucket, in ROW__ID order.
+
+    `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
+    newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
+    After the reading `deletes_applied` says how many rows were removed by a DELETE event. `notice` is told of the first
+    oddity of each batch.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[EventStream],
+        *,
+        write_ids: ValidWriteIds,
+        deleted: DeletedRows,
+        updates: bool = False,
+        notice: Notice | None = None,
+    ) -> None:
+        self._notice = notice
+        self._streams = streams
+        self._write_ids = write_ids
+        self._deleted = deleted
+        self._updates = updates
+        self.deletes_applied = 0
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        merged = _merge_sorted([self._visible(stream) for stream in self._streams])
+        if self._updates:
+            merged = self._newest_events(merged)
+        elif self._notice is not None:
+            merged = _watched(merged, self._notice)
+        for batch in merged:
+            deleted = self._deleted.mask(batch.keys)
+            if deleted is None:
+                yield batch
+                continue
+            self.deletes_applied += int(np.count_nonzero(deleted))
+            if not deleted.all():
+                yield batch.filter(~deleted)
+
+    def _newest_events(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The first event of each key, unless it is a DELETE; keys may straddle batches."""
+        for batch, first in _first_of_each(batches, lambda keys: keys.same_as_previous()):
+            keep = first
+            operation = batch.keys.operation
+            if self._notice is not None and not first.all():
+                _notice_double_inserts(batch.keys, first, self._notice)
+            if operation is not None:
+                keep = first & (operation != Operation.DELETE)
+                self.deletes_applied += int(np.count_nonzero(first)) - int(np.count_nonzero(keep))
+            if keep.all():
+                yield batch
+            elif keep.any():
+                yield batch.filter(keep)
+
+    def _visible(self, stream: EventStream) -> _Cursor:
+        def batches() -> Iterator[EventBatch]:
+            last: RowId | None = None
+            for batch in stream.open():
+                mask = valid_mask(batch.keys.current, self._write_ids)
+                if self._updates and len(batch):
+                    check_order(batch.keys, last, stream.name)
+                    last = batch.keys.at(-1)
+                elif batch.keys.operation is not None:
+                    rows = batch.keys.operation != Operation.DELETE
+                    mask = rows if mask is None else mask & rows
+                kept = batch if mask is None else batch.filter(mask)
+                if len(kept):
+                    yield kept
+
+        return _Cursor(batches, stream.lower, stream.statement_id)
+
+
+def _watched(batches: Iterator[EventBatch], notice: Notice) -> Iterator[EventBatch]:
+    """The same batches; each row has to have a greater id than the one before it."""
+    last: RowId | None = None
+    for batch in batches:
+        keys = batch.keys
+        if len(keys):
+            first = keys.at(0)
+            if last is not None and first <= last:
+                notice(Oddity.DOUBLE if first == last else Oddity.DISORDER, first)
+            _notice_oddity(keys, notice)
+            last = keys.at(-1)
+        yield batch
+
+
+def _notice_oddity(keys: EventKeys, notice: Notice) -> None:
+    # Within a stretch of one write and bucket, which is nearly all of a batch, only row numbers are compared.
+    odd = keys.row_id[1:] <= keys.row_id[:-1]
+    # Whole batches mostly are of one, and comparing with one number costs half of comparing neighbours.
+    if not ((keys.write_id == keys.write_id[0]).all() and (keys.bucket == keys.bucket[0]).all()):
+        turns = keys.run_heads()[1:]
+        odd[turns - 1] = ~keys.select(turns).at_or_after(keys.select(turns - 1))
+    if odd.any():
+        place = int(np.argmax(odd))
+        double = keys.at(place) == keys.at(place + 1)
+        notice(Oddity.DOUBLE if double else Oddity.DISORDER, keys.at(place + 1))
+
+
+def _notice_double_inserts(keys: EventKeys, first: BoolArray, notice: Notice) -> None:
+    """Of the events of one row all but one have to be updates or deletes (ACID version 1)."""
+    double = ~first[1:]
+    if keys.operation is not None:
+        double &= (keys.operation[1:] == Operation.INSERT) & (keys.operation[:-1] == Operation.INSERT)
+    if double.any():
+        notice(Oddity.DOUBLE, keys.at(int(np.argmax(double)) + 1))
+
+
+def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
+    """Raise DamagedDataError when the keys go backwards; `before` is the last key of the batch before."""
+    where = None
+    if before is not None and keys.at(0) < before:
+        where = keys.at(0)
+    else:
+        backwards = ~keys.select(slice(1, None)).at_or_after(keys.select(slice(None, -1)))
+        if backwards.any():
+            where = keys.at(int(np.argmax(backwards)) + 1)
+    if where is not None:
+        raise DamagedDataError(
+            f"{name} is not in ROW__ID order at {where.write_id},{where.bucket_property},{where.row_id},"
+            " so its events cannot be merged.",
+            path=name,
+            hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
+        )
+
+
+class _Cursor:
+    """A stream being read: its current batch and what comes after."""
+
+    def __init__(self, batches: Callable[[], Iterator[EventBatch]], lower: RowId | None, statement_id: int) -> None:
+        self.lower = lower
+        self.statement_id = statement_id
+        self.batch: EventBatch | None = None
+        self._open = batches
+        self._batches: Iterator[EventBatch] | None = None
+
+    def advance(self) -> bool:
+        """Load the next batch; False at the end."""
+        if self._batches is None:
+            self._batches = self._open()
+        self.batch = next(self._batches, None)
+        return self.batch is not None
+
+    def take(self, limit: RowId, *, whole: bool) -> EventBatch | None:
+        """Remove and return the leading events at or before `limit` (all of them if `whole`)."""
+        assert self.batch is not None
+        count = len(self.batch) if whole else self.batch.keys.not_after(limit)
+        taken = self.batch.slice(0, count) if count else None
+        self.batch = self.batch.slice(count, len(self.batch)) if count < len(self.batch) else None
+        return taken
+
+
+def _merge_sorted(cursors: Sequence[_Cursor]) -> Iterator[EventBatch]:
+    """Events of all cursors in key order, newest first within a key.
+
+    Each round takes from every open cursor what sorts at or before the smallest last key of their batches, so a round
+    uses up one batch at least and no comparison runs per row. A lone cursor passes its batches through untouched.
+    """
+    waiting = sorted(cursors, key=lambda c: (c.lower is not None, c.lower or RowId(0, 0, 0)), reverse=True)
+    active: list[_Cursor] = []
+    while waiting or active:
+        if not active:
+            _activate(waiting, active, None)
+            continue
+        limit = min(_last_key(cursor) for cursor in active)
+        if waiting and (waiting[-1].lower is None or waiting[-1].lower <= limit):
+            _activate(waiting, active, limit)
+            continue
+        first = True
+        parts: list[tuple[_Cursor, EventBatch]] = []
+        for cursor in active:
+            whole = first and _last_key(cursor) == limit
+            first = first and not whole
+            taken = cursor.take(limit, whole=whole)
+            if taken is not None:
+                parts.append((cursor, taken))
+        active = [c for c in active if c.batch is not None or c.advance()]
+        yield parts[0][1] if len(parts) == 1 else _sorted_together(parts)
+
+
+def _last_key(cursor: _Cursor) -> RowId:
+    assert cursor.batch is not None
+    return cursor.batch.keys.at(-1)
+
+
+def _activate(waiting: list[_Cursor], active: list[_Cursor], limit: RowId | None) -> None:
+    """Open the cursors that may hold a key at or before `limit`, or the lowest ones when there is no limit."""
+    bound = limit if limit is not None else waiting[-1].lower
+    while waiting and (waiting[-1].lower is None or (bound is not None and waiting[-1].lower <= bound)):
+        cursor = waiting.pop()
+        if cursor.advance():
+            active.append(cursor)
+
+
+def _sorted_together(parts: Sequence[tuple[_Cursor, EventBatch]]) -> EventBatch:
+    statements = np.repeat(
+        np.asarray([cursor.statement_id for cursor, _ in parts], dtype=np.int64),
+        [len(part) for _, part in parts],
+    )
+    return _sorted(EventBatch.concat([part for _, part in parts]), statements)
+
+
+def _sorted(batch: EventBatch, statements: Int64Array | None) -> EventBatch:
+    """The events in key order; `statements` is None when all are of one statement."""
+    keys = batch.keys
+    operation = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
+    # Within a key: newest write first, a DELETE before the event it answers, the later statement first.
+    within = (-operation, -keys.current) if statements is None else (-statements, -operation, -keys.current)
+    order = np.lexsort((*within, keys.row_id, keys.bucket, keys.write_id))
+    if bool((order[1:] > order[:-1]).all()):
+        return batch
+    return batch.take(order.astype(np.int64))
+
+
+def merge_events(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
+    """All events in key order, newest first; of events that agree in key and current write id only the first.
+
+    This is what Hive's minor compaction keeps (`OrcRawRecordMerger` with `collapseEvents` off). Which events are
+    visible, the streams have decided.
+    """
+    cursors = [_Cursor(stream.open, stream.lower, stream.statement_id) for stream in streams]
+    for batch, first in _first_of_each(_merge_sorted(cursors), _repeats):
+        if first.all():
+            yield batch
+        elif first.any():
+            yield batch.filter(first)
+
+
+def _repeats(keys: EventKeys) -> BoolArray:
+    same = keys.same_as_previous()
+    same[1:] &= keys.current[1:] == keys.current[:-1]
+    return same
+
+
+def _first_of_each(
+    batches: Iterator[EventBatch], repeats: Callable[[EventKeys], BoolArray]
+) -> Iterator[tuple[EventBatch, BoolArray]]:
+    """Each batch, and which of its events do not repeat the one before them, be it in an earlier batch."""
+    last: EventKeys | None = None
+    for batch in batches:
+        if not len(batch):
+            continue
+        first = ~repeats(batch.keys)
+        if last is not None:
+            # Only the head of a batch can go on with the event that ended the one before.
+            run = int(np.argmax(first[1:])) + 1 if first[1:].any() else len(batch)
+            if repeats(EventKeys.concat([last, batch.keys.select(slice(0, 1))]))[1]:
+                first[:run] = False
+        last = batch.keys.select(slice(-1, None))
+        yield batch, first

@@ -1,0 +1,500 @@
+"""One location, read: its live files become event streams, and those the rows that a reader sees.
+
+This is where listing, ORC files and merge engine meet. A location is read bucket by bucket; per bucket the inserts of
+base, deltas and originals are merged in ROW__ID order, and the deletes that can concern them are held as sorted arrays.
+Files are opened when their turn comes. Which files are live is `state`'s decision and never made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from acidctl.format.event_fields import KEY_FIELDS
+from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.orc.reader import OrcFile
+from acidctl.orc.schema_evolution import fit_array, null_array
+from acidctl.orc.wide_timestamps import wide_columns
+from acidctl.rows.dump_inputs import batch_rows as fitting_rows
+from acidctl.rows.findings import Findings
+from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, packed
+from acidctl.rows.pipeline import read_ahead
+from acidctl.types.hive_types import Dialect, Fit, StructType, plan_fit
+
+BATCH_ROWS = 65536
+_READ_AHEAD_BATCHES = 4
+_READ_AHEAD_FILES = 2
+_LEAST_ROWS = 1024
+_SMALL_PART = 16
+_INT32_MIN = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The reader's columns, which of them to deliver (positions, in output order), and whose rules fit files."""
+
+    columns: StructType
+    wanted: tuple[int, ...]
+    dialect: Dialect = Dialect.HIVE4
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Visible rows: `keys` is None where rows have no ROW__ID (insert-only tables)."""
+
+    columns: tuple[pa.Array, ...]
+    rows: int
+    keys: EventKeys | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What the tail of a file says that planning needs; the file itself is closed again."""
+
+    rows: int
+    is_acid: bool
+    columns: StructType
+    lowest: RowId | None
+    highest: RowId | None
+    may_update: bool
+    dialect: Dialect = Dialect.HIVE4
+
+    @staticmethod
+    def of(orc: OrcFile | None) -> FileFacts:
+        """Gather the facts; where the tail does not tell which operations occur, the operation column is read.
+
+        None stands for a file of which nothing was committed yet.
+        """
+        if orc is None:
+            return FileFacts(0, True, StructType(()), None, None, False)
+        may_update = False
+        if orc.is_acid:
+            operations = orc.operations()
+            if operations is None:
+                operations = frozenset(
+                    code for batch in orc.scan(["operation"]) for code in batch.column(0).unique().to_pylist()
+                )
+            may_update = bool(operations - {Operation.INSERT})
+        bounds = orc.key_range() if orc.is_acid else None
+        lowest, highest = bounds if bounds else (None, None)
+        return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update, orc.dialect)
+
+
+#: The events of a file in, those that go on out.
+Through = Callable[["DataSource", Iterator[EventBatch]], Iterator[EventBatch]]
+
+
+@dataclass(slots=True, eq=False)
+class DataSource:
+    """A live data file; its tail is read on first use and kept, its handle is not.
+
+    Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`,
+    the file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
+    `apart` says that no event of another file concerns its rows, although their ids may look alike. `through` stands
+    between the file and whoever reads its events: it may look at them and leave some out.
+    """
+
+    name: str
+    open: Callable[[], AbstractContextManager[OrcFile | None]]
+    bucket_id: int | None
+    statement_id: int = 0
+    min_write_id: int | None = None
+    max_write_id: int = 0
+    raw_write_id: int = 0
+    raw_bucket: int | None = None
+    apart: bool = False
+    before: DataSource | None = None
+    through: Through | None = None
+    _facts: FileFacts | None = field(default=None, repr=False)
+    _offset: int | None = field(default=None, repr=False)
+    _buckets: tuple[int, int] | None = field(default=None, repr=False)
+
+    @property
+    def facts(self) -> FileFacts:
+        """What the tail says."""
+        if self._facts is None:
+            with self.open() as orc:
+                self._facts = FileFacts.of(orc)
+        return self._facts
+
+    @property
+    def row_offset(self) -> int:
+        """Row number of the first row, for a file without ACID columns."""
+        chain = [self]
+        while chain[-1]._offset is None and chain[-1].before is not None:
+            chain.append(chain[-1].before)
+        for source in reversed(chain):
+            if source._offset is None:
+                earlier = source.before
+                source._offset = 0 if earlier is None else earlier.row_offset + earlier.facts.rows
+        return self._offset or 0
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether its rows have a ROW__ID."""
+        return self.facts.is_acid or self.raw_bucket is not None
+
+    def is_wide(self) -> bool:
+        """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
+        with self.open() as orc:
+            return orc is not None and bool(wide_columns(orc.tail, orc.stripe_footers()))
+
+    def bounds(self, *, updates: bool) -> tuple[RowId | None, RowId | None]:
+        """First and last row id as far as known without reading rows."""
+        facts = self.facts
+        if not facts.is_acid and self.raw_bucket is not None:
+            first = RowId(self.raw_write_id, self.raw_bucket, self.row_offset)
+            return first, RowId(self.raw_write_id, self.raw_bucket, self.row_offset + max(facts.rows, 1) - 1)
+        if facts.lowest is None and self.min_write_id is not None and not updates:
+            # Inserts carry a write id of their delta (ACID v2); in v1 an update carries the row's old one.
+            return RowId(self.min_write_id, _INT32_MIN, 0), None
+        return facts.lowest, facts.highest
+
+    def events(
+        self, projection: Projection | None, batch_rows: int, span: KeySpan | None = None
+    ) -> Iterator[EventBatch]:
+        """The file as event batches: keys, and the projected columns fitted to the reader's types.
+
+        With a span just the events in it; stripes that hold none are not read, as far as their statistics tell.
+        """
+        events = self._stored_events(projection, batch_rows, span)
+        return events if self.through is None else self.through(self, events)
+
+    def _stored_events(
+        self, projection: Projection | None, batch_rows: int, span: KeySpan | None
+    ) -> Iterator[EventBatch]:
+        with self.open() as orc:
+            if orc is None:
+                return
+            children, places = _fits(self.facts.columns, projection)
+            if places:
+                batch_rows = fitting_rows(orc.tail, batch_rows)
+            if not self.facts.is_acid:
+                yield from self._raw_events(orc, projection, children, places, batch_rows, span)
+                return
+            stripes = None if span is None else _stripes_in(orc, span)
+            fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
+            for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
+                arrays = _children(batch.column("row")) if places else []
+                columns = _fitted(arrays, children, projection, len(batch))
+                events = EventBatch(keys_of(batch, name=self.name), columns)
+                inside = None if span is None else span.mask(events.keys)
+                yield events if inside is None else events.filter(inside)
+
+    def _raw_events(
+        self,
+        orc: OrcFile,
+        projection: Projection | None,
+        children: Sequence[tuple[int, Fit] | None] | None,
+        places: Sequence[int],
+        batch_rows: int,
+        span: KeySpan | None,
+    ) -> Iterator[EventBatch]:
+        first, last = self._rows_in(span)
+        if children is None:
+            for start in range(first, last, batch_rows):
+                yield EventBatch(self._keys_from(start, min(batch_rows, last - start)))
+            return
+        stripes, at = None, self.row_offset
+        if span is not None:
+            stripes, skipped = _stripes_with_rows(orc, first - at, last - at)
+            at += skipped
+        for batch in orc.scan(batch_size=batch_rows, fields=places, stripes=stripes):
+            events = EventBatch(
+                self._keys_from(at, len(batch)), _fitted(batch.columns, children, projection, len(batch))
+            )
+            start, stop = max(first - at, 0), min(last - at, len(batch))
+            at += len(batch)
+            if start < stop:
+                yield events if (start, stop) == (0, len(batch)) else events.slice(start, stop)
+
+    def _rows_in(self, span: KeySpan | None) -> tuple[int, int]:
+        """Row numbers of the rows of a file without ACID columns that lie in the span, the second exclusive."""
+        first, last = self.row_offset, self.row_offset + self.facts.rows
+        if span is None:
+            return first, last
+        own = self.raw_write_id, self.raw_bucket or 0
+        if span.lower is not None:
+            bound = span.lower.write_id, span.lower.bucket_property
+            first = last if own < bound else max(first, span.lower.row_id) if own == bound else first
+        if span.upper is not None:
+            bound = span.upper.write_id, span.upper.bucket_property
+            last = first if own > bound else min(last, span.upper.row_id) if own == bound else last
+        return min(first, last), last
+
+    @property
+    def buckets(self) -> tuple[int, int] | None:
+        """Lowest and highest bucket property of an ACID file, as far as known."""
+        low, high = self.facts.lowest, self.facts.highest
+        return self._buckets if low is None or high is None else (low.bucket_property, high.bucket_property)
+
+    def delete_keys(self, span: KeySpan | None = None) -> Iterator[EventKeys]:
+        """The keys, all or those in a span.
+
+        Which buckets all of them are of is remembered, so that other buckets need not read them again.
+        """
+        spans = []
+        for batch in self.events(None, BATCH_ROWS, span):
+            if len(batch):
+                spans.append((int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+                yield batch.keys
+        if spans and span is None:
+            self._buckets = min(low for low, _ in spans), max(high for _, high in spans)
+
+    def _keys_from(self, first: int, count: int) -> EventKeys:
+        write_id = np.full(count, self.raw_write_id, dtype=np.int64)
+        bucket = np.full(count, self.raw_bucket or 0, dtype=np.int64)
+        return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
+
+
+def _stripes_in(orc: OrcFile, span: KeySpan) -> range:
+    """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
+    bounds = orc.stripe_key_ranges()
+    met = [i for i, known in enumerate(bounds) if span.meets(*(known or (None, None)))]
+    return range(met[0], met[-1] + 1) if met else range(0)
+
+
+def _stripes_with_rows(orc: OrcFile, first: int, last: int) -> tuple[range, int]:
+    """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
+    begin = end = skipped = at = 0
+    for index, stripe in enumerate(orc.tail.stripes):
+        if at + stripe.rows <= first:
+            begin, skipped = index + 1, at + stripe.rows
+        if at < last:
+            end = index + 1
+        at += stripe.rows
+    return range(begin, max(begin, end)), skipped
+
+
+def _fits(
+    columns: StructType, projection: Projection | None
+) -> tuple[tuple[tuple[int, Fit] | None, ...] | None, tuple[int, ...]]:
+    """Per wanted column which of the read ones it is and how it is fitted, and where the read ones stand in the file.
+
+    The first is None when no columns are asked for.
+    """
+    if projection is None:
+        return None, ()
+    every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
+    wanted = [every[position] for position in projection.wanted]
+    places = sorted({child[0] for child in wanted if child})
+    return tuple(child and (places.index(child[0]), child[1]) for child in wanted), tuple(places)
+
+
+def _children(row: pa.StructArray) -> list[pa.Array]:
+    """The fields of the `row` struct; those of a NULL struct are NULL as read (Arrow cannot flatten a union)."""
+    return [row.field(i) for i in range(row.type.num_fields)]
+
+
+def _fitted(
+    arrays: Sequence[pa.Array],
+    children: Sequence[tuple[int, Fit] | None] | None,
+    projection: Projection | None,
+    rows: int,
+) -> tuple[pa.Array, ...]:
+    if children is None or projection is None:
+        return ()
+    fitted = []
+    for position, child in zip(projection.wanted, children, strict=True):
+        if child is None:
+            fitted.append(null_array(projection.columns.fields[position].type, rows))
+        else:
+            fitted.append(fit_array(arrays[child[0]], child[1]))
+    return tuple(fitted)
+
+
+class LocationReader:
+    """Reads one location: `inserts` and `deletes` are its live data files, `row_ids` False for insert-only tables."""
+
+    def __init__(
+        self,
+        inserts: Sequence[DataSource],
+        deletes: Sequence[DataSource],
+        write_ids: ValidWriteIds,
+        *,
+        row_ids: bool = True,
+        findings: Findings | None = None,
+    ) -> None:
+        self._inserts = inserts
+        self._deletes = deletes
+        self._write_ids = write_ids
+        self._row_ids = row_ids
+        self._findings = findings
+        self._held: tuple[tuple[object, ...], DeletedRows] | None = None
+
+    def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
+        """All visible rows, bucket by bucket, in ROW__ID order within each."""
+        for group in self._buckets():
+            yield from self._read(group, projection, batch_rows)
+
+    def count(self) -> int:
+        """How many rows are visible; from tails alone where no delete, update or hidden write can change the number."""
+        total = 0
+        for group in self._buckets():
+            merged, plain = self._parted(group)
+            total += sum(source.facts.rows for source in plain)
+            for sources in merged:
+                if self._every_row_counts(sources):
+                    total += sum(source.facts.rows for source in sources)
+                else:
+                    total += sum(len(batch) for batch in self._merge(sources, None, BATCH_ROWS))
+        return total
+
+    def _buckets(self) -> Iterator[list[DataSource]]:
+        """Sources by the bucket id of their file names, in ascending order; those without one come last."""
+        groups: dict[int | None, list[DataSource]] = {}
+        for source in self._inserts:
+            if source.facts.rows:
+                groups.setdefault(source.bucket_id, []).append(source)
+        for bucket_id in sorted(groups, key=lambda b: (b is None, b or 0)):
+            yield groups[bucket_id]
+
+    def _parted(self, group: Sequence[DataSource]) -> tuple[list[list[DataSource]], list[DataSource]]:
+        """What has to be merged, in groups, and the files whose rows have no ids."""
+        with_ids = [source for source in group if self._row_ids and source.has_row_ids]
+        together = [source for source in with_ids if not source.apart]
+        apart = [[source] for source in with_ids if source.apart]
+        plain = [source for source in group if not (self._row_ids and source.has_row_ids)]
+        return [*([together] if together else []), *apart], plain
+
+    def _read(self, group: Sequence[DataSource], projection: Projection, batch_rows: int) -> Iterator[RowBatch]:
+        merged, plain = self._parted(group)
+        for sources in merged:
+            for batch in coalesce(iter(self._merge(sources, projection, batch_rows)), batch_rows):
+                yield RowBatch(batch.columns, len(batch), batch.keys)
+        for source in plain:
+            for batch in source.events(projection, batch_rows):
+                yield RowBatch(batch.columns, len(batch))
+
+    def merge(
+        self,
+        projection: Projection | None,
+        *,
+        span: KeySpan | None = None,
+        batch_rows: int = BATCH_ROWS,
+        threads: bool = True,
+    ) -> MergeReader:
+        """The rows of all files together, whatever buckets their names tell; every row needs an id.
+
+        `span` narrows the keys. Without `threads` nothing is decoded ahead.
+        """
+        sources = [source for source in self._inserts if source.facts.rows]
+        return self._merge(sources, projection, batch_rows, span, threads)
+
+    def _merge(
+        self,
+        sources: Sequence[DataSource],
+        projection: Projection | None,
+        batch_rows: int,
+        span: KeySpan | None = None,
+        threads: bool = True,
+    ) -> MergeReader:
+        updates = any(source.facts.may_update for source in sources)
+        large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
+        # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
+        ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []
+        # Updates lie in files of any later write, so that all files of a bucket are read side by side.
+        rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
+        streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
+        if updates:
+            streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
+        deleted = self._deleted_rows(sources, updates, span)
+        notice = None if self._findings is None else self._findings.watch(sources)
+        return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates, notice=notice)
+
+    def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
+        """Whether each stored row of these files is visible, as far as tails tell."""
+        if any(source.facts.may_update for source in sources) or self._deletes_for(sources, updates=False):
+            return False
+        if self._findings is not None and self._findings.overlap(sources):
+            return False
+        for source in sources:
+            low, high = source.bounds(updates=False)
+            if low is None or high is None or not self._write_ids.covers(low.write_id, high.write_id):
+                return False
+        return True
+
+    def _deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
+        """The delete files that may hold a key of these sources, judged by key ranges, never by file names.
+
+        A file's own bucket number proves nothing: Hive 3.1 writes deletes of an unbucketed table into other buckets.
+        """
+        span = _bucket_span(sources, updates)
+        if span is None:
+            return [delete for delete in self._deletes if delete.facts.rows]
+        chosen = []
+        for delete in self._deletes:
+            buckets = delete.buckets
+            apart = buckets is not None and (buckets[1] < span[0] or buckets[0] > span[1])
+            if delete.facts.rows and not apart:
+                chosen.append(delete)
+        return chosen
+
+    def _deleted_rows(
+        self, sources: Sequence[DataSource], updates: bool, keys_in: KeySpan | None = None
+    ) -> DeletedRows:
+        """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
+        chosen = self._deletes_for(sources, updates=updates)
+        span = _bucket_span(sources, updates)
+        wanted = (span, keys_in, *(delete.name for delete in chosen))
+        if self._held is None or self._held[0] != wanted:
+            self._held = None
+            keys = (part for delete in chosen for part in delete.delete_keys(keys_in))
+            self._held = (wanted, DeletedRows.collect((_within(k, span) for k in keys), self._write_ids))
+        return self._held[1]
+
+
+def _bucket_span(sources: Sequence[DataSource], updates: bool) -> tuple[int, int] | None:
+    """Lowest and highest bucket property in these files, None when a tail does not tell."""
+    bounds = [source.bounds(updates=updates) for source in sources]
+    known = [(low.bucket_property, high.bucket_property) for low, high in bounds if low and high]
+    if len(known) < len(bounds) or not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
+    if span is None:
+        return keys
+    inside = (keys.bucket >= span[0]) & (keys.bucket <= span[1])
+    return keys if inside.all() else keys.select(inside)
+
+
+def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
+    """The streams, small ones (a sixteenth of a batch at most) of one statement put together to as much as a batch."""
+    small = [pair for pair in streams if pair[0].facts.rows <= batch_rows // _SMALL_PART]
+    packs: list[list[EventStream]] = []
+    room: dict[int, int] = {}
+    open_packs: dict[int, list[EventStream]] = {}
+    for source, stream in sorted(small, key=lambda pair: (pair[1].lower is not None, pair[1].lower or RowId(0, 0, 0))):
+        statement = stream.statement_id
+        if room.get(statement, 0) < source.facts.rows:
+            open_packs[statement], room[statement] = [], batch_rows
+            packs.append(open_packs[statement])
+        open_packs[statement].append(stream)
+        room[statement] -= source.facts.rows
+    large = [stream for source, stream in streams if source.facts.rows > batch_rows // _SMALL_PART]
+    return [*large, *(packed(pack) for pack in packs)]
+
+
+def stream_of(
+    source: DataSource,
+    projection: Projection | None,
+    batch_rows: int,
+    *,
+    span: KeySpan | None = None,
+    updates: bool = False,
+    ahead: bool = False,
+) -> EventStream:
+    """A file as a stream for the merge; see `LocationReader.merge`. `ahead` decodes it in a thread of its own."""
+
+    def events() -> Iterator[EventBatch]:
+        batches = source.events(projection, batch_rows, span)
+        return read_ahead(batches) if ahead else batches
+
+    return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)

@@ -1,0 +1,407 @@
+"""What a reader with a given snapshot sees of a table: the plan, the number of rows, the rows.
+
+A `Snapshot` joins the states of all locations (which directories are read, and why others are not) with the files
+behind them. Making one opens no data file; asking for its columns opens one tail per partition; only rows, counts and
+digests read data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from acidctl.errors import UsageError
+from acidctl.format.names import parse_partition
+from acidctl.format.write_ids import ReaderLists
+from acidctl.orc.schema_evolution import fit_array
+from acidctl.rows.export import (
+    Timestamps,
+    has_timestamps,
+    public_batch,
+    public_schema,
+    row_id_array,
+)
+from acidctl.rows.findings import Findings
+from acidctl.rows.scan import (
+    BATCH_ROWS,
+    DataSource,
+    LocationReader,
+    Projection,
+    RowBatch,
+)
+from acidctl.rows.sources import live_sources
+from acidctl.state.resolve import AcidState
+from acidctl.storage.locations import Location
+from acidctl.storage.port import Storage
+from acidctl.types.digest import Digest
+from acidctl.types.hive_types import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
+from acidctl.types.schema import TableSchema
+
+ROW_ID = "ROW__ID"
+ROW_ID_STRUCT = StructType(
+    (
+        Field("writeid", Primitive(TypeKind.BIGINT)),
+        Field("bucketid", Primitive(TypeKind.INT)),
+        Field("rowid", Primitive(TypeKind.BIGINT)),
+    )
+)
+_STRING = Primitive(TypeKind.STRING)
+_KEPT_PARTITIONS = 64
+_FALSE = frozenset({"false", "no", "off", "0", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One location and what the reader makes of it."""
+
+    location: Location
+    state: AcidState
+
+    @property
+    def partition(self) -> str:
+        """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
+        return self.location.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Visible rows of one partition as columns; `row_ids` are write id, bucket property, row id, or None."""
+
+    partition: str
+    names: tuple[str, ...]
+    types: tuple[HiveType, ...]
+    columns: tuple[pa.Array, ...]
+    count: int
+    row_ids: tuple[pa.Array, pa.Array, pa.Array] | None
+
+    def head(self, count: int) -> Rows:
+        """At most the first `count` rows."""
+        if count >= self.count:
+            return self
+        ids = self.row_ids
+        cut = None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
+        return replace(self, columns=tuple(c.slice(0, count) for c in self.columns), count=count, row_ids=cut)
+
+    def with_flat_row_id(self) -> tuple[tuple[HiveType, ...], tuple[pa.Array, ...]]:
+        """Types and columns with the three parts of ROW__ID in front, for forms without nested values."""
+        ids = self.row_ids or tuple(pa.nulls(self.count, pa.int64()) for _ in ROW_ID_STRUCT.fields)
+        return (*(field.type for field in ROW_ID_STRUCT.fields), *self.types), (*ids, *self.columns)
+
+    def with_row_id(self) -> tuple[tuple[str, ...], tuple[HiveType, ...], tuple[pa.Array, ...]]:
+        """Names, types and columns with ROW__ID in front."""
+        ids = row_id_array(self.row_ids, self.count)
+        return (ROW_ID, *self.names), (ROW_ID_STRUCT, *self.types), (ids, *self.columns)
+
+
+def limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
+    """The first `limit` rows of a stream (None: all), which is read no further than that."""
+    left = limit
+    while left is None or left > 0:
+        rows = next(stream, None)
+        if rows is None:
+            return
+        if left is not None:
+            rows, left = rows.head(left), left - rows.count
+        yield rows
+
+
+class Snapshot:
+    """A reader's view of a table; made by `Table.snapshot`.
+
+    `schema` is the table as `--schema` tells it; without it the columns are those of the newest visible file, see
+    `columns`. `lists` are the reader's, already those of ACID v1 where the table is one.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        location: str,
+        partitions: Sequence[PartitionState],
+        lists: ReaderLists,
+        schema: TableSchema | None = None,
+        notes: Sequence[str] = (),
+        warnings: Sequence[str] = (),
+        findings: Sequence[str] = (),
+    ) -> None:
+        self.location = location
+        self.notes = tuple(notes)
+        self.warnings = tuple(warnings)
+        self.partitions = tuple(partitions)
+        self.lists = lists
+        self._storage = storage
+        self._given = schema
+        self._findings = Findings(findings)
+        self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Why rows of this answer may be missing or come twice: what the listing tells (it is among the `warnings`),
+        and what was noticed in the rows that have been read or counted so far.
+        """
+        return tuple(self._findings)
+
+    @cached_property
+    def columns(self) -> StructType:
+        """The data columns, by position.
+
+        Given by `--schema`, else those of the newest visible file of the partition with the widest schema, ties broken
+        by the newest write: a column added to a table shows as NULL in partitions that were never written since.
+        """
+        if self._given is not None:
+            return _without(self._given.columns, self.partition_names)
+        widest = max(self._newest_files, key=lambda n: (len(n.columns.fields), n.write_id), default=None)
+        return StructType(()) if widest is None else widest.columns
+
+    @cached_property
+    def _newest_files(self) -> tuple[_Newest, ...]:
+        """Of each partition that has files, what its newest one tells."""
+        found = (_newest(self._inserts(partition)) for partition in self.partitions)
+        return tuple(newest for newest in found if newest is not None)
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        """Whose rules fit older files: those of the latest Hive that wrote the newest file of a partition."""
+        written = {newest.dialect for newest in self._newest_files}
+        return Dialect.HIVE3 if written == {Dialect.HIVE3} else Dialect.HIVE4
+
+    @cached_property
+    def partition_names(self) -> tuple[str, ...]:
+        """Names of the partition columns, as the folders spell them."""
+        for partition in self.partitions:
+            if partition.partition:
+                return tuple(key for key, _ in parse_partition(partition.partition))
+        return ()
+
+    @cached_property
+    def partition_columns(self) -> tuple[Field, ...]:
+        """The partition columns; strings unless `--schema` gives their types."""
+        known: dict[str, HiveType] = {}
+        if self._given is not None:
+            fields = (*self._given.columns.fields, *self._given.partition_columns)
+            known = {field.name.lower(): field.type for field in fields}
+        return tuple(Field(name, known.get(name.lower(), _STRING)) for name in self.partition_names)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All columns in answer order: data columns, then partition columns."""
+        return (*self.columns.fields, *self.partition_columns)
+
+    def plan(self) -> dict[str, Any]:
+        """What is read and what is not, in the JSON form of `snapshot --files`; opens no data file."""
+        return {
+            "location": self.location,
+            "assumed": list(self.lists.assumed),
+            "partitions": [_plan_of(partition) for partition in self.partitions],
+        }
+
+    def count(self) -> int:
+        """How many rows are visible."""
+        return sum(self.count_of(partition) for partition in self.partitions)
+
+    def count_of(self, partition: PartitionState) -> int:
+        """How many rows of one partition are visible."""
+        return self._reader(partition).count()
+
+    def digest(self) -> str:
+        """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
+        return self.count_and_digest()[1]
+
+    def count_and_digest(self) -> tuple[int, str]:
+        """Both in one pass over the rows."""
+        count, total = 0, Digest()
+        for rows in self.rows():
+            count += rows.count
+            total.update(rows.row_ids, rows.columns, rows.types)
+        return count, total.hexdigest()
+
+    def rows(self, columns: Sequence[str] | None = None, *, batch_rows: int = BATCH_ROWS) -> Iterator[Rows]:
+        """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order."""
+        fields = self.fields
+        wanted = self._positions(columns)
+        data = tuple(position for position in wanted if position < len(self.columns.fields))
+        names = tuple(fields[position].name for position in wanted)
+        types = tuple(fields[position].type for position in wanted)
+        projection = Projection(self.columns, data, self._dialect)
+        for partition in self.partitions:
+            values = self._partition_values(partition)
+            for batch in self._reader(partition).batches(projection, batch_rows=batch_rows):
+                arrays = dict(zip(data, batch.columns, strict=True))
+                delivered = tuple(
+                    arrays[position]
+                    if position in arrays
+                    else _repeated(values[position - len(self.columns.fields)], batch.rows)
+                    for position in wanted
+                )
+                yield Rows(partition.partition, names, types, delivered, batch.rows, _row_ids(batch))
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        row_id: bool = False,
+        limit: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+        timestamps: str = "auto",
+    ) -> pa.RecordBatchReader:
+        """All visible rows as Arrow record batches of one schema, as a stream; ROW__ID comes first when asked for.
+
+        `timestamps` is "ns", "us", "exact" (a struct of seconds and nanos), or "auto": nanoseconds where every file
+        fits, else microseconds. A value that the form cannot hold raises UsageError when its batch is read.
+        """
+        fields = [self.fields[position] for position in self._positions(columns)]
+        form = self._timestamp_form(timestamps, fields)
+        schema = public_schema(fields, form, row_id=row_id)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for rows in limited(self.rows(columns, batch_rows=batch_rows), limit):
+                ids = row_id_array(rows.row_ids, rows.count) if row_id else None
+                yield public_batch(rows.columns, fields, ids, schema, form)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def _timestamp_form(self, asked: str, fields: Sequence[Field]) -> Timestamps:
+        if asked != "auto":
+            try:
+                return Timestamps(asked)
+            except ValueError:
+                raise UsageError(f"timestamps={asked!r} is none of auto, ns, us, exact") from None
+        if any(has_timestamps(field.type) for field in fields):
+            for partition in self.partitions:
+                wide = any(pa.types.is_struct(value.type) for value in self._partition_values(partition))
+                if wide or any(source.is_wide() for source in self._inserts(partition)):
+                    return Timestamps.MICROSECONDS
+        return Timestamps.NANOSECONDS
+
+    def column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
+        """Names of the columns that `rows(columns)` delivers, ROW__ID in front when asked for."""
+        names = tuple(self.fields[position].name for position in self._positions(columns))
+        return (ROW_ID, *names) if row_id else names
+
+    def flat_column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
+        """The same for forms without nested values: the parts of ROW__ID are columns of their own."""
+        names = self.column_names(columns)
+        return (*(f"{ROW_ID}.{part}" for part in ROW_ID_STRUCT.names), *names) if row_id else names
+
+    def _positions(self, columns: Sequence[str] | None) -> tuple[int, ...]:
+        fields = self.fields
+        if columns is None:
+            return tuple(range(len(fields)))
+        numbered = list(enumerate(fields))[::-1]
+        # Files of other writers may hold names that differ in case alone.
+        places = {field.name.lower(): i for i, field in numbered} | {field.name: i for i, field in numbered}
+        found = [places.get(name, places.get(name.lower())) for name in columns]
+        for name, place in zip(columns, found, strict=True):
+            if place is None:
+                known = ", ".join(field.name for field in fields) or "none"
+                raise UsageError(f"there is no column '{name}'", hint=f"The columns are: {known}.")
+        return tuple(place for place in found if place is not None)
+
+    def _partition_values(self, partition: PartitionState) -> tuple[pa.Array, ...]:
+        """One array of one value per partition column, typed as Hive types the folder's text."""
+        texts = {key.lower(): value for key, value in parse_partition(partition.partition)}
+        values = []
+        for column in self.partition_columns:
+            text = texts.get(column.name.lower())
+            if column.type.kind is TypeKind.BOOLEAN:
+                # Hive's PrimitiveObjectInspectorUtils.getBoolean, not ORC's conversion, types a folder's text.
+                values.append(pa.array([None if text is None else text.lower() not in _FALSE], type=pa.bool_()))
+            else:
+                plan = plan_fit(_STRING, column.type, where=column.name)
+                # Names of folders need not be UTF-8 on local disks, and are treated as strings in files are.
+                name = None if text is None else text.encode("utf-8", "surrogateescape")
+                values.append(fit_array(pa.array([name], type=pa.binary()).view(pa.string()), plan))
+        return tuple(values)
+
+    def _inserts(self, partition: PartitionState) -> tuple[DataSource, ...]:
+        return self._sources(partition)[0]
+
+    def _sources(self, partition: PartitionState) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
+        """Insert and delete sources; those of the last partitions are kept, with the tails they have read."""
+        known = self._kept.get(partition.partition)
+        if known is None:
+            known = live_sources(self._storage, partition.location.listing.root, partition.state)
+            while len(self._kept) >= _KEPT_PARTITIONS:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[partition.partition] = known
+        return known
+
+    def _reader(self, partition: PartitionState) -> LocationReader:
+        inserts, deletes = self._sources(partition)
+        return LocationReader(
+            inserts,
+            deletes,
+            self.lists.effective_write_ids,
+            row_ids=not partition.state.insert_only,
+            findings=self._findings,
+        )
+
+
+def _without(columns: StructType, names: Sequence[str]) -> StructType:
+    """The columns less those that are partition columns: a column list may name both."""
+    partition = {name.lower() for name in names}
+    return StructType(tuple(field for field in columns.fields if field.name.lower() not in partition))
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest file with rows of a partition; an empty file answers when there is no other."""
+
+    columns: StructType
+    write_id: int
+    dialect: Dialect
+
+
+def _newest(sources: Sequence[DataSource]) -> _Newest | None:
+    """Where the newest file has placeholder names, an older file of as many columns lends its names."""
+    newest_first = sorted(sources, key=lambda source: source.max_write_id, reverse=True)
+    # A file of Hive 2 that holds nothing but deletes has no columns at all.
+    telling = (source for source in newest_first if source.facts.rows and source.facts.columns.fields)
+    chosen = next(telling, newest_first[0] if newest_first else None)
+    if chosen is None:
+        return None
+    columns = chosen.facts.columns
+    if is_nameless(columns):
+        others = (source.facts.columns for source in newest_first)
+        named = (o for o in others if len(o.fields) == len(columns.fields) and not is_nameless(o))
+        # An UPDATE of Hive 2 counts from `_col1`; the names mean nothing, so they may as well be regular.
+        regular = tuple(f"_col{i}" for i in range(len(columns.fields)))
+        names = next((other.names for other in named), regular)
+        pairs = zip(names, columns.fields, strict=True)
+        columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
+    return _Newest(columns, chosen.max_write_id, chosen.facts.dialect)
+
+
+def _row_ids(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
+    if batch.keys is None:
+        return None
+    keys = batch.keys
+    return pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
+
+
+def _repeated(value: pa.Array, count: int) -> pa.Array:
+    return pa.repeat(value[0], count)
+
+
+def _plan_of(partition: PartitionState) -> dict[str, Any]:
+    state = partition.state
+    return {
+        "partition": partition.partition,
+        "base": state.base.name if state.base else None,
+        "deltas": [entry.name for entry in state.insert_deltas],
+        "delete_deltas": [entry.name for entry in state.delete_deltas],
+        "originals": [info.path for info in state.originals],
+        "excluded": [
+            {
+                "name": entry.name,
+                "state": entry.state.value,
+                "reason_code": entry.reason_code,
+                "reason": entry.reason,
+                "because_of": list(entry.because_of),
+            }
+            for entry in state.excluded
+        ],
+    }

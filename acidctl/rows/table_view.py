@@ -1,0 +1,321 @@
+"""What lies on storage, judged for a reader: locations, their states, and what the user has to know.
+
+Neither pyarrow nor numpy is needed here; a schema is parsed only when one is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from acidctl.errors import NotAcidTableError, UsageError
+from acidctl.format.list_texts import recognise
+from acidctl.format.listing import Listing, is_foreign
+from acidctl.format.names import ACID_PREFIXES, is_hidden, same_table
+from acidctl.format.write_ids import ReaderLists, TxnListFormat
+from acidctl.state.inventory import has_hidden_part
+from acidctl.state.resolve import (
+    AcidState,
+    EntryState,
+    Profile,
+    TableGuess,
+    TableType,
+    empty_file_notes,
+    guess_table_type,
+    resolve,
+)
+from acidctl.storage.locations import Location, is_partition_folder
+from acidctl.storage.port import Storage, join
+
+if TYPE_CHECKING:
+    from acidctl.types.schema import TableSchema
+
+ORC_MAGIC = b"ORC"
+# Names in a sentence; `ls` shows all.
+_SOME = 3
+_TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One location as a reader with given lists sees it."""
+
+    location: Location
+    state: AcidState
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """All locations of a table, the lists they were judged by, and what the user has to know."""
+
+    parts: tuple[Reading, ...]
+    lists: ReaderLists
+    profile: Profile
+    kind: TableGuess
+    schema: TableSchema | None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why rows may be missing or come twice, as far as the listing tells."""
+        found = []
+        for part in self.parts:
+            where = f"{part.location.partition}: " if part.location.partition else ""
+            found += [where + text for text in part.state.doubts]
+        unread = sum(len(part.state.unread) for part in self.parts)
+        if unread:
+            what = "1 entry that holds data was" if unread == 1 else f"{unread:,} entries that hold data were"
+            found.append(f"{what} not read: no reader understands what is called so.")
+        return tuple(found)
+
+    @property
+    def table_type(self) -> TableType:
+        """The kind that was stated, else guessed."""
+        return self.kind.type
+
+    def of_table(self, root: str, stated: str | None, shown: str) -> Readings:
+        """The same with warnings about what the table is called; raises as `own_table_warnings`."""
+        listed = self.lists.write_ids.table if self.lists.write_ids is not None else None
+        said = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
+        lists = replace(self.lists, notes=(*self.lists.notes, *said))
+        return replace(self, lists=lists, warnings=(*self.warnings, *said)) if said else self
+
+
+def read(
+    locations: Sequence[Location],
+    *,
+    validtxns: str | Sequence[str] = (),
+    list_format: str | None = None,
+    profile: str | Profile = Profile.STRICT,
+    schema: str | None = None,
+    table_type: str = "auto",
+    **chosen: Any,
+) -> Readings:
+    """Judge listed locations for a reader.
+
+    `validtxns` are lists in any form that `--validtxns` takes; `chosen` are `as_of`, `table` and `complete` as for
+    `list_texts.recognise`. Missing history is in the states (`history_gap`), it does not raise here.
+    """
+    texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
+    lists = recognise(texts, list_format=list_format, **chosen)
+    known = schema_of(schema)
+    decided = decide_kind(locations, known, lists, table_type=table_type, list_format=list_format)
+    kind = decided.type
+    if decided.acid_v1:
+        lists = lists.for_acid_v1()
+    rules = Profile(profile)
+    parts = []
+    for location in locations:
+        state = resolve(
+            location.listing,
+            lists.effective_write_ids,
+            lists.effective_txns,
+            profile=rules,
+            table_type=decided,
+            raise_on_history=False,
+        )
+        parts.append(Reading(location, _stray(state) if location.stray else state))
+    notes = kind_notes(decided)
+    warnings = list(lists.notes)
+    if kind is TableType.ORIGINALS:
+        warnings.append(
+            "There is no base and no delta that counts: these ORC files may not be of a transactional table."
+        )
+    if kind is TableType.EMPTY:
+        notes.append("Nothing here holds rows: an empty table.")
+    for part in parts:
+        where = f"{part.location.partition}: " if part.location.partition else ""
+        warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
+        if part.location.stray and part.state.unrecognised:
+            warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
+    odd = [f"{part.location.partition}/{e.name}".lstrip("/") for part in parts for e in part.state.unrecognised]
+    for part in parts:
+        warnings.extend(link_notes(part.location))
+    if odd:
+        more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
+        many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
+        warnings.append(f"{many} not recognised, and no reader reads such: {', '.join(odd[:_SOME])}{more}")
+    return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
+
+
+def link_notes(location: Location) -> list[str]:
+    """What to say of symbolic links and of files that are none: how Hive takes them, and how acidctl does."""
+    listing, said = location.listing, []
+    where = f"{location.partition}: " if location.partition else ""
+    if "" in listing.links:
+        said.append(
+            f"{location.partition or 'the table'} is a symbolic link to {listing.links['']}: it is read, as Hive reads "
+            "it, and not compacted or cleaned by this name"
+        )
+    followed = [path for path in sorted(listing.links) if path and not is_foreign(path)]
+    if followed:
+        more = f" and {len(followed) - 1:,} others" if len(followed) > 1 else ""
+        said.append(
+            f"{where}{followed[0]} is a symbolic link{more}: what is behind is read, as Hive reads it, and nothing "
+            "there is compacted or cleaned"
+        )
+    for path in listing.foreign[:_SOME]:
+        said.append(f"{where}{path} is a symbolic link, which acidctl neither follows nor removes: see who has made it")
+    odd = [(path, kind) for path, kind in sorted(listing.special.items()) if not has_hidden_part(path)]
+    for path, kind in odd[:_SOME]:
+        said.append(f"{where}{path} is {kind} and no regular file: nothing is read of it, and Hive may hang there")
+    return said
+
+
+def decide_kind(
+    locations: Sequence[Location],
+    schema: TableSchema | None,
+    lists: ReaderLists,
+    *,
+    table_type: str = "auto",
+    list_format: str | None = None,
+) -> TableGuess:
+    """The kind of a table as stated by option or DDL, else as guessed; `ambiguous` only where it was guessed."""
+    guess = guess_table_type((location.listing for location in locations if not location.stray), lists)
+    stated = _chosen_type(table_type, schema)
+    kind = stated or guess.type
+    # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
+    acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
+    return replace(guess, type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
+
+
+def kind_notes(kind: TableGuess) -> list[str]:
+    """What to say about a kind that was guessed although another looks the same."""
+    if not kind.ambiguous or kind.type not in _KIND_WORDS:
+        return []
+    return [f"Taken as {_KIND_WORDS[kind.type]}: {kind.why}. --table-type or --schema says otherwise."]
+
+
+_KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
+
+
+def require_table(locations: Sequence[Location], shown: str, storage: Storage | None = None) -> None:
+    """Refuse what is no table: neither ACID directories, nor empty, nor ORC files alone.
+
+    With a storage one file is opened to see whether original files are ORC; without, they are believed.
+    """
+    listings = [location.listing for location in locations]
+    # A name such as base_x is no base, but the directory still wants an answer that says so.
+    if any(path.startswith(ACID_PREFIXES) for listing in listings for path in listing.directories):
+        return
+    for listing in listings:
+        filled = next((info for info in listing.files if info.size and not has_hidden_part(info.path)), None)
+        nested = _nested_table(listing)
+        if nested is not None:
+            raise NotAcidTableError(
+                f"{shown} is not a table, but holds directories that look like tables",
+                path=shown,
+                hint=f"Name one of them, for example {join(shown, nested)}.",
+            )
+        if filled is not None and storage is not None:
+            with storage.open(join(listing.root, filled.path)) as stream:
+                is_orc = stream.read(len(ORC_MAGIC)) == ORC_MAGIC
+            if not is_orc:
+                raise NotAcidTableError(
+                    f"{shown} is not an ACID table: no base, no delta, and {filled.path} is no ORC file",
+                    path=shown,
+                    hint="Give the directory that holds base_* and delta_*, or partitions with them.",
+                )
+            return
+
+
+def own_table_warnings(
+    root: str, schema: TableSchema | None, *, listed: str | None, stated: str | None, shown: str
+) -> tuple[str, ...]:
+    """Refuse a list, or `--table`, of another table than the one at `root`; warn where only the names differ.
+
+    Ids of one table mean nothing in another, and the answer would look right. The DDL tells which table this is, and
+    so do Hive's own folders, `<database>.db/<table>`; what other directories are called proves nothing.
+    """
+    known = known_table(root, schema)
+    for given, what in ((listed, f"the write-id list is of table {listed}"), (stated, f"--table says {stated}")):
+        if given is not None and known is not None and not same_table(given, known):
+            raise UsageError(
+                f"{what}, but {shown} is {known}",
+                path=shown,
+                hint=f"Give the list of {known}. If the directory is really that of {given}, give the text of its "
+                "SHOW CREATE TABLE with --schema.",
+            )
+    folder = _warehouse_table(root)
+    if schema is not None and schema.table is not None:
+        if folder is not None and not same_table(schema.table, folder):
+            return (f"The DDL is of {schema.table}, and this directory is that of {folder}.",)
+        return ()
+    parts = _table_path(root)
+    name = (listed or stated or "").rpartition(".")[2].lower()
+    # Copies and exports are often called after the table: orders_old, orders/2026.
+    named = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", "/".join(parts).lower())
+    if known is None and name and parts and named is None:
+        what = "list" if listed is not None else "--table"
+        return (f"The {what} is of {listed or stated}, and this directory is called {parts[-1]}.",)
+    return ()
+
+
+def known_table(root: str, schema: TableSchema | None) -> str | None:
+    """`database.table` as the DDL, else a path in Hive's warehouse tells; None where neither does."""
+    folder = _warehouse_table(root)
+    ddl = schema.table if schema is not None else None
+    # A DDL may name the table without its database.
+    return folder if ddl is None or (folder is not None and "." not in ddl and same_table(ddl, folder)) else ddl
+
+
+def _table_path(root: str) -> list[str]:
+    return [part for part in root.split("/") if part and not is_partition_folder(part)]
+
+
+def _warehouse_table(root: str) -> str | None:
+    parts = _table_path(root)
+    if len(parts) < 2 or not parts[-2].endswith(".db"):
+        return None
+    return f"{parts[-2].removesuffix('.db')}.{parts[-1]}"
+
+
+def _stray(state: AcidState) -> AcidState:
+    """Nothing beside partition folders is read, whatever its name."""
+    entries = tuple(
+        entry
+        if entry.state is EntryState.HIDDEN
+        else replace(
+            entry,
+            state=EntryState.UNRECOGNISED,
+            reason_code="beside_partitions",
+            reason="lies beside partition folders, and Hive reads partitions only",
+            because_of=(),
+        )
+        for entry in state.entries
+    )
+    return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
+
+
+def schema_of(text: str | None) -> TableSchema | None:
+    """The schema that a user gave as text, None when there is none."""
+    if text is None:
+        return None
+    from acidctl.types.schema import parse_schema
+
+    return parse_schema(text)
+
+
+def _chosen_type(name: str, schema: TableSchema | None) -> TableType | None:
+    """The kind that the user states, by option or by SHOW CREATE TABLE; None when it has to be guessed."""
+    if name not in _TABLE_TYPES:
+        raise UsageError(f"{name!r} is no table type; known are {', '.join(_TABLE_TYPES)}")
+    stated = _TABLE_TYPES[name]
+    if stated is not None or schema is None or not schema.transactional:
+        return stated
+    return TableType.INSERT_ONLY if schema.insert_only else TableType.FULL
+
+
+def _nested_table(listing: Listing) -> str | None:
+    """Path of the first table that lies deeper than this directory."""
+    for path in listing.directories:
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            if is_hidden(part):
+                break
+            if depth and (part.startswith(ACID_PREFIXES) or is_partition_folder(part)):
+                return "/".join(parts[:depth])
+    return None

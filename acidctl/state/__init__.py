@@ -1,0 +1,1 @@
+"""A listing and a reader become what is read, what is not, and why."""

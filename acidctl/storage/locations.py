@@ -1,0 +1,358 @@
+"""One walk over a table, cut into the listings of its locations.
+
+A location is what Hive calls `getAcidState` on: the table directory, or one partition directory. Partitions
+are the `key=value` folders at the top of the tree, at any depth; below the first folder that is none,
+everything belongs to the location (so list-bucketing folders inside a delta stay there). Data beside
+partition folders is a *stray* location: Hive reads registered partitions only, so it is shown and never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, StorageError, UsageError
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.names import (
+    JOURNAL_NAME,
+    LOCK_NAME,
+    METADATA_MARKER,
+    VERSION_MARKER,
+    WORK_PREFIX,
+    BaseDir,
+    DeltaDir,
+    is_hidden,
+    is_hidden_to_hive,
+    is_journal,
+    parse_directory,
+    parse_partition,
+)
+from acidctl.storage.local import LocalStorage, whole_path
+from acidctl.storage.port import Storage, Walk, join
+
+# Both markers are a few bytes; a larger file of that name is read in part and then refused by whoever parses
+# it.
+_MARKER_LIMIT = 4096
+# Journals name every input file; one that is larger is none of ours.
+_JOURNAL_LIMIT = 64 << 20
+# How many markers are read at a time from a storage on which each costs a request.
+_READERS = 16
+# How often a location is listed where a compaction or a cleaner changed it meanwhile.
+_LISTINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place that holds an ACID state; `partition` is the on-disk text (`ds=1/hr=2`), "" for a table."""
+
+    partition: str
+    listing: Listing
+    stray: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFilter:
+    """Conditions on partition keys, all of which have to hold; the case of keys does not matter."""
+
+    text: str
+    conditions: Mapping[str, re.Pattern[str]]
+
+    def allows(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
+        """False when one of these (key, value, on-disk value) contradicts a condition."""
+        for key, value, on_disk in pairs:
+            condition = self.conditions.get(key)
+            if condition is None:
+                continue
+            if not condition.fullmatch(on_disk) and (value is None or not condition.fullmatch(value)):
+                return False
+        return True
+
+    def selects(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
+        """True when every condition is met by one of the pairs."""
+        return self.conditions.keys() <= {key for key, _, _ in pairs} and self.allows(pairs)
+
+
+def parse_filter(text: str) -> PartitionFilter:
+    """`ds=2026-01-*/hr=7`: values as users or as Hive writes them; only `*` and `?` are special."""
+    conditions: dict[str, re.Pattern[str]] = {}
+    for part in text.strip("/").split("/"):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--partition {text!r} is not of the form key=value[/key=value]")
+        pattern = re.escape(value).replace(r"\*", ".*").replace(r"\?", ".")
+        conditions[key.lower()] = re.compile(pattern, re.DOTALL)
+    return PartitionFilter(text, conditions)
+
+
+def is_partition_folder(name: str) -> bool:
+    """True for `key=value`; hidden names and Hive's temporary prefixes never are."""
+    return name.find("=") > 0 and not is_hidden(name)
+
+
+def own_partition(root: str) -> str:
+    """The partition text that a path ends with: `ds=1/hr=2` for `/w/t/ds=1/hr=2`, "" for a table."""
+    parts = root.rstrip("/").split("/")
+    start = len(parts)
+    while start > 0 and is_partition_folder(parts[start - 1]):
+        start -= 1
+    return "/".join(parts[start:])
+
+
+def gather(
+    storage: Storage, root: str, partitions: Sequence[str] = (), *, locked: bool = False
+) -> tuple[Location, ...]:
+    """List a table or partition directory: its locations in path order, narrowed to those a filter selects.
+
+    Without filters at least one location comes back: an empty directory is an empty table. Filters that
+    select nothing are a `NoSuchTableError` that names what there is. `locked` says that the caller holds the lock, so
+    that no compaction but its own can end while the listing is made.
+    """
+    filters = [parse_filter(text) for text in partitions]
+    whole = whole_path(storage, root)
+    _require_no_part(whole, storage.display(root))
+    prefix = own_partition(whole)
+    descend = _descend(prefix, filters) if filters else None
+    for left in reversed(range(_LISTINGS)):
+        found = storage.walk(root, descend)
+        try:
+            locations = _with_markers(storage, locate(found, root, filters, prefix=prefix))
+        except _MarkerGoneError as error:
+            if left:
+                continue
+            raise error.reason from error
+        if locked:
+            break
+        if not storage.facts.atomic_rename and any(_went_on(storage, location.listing) for location in locations):
+            if left:
+                continue
+            raise StorageError(
+                f"{storage.display(root)} changes again and again while it is listed",
+                path=storage.display(root),
+                hint="A compaction is at work; run the command again.",
+            )
+        if not any(_ended_meanwhile(location.listing) for location in locations):
+            break
+    if not locations:
+        given = " or ".join(repr(item.text) for item in filters)
+        raise NoSuchTableError(
+            f"{storage.display(root)} has no partition that matches {given}",
+            path=storage.display(root),
+            hint="`acidctl ls --by-partition` lists the partitions.",
+        )
+    return locations
+
+
+def locate(
+    found: Walk, root: str, filters: Sequence[PartitionFilter] = (), *, prefix: str | None = None
+) -> tuple[Location, ...]:
+    """Cut a finished walk into locations, whose markers count as unread.
+
+    `prefix` is the partition that `root` itself is, where its own text does not tell.
+    """
+    prefix = own_partition(root) if prefix is None else prefix
+    tops = _split(found)
+    links, special = _split_facts(found, tops)
+    parents = {_parent(top) for top in tops if top}
+    locations: list[Location] = []
+    for top in sorted(tops):
+        files, directories = tops[top]
+        stray = top in parents
+        # A folder that only holds partitions is no location; a leaf is one even when it is empty.
+        if stray and (filters or not (files or directories)):
+            continue
+        partition = f"{prefix}/{top}" if prefix and top else prefix or top
+        if filters and not any(item.selects(_pairs(partition)) for item in filters):
+            continue
+        place = join(root, top)
+        listing = Listing(place, tuple(files), tuple(directories), links=links[top], special=special[top])
+        locations.append(Location(partition, listing, stray))
+    return tuple(locations)
+
+
+def _require_no_part(whole: str, shown: str) -> None:
+    """Refuse what lies inside a base or delta: there deletes would be missing, and row ids be wrong."""
+    parts = whole.rstrip("/").split("/")
+    for i, part in enumerate(parts):
+        # Hive's own folders for databases end so, and below them any name may be a table's.
+        if isinstance(parse_directory(part), BaseDir | DeltaDir) and not parts[i - 1].endswith(".db"):
+            table = "/".join(parts[:i]) or "/"
+            raise NotAcidTableError(
+                f"{shown} is no table but {'part of ' if i + 1 < len(parts) else ''}the directory {part} of one",
+                path=shown,
+                hint=f"Give the table or partition, such as {table}; `acidctl dump` looks into single directories.",
+            )
+
+
+def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str], bool]:
+    """Do not enter partitions that every filter excludes: on a large table that is most of the walk."""
+
+    def wanted(relative: str) -> bool:
+        top, rest = _cut(relative)
+        if rest:
+            return True
+        pairs = _pairs(f"{prefix}/{top}" if prefix else top)
+        return any(item.allows(pairs) for item in filters)
+
+    return wanted
+
+
+def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
+    """Partition path -> what lies in it, with paths relative to it; the root is always there."""
+    tops: dict[str, tuple[list[FileInfo], list[str]]] = {"": ([], [])}
+    top_of = {"": ""}
+    for directory in found.directories:
+        top, rest = _cut(directory)
+        top_of[directory] = top
+        entry = tops.setdefault(top, ([], []))
+        if rest:
+            entry[1].append(rest)
+    for info in found.files:
+        parent = _parent(info.path)
+        top = top_of[parent] if parent in top_of else _cut(parent)[0]
+        path = info.path[len(top) + 1 :] if top else info.path
+        tops.setdefault(top, ([], []))[0].append(FileInfo(path, info.size, info.modified) if top else info)
+    return tops
+
+
+def _split_facts(found: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Links and special files by partition path, as `Listing` has them; all is empty almost everywhere."""
+    links: dict[str, dict[str, str]] = {top: {} for top in tops}
+    special: dict[str, dict[str, str]] = {top: {} for top in tops}
+    directories = set(found.directories) if found.links else set()
+    for path, target in found.links.items():
+        top, rest = _cut(path) if path in directories else _cut_file(path)
+        if rest:
+            links[top][rest] = target
+            continue
+        # A link in the place of a partition folder: all partitions below it are reached by it.
+        for below in links:
+            if below == top or below.startswith(top + "/"):
+                links[below][""] = target + below[len(top) :]
+    for path, kind in found.special.items():
+        top, rest = _cut_file(path)
+        special[top][rest] = kind
+    return links, special
+
+
+def _cut_file(path: str) -> tuple[str, str]:
+    """A file's path cut after its leading partition folders."""
+    top = _cut(_parent(path))[0]
+    return top, path[len(top) + 1 :] if top else path
+
+
+@lru_cache(maxsize=4096)
+def _cut(directory: str) -> tuple[str, str]:
+    """A directory's path cut after its leading partition folders."""
+    start = 0
+    while start < len(directory):
+        end = directory.find("/", start)
+        end = len(directory) if end < 0 else end
+        if not is_partition_folder(directory[start:end]):
+            break
+        start = end + 1
+    return directory[: max(start - 1, 0)], directory[start:]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
+    on_disk = [part.partition("=")[2] for part in partition.split("/")] if partition else []
+    return [(key.lower(), value, text) for (key, value), text in zip(parse_partition(partition), on_disk, strict=True)]
+
+
+class _MarkerGoneError(Exception):
+    """A marker or journal that was listed is not there any more."""
+
+    def __init__(self, reason: StorageError | NoSuchTableError) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+def _ended_meanwhile(listing: Listing) -> bool:
+    """Whether a compaction may have published and left while the listing was made, so that it shows half of it.
+
+    Then the lock was there first and the work directory, which loses `attempts` before its journal, was not there
+    later. It also looks so for a moment when a run begins, and after a run that was killed then.
+    """
+    if not any(info.path == LOCK_NAME for info in listing.files):
+        return False
+    return not any(path.startswith(WORK_PREFIX) and path.endswith("/attempts") for path in listing.directories)
+
+
+def _went_on(storage: Storage, listing: Listing) -> bool:
+    """Whether a compaction began to publish, or has ended, between two pages of one listing.
+
+    Pages are in the order of names: that of the lock and the work directories may be older than those of what is
+    published, and lack the journal that tells what of it counts.
+    """
+    paths = {info.path for info in listing.files}
+    if LOCK_NAME not in paths:
+        return False
+    if storage.stat(join(listing.root, LOCK_NAME)) is None:
+        return True
+    works = {path.partition("/")[0] for path in paths if path.startswith(WORK_PREFIX)}
+    for work in sorted(works):
+        journal = f"{work}/{JOURNAL_NAME}"
+        if journal not in paths and storage.stat(join(listing.root, journal)) is not None:
+            return True
+    return False
+
+
+def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Location, ...]:
+    """The locations with the contents of the files that decide something, many read at once where that saves time.
+
+    Every `_metadata_acid` that is not below a hidden name, and every journal of a compaction that publishes two
+    directories; of `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader
+    decides anything by those inside deltas and there may be a hundred thousand.
+    """
+    wanted = [(place.listing, info) for place in locations for info in place.listing.files if _decides(info)]
+    if not wanted:
+        return locations
+    markers: dict[str, dict[str, bytes]] = {}
+    for (listing, info), content in zip(wanted, _contents(storage, wanted), strict=True):
+        markers.setdefault(listing.root, {})[info.path] = content
+    return tuple(
+        replace(place, listing=replace(place.listing, markers=markers[place.listing.root]))
+        if place.listing.root in markers
+        else place
+        for place in locations
+    )
+
+
+def _decides(info: FileInfo) -> bool:
+    name = info.name
+    if name == METADATA_MARKER:
+        return info.path == name or not is_hidden_to_hive(info.path)
+    return info.path == VERSION_MARKER or (name == JOURNAL_NAME and is_journal(info.path))
+
+
+def _contents(storage: Storage, wanted: Sequence[tuple[Listing, FileInfo]]) -> list[bytes]:
+    if isinstance(storage, LocalStorage) or len(wanted) == 1:
+        return [_content(storage, *pair) for pair in wanted]
+    # Imported here because a local `ls` does without.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_READERS, "acidctl-markers") as pool:
+        return list(pool.map(lambda pair: _content(storage, *pair), wanted))
+
+
+def _content(storage: Storage, listing: Listing, info: FileInfo) -> bytes:
+    path = join(listing.root, info.path)
+    try:
+        with storage.open(path) as stream:
+            return stream.read(_JOURNAL_LIMIT if info.name == JOURNAL_NAME else _MARKER_LIMIT)
+    except (StorageError, NoSuchTableError) as error:
+        if _is_gone(storage, path):
+            raise _MarkerGoneError(error) from error
+        raise
+
+
+def _is_gone(storage: Storage, path: str) -> bool:
+    try:
+        return storage.stat(path) is None
+    except AcidctlError:
+        return False

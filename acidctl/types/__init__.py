@@ -1,0 +1,1 @@
+"""Hive types and schemas, the text of values, and digests of rows."""

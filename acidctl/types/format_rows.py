@@ -1,0 +1,403 @@
+"""Values as text: one JSON encoding, and CSV, made a column at a time.
+
+Takes Arrow arrays beside the Hive types that say how to read them (a char is trimmed; a struct of seconds and
+nanos under a timestamp is a moment that nanoseconds cannot count). Every function is pure and safe to call
+from threads; nothing loops over rows in Python, except over a batch with strings that are not valid UTF-8.
+
+A column becomes a list of pieces, constant bytes and string arrays, and pieces are joined row by row at the
+very end, so that a struct without NULLs costs no text of its own. Other encodings share the work through
+`Style`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.types.format_scalars import (
+    Damage,
+    bytes_of,
+    dates,
+    decimals,
+    either,
+    joined,
+    literal,
+    shortest_floats,
+    timestamps,
+    valid_utf8,
+)
+from acidctl.types.schema import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+
+#: Constant text, or one text per row.
+Piece: TypeAlias = bytes | pa.Array
+
+_NULL = "null"
+_INTEGERS = frozenset({TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT})
+_TEXTS = frozenset({TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR})
+_SPLIT_BYTES = 1 << 28  # Arrow strings end at 2 GiB; text is a few times larger than what it shows
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_ESCAPES = {i: _SHORT.get(chr(i), f"\\u{i:04x}") for i in (*range(32), 0x22, 0x5C)}
+# JavaScript takes these two for line ends; as escapes they are the same JSON.
+_LINE_ENDS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
+#: The first byte value that is not ASCII.
+HIGH = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How leaves are written; each function takes an array and gives its text, NULL for NULL.
+
+    `strings`, `dates`, `timestamps` (the flag: with local time zone) and `decimals` give what stands between
+    quotes, the latter complete text if `bare_decimals`; `floats` gives complete text. With `names`, structs
+    name their fields and binary is a list of numbers; without, structs are positional and binary is a string.
+    """
+
+    floats: Callable[[pa.Array], pa.Array]
+    decimals: Callable[[pa.Array], pa.Array]
+    dates: Callable[[pa.Array], pa.Array]
+    timestamps: Callable[[pa.Array, bool], pa.Array]
+    strings: Callable[[pa.Array, Damage], pa.Array]
+    tagged_unions: bool = True
+    bare_decimals: bool = False
+    names: bool = True
+
+
+def json_column(array: pa.Array, hive_type: HiveType, *, damage: Damage | None = None) -> pa.Array:
+    """One JSON text per value, as a string array of the same length; NULL is the text `null`."""
+    return text_of(pieces_of(array, hive_type, JSON_STYLE, damage or Damage()), len(array), nulls=_NULL)
+
+
+def json_lines(
+    columns: Sequence[pa.Array],
+    names: Sequence[str],
+    types: Sequence[HiveType],
+    *,
+    damage: Damage | None = None,
+) -> pa.Buffer:
+    """One JSON object a row, keys in the given order, each line ended by a newline."""
+    return lines(columns, names, types, JSON_STYLE, damage or Damage())
+
+
+def lines(
+    columns: Sequence[pa.Array],
+    names: Sequence[str] | None,
+    types: Sequence[HiveType],
+    style: Style,
+    damage: Damage,
+) -> pa.Buffer:
+    """The rows as objects in the given style; columns have one length, and there is at least one."""
+
+    def render(some: Sequence[pa.Array]) -> list[Piece]:
+        pieces = _object(names, [pieces_of(a, t, style, damage) for a, t in zip(some, types, strict=True)])
+        return [*pieces, b"\n"]
+
+    return _rows(columns, render)
+
+
+def csv_header(names: Sequence[str]) -> bytes:
+    """The header line of `csv_lines`."""
+    cells = [f'"{n.replace(chr(34), chr(34) * 2)}"' if _needs_quotes(n) else n for n in names]
+    return (",".join(cells) + "\n").encode("utf-8", "surrogateescape")
+
+
+def csv_lines(columns: Sequence[pa.Array], types: Sequence[HiveType], *, damage: Damage | None = None) -> pa.Buffer:
+    """One CSV line a row (RFC 4180, `\\n`): NULL bare, empty string `""`, nested values as JSON text."""
+    counter = damage or Damage()
+
+    def render(some: Sequence[pa.Array]) -> list[Piece]:
+        pieces: list[Piece] = []
+        for array, hive_type in zip(some, types, strict=True):
+            pieces += [b"," if pieces else b"", _csv_cells(array, hive_type, counter)]
+        return [*pieces, b"\n"]
+
+    return _rows(columns, render, nulls="")
+
+
+def _rows(
+    columns: Sequence[pa.Array], render: Callable[[Sequence[pa.Array]], list[Piece]], *, nulls: str = _NULL
+) -> pa.Buffer:
+    count = len(columns[0])
+    if count > 1 and sum(column.nbytes for column in columns) > _SPLIT_BYTES:
+        half = count // 2
+        first = _rows([c.slice(0, half) for c in columns], render, nulls=nulls)
+        rest = _rows([c.slice(half) for c in columns], render, nulls=nulls)
+        return pa.py_buffer(b"".join((first, rest)))
+    text = text_of(render(columns), count, nulls=nulls)
+    _, offsets, data = text.buffers()
+    if data is None:
+        return pa.py_buffer(b"")
+    ends = np.frombuffer(offsets, dtype=np.int32)
+    start, stop = int(ends[text.offset]), int(ends[text.offset + count])
+    return data.slice(start, stop - start)
+
+
+def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Array:
+    """The pieces of each row joined; a NULL piece makes the row NULL, or stands as `nulls` if given."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
+            merged[-1] += piece
+        elif not isinstance(piece, bytes) or piece:
+            merged.append(piece)
+    if not merged:
+        return pa.repeat(literal(""), count)
+    if len(merged) == 1:
+        only = merged[0]
+        if isinstance(only, bytes):
+            return pa.repeat(_literal(only), count)
+        return only if nulls is None or only.null_count == 0 else pc.fill_null(only, literal(nulls))
+    parts = [_literal(piece) if isinstance(piece, bytes) else piece for piece in merged]
+    if nulls is None:
+        return pc.binary_join_element_wise(*parts, literal(""))
+    return pc.binary_join_element_wise(*parts, literal(""), null_handling="replace", null_replacement=nulls)
+
+
+def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage) -> list[Piece]:
+    """The JSON text of a column in pieces. If the column has NULLs it is one array, NULL there."""
+    kind = hive_type.kind
+    if isinstance(hive_type, StructType):
+        return _struct(array, hive_type, style, damage)
+    if isinstance(hive_type, ListType):
+        return _list(array, [pieces_of(array.flatten(), hive_type.element, style, damage)])
+    if isinstance(hive_type, MapType):
+        return _map(array, hive_type, style, damage)
+    if isinstance(hive_type, UnionType):
+        return [_union(array, hive_type, style, damage)]
+    if kind in _INTEGERS:
+        return [_integers(array)]
+    if kind in _TEXTS:
+        return _quoted(style.strings(_characters(array, kind), damage))
+    if kind is TypeKind.BOOLEAN:
+        return [pc.cast(array, pa.string())]
+    if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
+        return [style.floats(array)]
+    if kind is TypeKind.DATE:
+        return _quoted(style.dates(array))
+    if kind is TypeKind.DECIMAL:
+        return [style.decimals(array)] if style.bare_decimals else _quoted(style.decimals(array))
+    if kind is TypeKind.BINARY:
+        if not style.names:
+            return _quoted(style.strings(_characters(array, kind), damage))
+        return _list(array, [[_octets(array)]])
+    return _quoted(style.timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL))
+
+
+# --- nested values
+
+
+def _object(names: Sequence[str] | None, members: Sequence[list[Piece]]) -> list[Piece]:
+    pieces: list[Piece] = [b"{"]
+    for index, member in enumerate(members):
+        key = b"" if names is None else _key(names[index])
+        pieces += [b"," + key if index else key, *member]
+    return [*pieces, b"}"]
+
+
+def _key(name: str) -> bytes:
+    text = json.dumps(name, ensure_ascii=False)
+    for mark, escape in _LINE_ENDS.items():
+        text = text.replace(mark, escape)
+    return text.encode("utf-8", "surrogateescape") + b":"
+
+
+def _struct(array: pa.Array, hive_type: StructType, style: Style, damage: Damage) -> list[Piece]:
+    members = [pieces_of(array.field(index), field.type, style, damage) for index, field in enumerate(hive_type.fields)]
+    return _masked(_object(hive_type.names if style.names else None, members), array)
+
+
+def _masked(pieces: list[Piece], array: pa.Array) -> list[Piece]:
+    """NULL where `array` is; NULLs inside the pieces become the text null."""
+    if array.null_count == 0:
+        return pieces
+    text = text_of(pieces, len(array), nulls=_NULL)
+    return [either(pc.is_valid(array), text, None)]
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    """A map as the list of pairs that it is; Arrow's list functions refuse maps."""
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], ["_key", "_value"])
+    buffers, nulls = array.buffers()[:2], array.null_count
+    return pa.Array.from_buffers(pa.list_(pairs.type), len(array), buffers, nulls, array.offset, children=[pairs])
+
+
+def _list(array: pa.Array, members: Sequence[list[Piece]]) -> list[Piece]:
+    """`[a,b]` per row, from the pieces of the flattened elements."""
+    lengths = pc.fill_null(pc.cast(_lengths(array), pa.int32()), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    flat = text_of([piece for member in members for piece in member], int(offsets[-1]), nulls=_NULL)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), flat), literal(","))
+    return _masked([b"[", joined, b"]"], array)
+
+
+def _lengths(array: pa.Array) -> pa.Array:
+    return pc.binary_length(array) if pa.types.is_binary(array.type) else pc.list_value_length(array)
+
+
+def _map(array: pa.Array, hive_type: MapType, style: Style, damage: Damage) -> list[Piece]:
+    array = _as_list(array)
+    entries = array.flatten()
+    key, value = (
+        pieces_of(entries.field(index), child, style, damage)
+        for index, child in enumerate((hive_type.key, hive_type.value))
+    )
+    return _list(array, [_object(("_key", "_value"), (key, value))])
+
+
+def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) -> pa.Array:
+    # pyarrow's `type_codes` and `offsets` forget that the array is a slice, so the buffers are read here.
+    here = slice(array.offset, array.offset + len(array))
+    tags = np.frombuffer(array.buffers()[1], dtype=np.int8)[here]
+    dense = array.type.mode == "dense"
+    positions = np.frombuffer(array.buffers()[2], dtype=np.int32)[here] if dense else None
+    texts, rows = [], []
+    for index, alternative in enumerate(hive_type.alternatives):
+        mine = np.flatnonzero(tags == array.type.type_codes[index])
+        if mine.size == 0:
+            continue
+        chosen = mine if positions is None else positions[mine]
+        child = array.field(index).take(pa.array(chosen))
+        pieces = pieces_of(child, alternative, style, damage)
+        if style.tagged_unions:
+            pieces = [b'{"tag":%d,"value":' % index, *pieces, b"}"]
+        texts.append(text_of(pieces, len(child), nulls=_NULL))
+        rows.append(mine)
+    null = np.flatnonzero(~np.isin(tags, array.type.type_codes[: len(hive_type.alternatives)]))
+    if null.size:  # a child of its own marks the unions that are NULL themselves
+        texts.append(pa.nulls(null.size, pa.string()))
+        rows.append(null)
+    if not texts:
+        return pa.array([], pa.string())
+    back = np.argsort(np.concatenate(rows), kind="stable")
+    return pa.concat_arrays(texts).take(pa.array(back))
+
+
+# --- leaves
+
+
+def _quoted(text: pa.Array) -> list[Piece]:
+    if text.null_count == 0:
+        return [b'"', text, b'"']
+    return [text_of([b'"', text, b'"'], len(text), nulls=None)]
+
+
+def _integers(array: pa.Array) -> Piece:
+    if len(array) > 1 and array.null_count == 0:
+        ends = pc.min_max(array)
+        if ends["min"] == ends["max"]:
+            return str(ends["min"].as_py()).encode()
+    return pc.cast(array, pa.string())
+
+
+def _octets(array: pa.Array) -> pa.Array:
+    """The text of every byte of all the values that are not NULL, one after the other."""
+    array = array.filter(pc.is_valid(array)) if array.null_count else array
+    names = pa.array([str(value) for value in range(256)], pa.string())
+    return names.take(pa.array(bytes_of(array)))
+
+
+def _characters(array: pa.Array, kind: TypeKind) -> pa.Array:
+    if not pa.types.is_string(array.type):
+        array = array.cast(pa.binary()).view(pa.string())
+    return pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array
+
+
+def json_strings(text: pa.Array, damage: Damage) -> pa.Array:
+    """What stands between the quotes of a JSON string; bytes that are not UTF-8 are decoded and counted."""
+    found = special_bytes(text)
+    if found.size and found[-1] >= HIGH:
+        text = valid_utf8(text, damage)
+    text = escape_ascii(text, found)
+    if 0xE2 in found:
+        for mark, escape in _LINE_ENDS.items():
+            text = pc.replace_substring(text, mark, escape)
+    return text
+
+
+def special_bytes(text: pa.Array) -> npt.NDArray[np.intp]:
+    """Which byte values that a JSON string cannot hold as they are, or that are not ASCII, occur; ascending."""
+    data = bytes_of(text)
+    special = (data < 0x20) | (data == 0x22) | (data == 0x5C) | (data >= HIGH)
+    if not special.any():
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(np.bincount(data[special], minlength=256))
+
+
+def escape_ascii(text: pa.Array, found: npt.NDArray[np.intp]) -> pa.Array:
+    """Escape the quotes, backslashes and control characters among the byte values `found`."""
+    # The backslash comes first: the other escapes bring backslashes of their own.
+    for code in sorted((int(c) for c in found if c < HIGH), key=lambda c: c != 0x5C):
+        text = pc.replace_substring(text, chr(code), _ESCAPES[code])
+    return text
+
+
+def _literal(text: bytes) -> pa.Scalar:
+    """A string scalar, whatever the bytes: a column's name need not be valid UTF-8 either."""
+    try:
+        return literal(text.decode("utf-8"))
+    except UnicodeDecodeError:
+        return pa.array([text], pa.binary()).view(pa.string())[0]
+
+
+# --- CSV
+
+
+def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array:
+    kind = hive_type.kind
+    count = len(array)
+    if not isinstance(hive_type, Primitive) or kind is TypeKind.BINARY:
+        pieces = pieces_of(array, hive_type, JSON_STYLE, damage)
+        # Of several pieces none is NULL because the whole value is: what is NULL in them lies deeper.
+        return _csv_quoted(text_of(pieces, count, nulls=None if len(pieces) == 1 else _NULL))
+    if kind in _TEXTS:
+        text = _characters(array, kind)
+        if (bytes_of(text) >= HIGH).any():
+            text = valid_utf8(text, damage)
+        return _csv_quoted(text)
+    if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
+        text = shortest_floats(array)
+        finite = pc.is_finite(array)
+        return text if pc.all(finite).as_py() is not False else pc.ascii_trim(text, '"')
+    if kind is TypeKind.DATE:
+        return dates(array)
+    if kind is TypeKind.DECIMAL:
+        return decimals(array)
+    if kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL):
+        return timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL)
+    return pc.cast(array, pa.string())
+
+
+def _csv_quoted(text: pa.Array) -> pa.Array:
+    """Quotes where RFC 4180 wants them, around empty strings, and where blanks at an end could get lost."""
+    needs = pc.equal(pc.binary_length(text), 0)
+    data = bytes_of(text)
+    if ((data == 0x22) | (data == 0x2C) | (data == 0x0A) | (data == 0x0D)).any():
+        for mark in (",", '"', "\n", "\r"):
+            needs = pc.or_(needs, pc.match_substring(text, mark))
+    if (data <= 0x20).any():
+        for mark in (" ", "\t", "\x0b", "\x0c"):
+            needs = pc.or_(needs, pc.or_(pc.starts_with(text, mark), pc.ends_with(text, mark)))
+    if not pc.any(needs).as_py():
+        return text
+    quoted = joined('"', pc.replace_substring(text, '"', '""'), '"')
+    return pc.if_else(needs, quoted, text)
+
+
+def _needs_quotes(text: str) -> bool:
+    return not text or any(mark in text for mark in ',"\r\n') or text != text.strip()
+
+
+JSON_STYLE = Style(
+    floats=shortest_floats,
+    decimals=decimals,
+    dates=dates,
+    timestamps=timestamps,
+    strings=json_strings,
+)

@@ -1,0 +1,254 @@
+"""Text of floating-point numbers as Java 8 to 18 prints them.
+
+`Double.toString` and `Float.toString` were not shortest before JDK 19 (JDK-4511638), and tools that ran on
+those versions left their text everywhere. `double_text` and `float_text` repeat the digit generation of one
+value exactly; `doubles` does a whole column, through Arrow's shortest form wherever both provably give one
+text.
+
+Why they mostly do: Java stops at the first digit position where a decimal lies within half an ulp of the
+value and takes the nearer candidate, ties to even; so does the shortest form. They part only where
+- the value is a power of two: Java narrows the interval to a quarter ulp on both sides (this matters below
+  1e-3 only: from there up to 2**53 the value itself has few digits);
+- a decimal of at most 17 digits is exactly the midpoint of two doubles: Java ignores the parity of the
+  significand. A midpoint is an odd 54-bit number times 2**e. For e < 0 its digits end in a 5 that cannot be
+  cut and are more than 17, unless e = -1, where the value is an integer; so only values from 2**53 up matter;
+- the value is an integer of 2**54 or more but below 2**63: Java rounds its digits by a rule of its own;
+- precision is so low (subnormals) that the second digit, which the exponent form demands, decides.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.types.format_scalars import either, joined, literal
+
+_DOUBLE_BITS = 53
+_FLOAT_BITS = 24
+# Below this the precision of a double starts to fall; far above the smallest normal number, and rare.
+_LOW_PRECISION = 1e-300
+_EXACT_INTEGERS = float(2**53)
+_PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7  # Java prints a plain decimal from 1e-3 up to, not including, 1e7
+_NO_MIDPOINTS = float(2**134)  # 54-bit N: N * 2**e = D * 10**j with D < 10**17 needs j <= 23 and e - j <= 56
+
+_ZERO, _ONE = pa.scalar(0, pa.int32()), pa.scalar(1, pa.int32())
+
+
+def double_text(value: float) -> str:
+    """`Double.toString(value)` of Java 17."""
+    bits = struct.unpack(">Q", struct.pack(">d", value))[0]
+    return _text(value, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1), _DOUBLE_BITS, bias=1023)
+
+
+def float_text(value: float) -> str:
+    """`Float.toString((float) value)` of Java 17."""
+    packed = struct.pack(">f", value)
+    bits = struct.unpack(">I", packed)[0]
+    single = struct.unpack(">f", packed)[0]
+    return _text(single, (bits >> 23) & 0xFF, bits & ((1 << 23) - 1), _FLOAT_BITS, bias=127)
+
+
+def doubles(array: pa.Array) -> pa.Array:
+    """`Double.toString` of every value of a float64 array, as a string array; NULL stays NULL."""
+    text = pc.cast(array, pa.string())
+    values = array.to_numpy(zero_copy_only=False)  # NULL becomes NaN; the validity of `text` masks it again
+    size = np.abs(values)
+    plain = ((size >= _PLAIN_LOW) & (size < _PLAIN_HIGH)) | (size == 0)
+    with np.errstate(invalid="ignore"):
+        whole = plain & (values == np.trunc(values))
+    if whole.any():
+        text = either(pa.array(whole), joined(text, ".0"), text)
+    if plain.all():
+        return text
+    other = np.flatnonzero(~plain & _valid(array))
+    if other.size:
+        place = np.arange(len(array))
+        place[other] = len(array) + np.arange(other.size)
+        repaired = _unplain(text.take(pa.array(other)), values[other])
+        text = pa.concat_arrays([text, repaired]).take(pa.array(place))
+    return text
+
+
+def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
+    if array.null_count == 0:
+        return np.ones(len(array), dtype=bool)
+    return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _unplain(text: pa.Array, values: npt.NDArray[np.float64]) -> pa.Array:
+    """The text of values that are not printed as plain decimals, given Arrow's text of them."""
+    size = np.abs(values)
+    integers = (size >= _EXACT_INTEGERS) & (size < 2.0**63)
+    odd = ~np.isfinite(values) | (size < _LOW_PRECISION) | ((size >= 2.0**63) & (size < _NO_MIDPOINTS))
+    with np.errstate(invalid="ignore"):  # of a NaN it is asked in vain, and numpy 2.4 warns
+        mantissa, _ = np.frexp(values)
+    odd |= (np.abs(mantissa) == 0.5) & ((size < _PLAIN_LOW) | (size >= _NO_MIDPOINTS))
+    exponent_form = pc.match_substring(text, "e").to_numpy(zero_copy_only=False) & ~odd & ~integers
+    ways: tuple[tuple[npt.NDArray[np.bool_], Callable[[npt.NDArray[np.intp]], pa.Array]], ...] = (
+        (~exponent_form & ~odd & ~integers, lambda rows: _from_plain(text.take(pa.array(rows)))),
+        (exponent_form, lambda rows: _from_exponent(text.take(pa.array(rows)))),
+        (integers, lambda rows: _from_integers(values[rows])),
+        (odd, lambda rows: pa.array([double_text(v) for v in values[rows].tolist()], pa.string())),
+    )
+    chosen = [(rows, make) for mask, make in ways if (rows := np.flatnonzero(mask)).size]
+    back = np.argsort(np.concatenate([rows for rows, _ in chosen]), kind="stable")
+    return pa.concat_arrays([make(rows) for rows, make in chosen]).take(pa.array(back))
+
+
+def _from_plain(text: pa.Array) -> pa.Array:
+    """`123456789.5` -> `1.234567895E8`, `-0.00012` -> `-1.2E-4`."""
+    bare = pc.utf8_ltrim(text, "-")
+    whole = pc.list_element(pc.split_pattern(joined(bare, "."), "."), 0)
+    digits = pc.utf8_rtrim(pc.utf8_ltrim(pc.replace_substring(bare, ".", ""), "0"), "0")
+    fraction = pc.replace_substring_regex(bare, r"^0\.(0*).*$|^[1-9].*$", r"\1")
+    large = pc.not_equal(pc.utf8_slice_codeunits(bare, 0, 1), literal("0"))
+    below_one = pc.negate(pc.add(pc.binary_length(fraction), _ONE))
+    exponent = pc.if_else(large, pc.subtract(pc.binary_length(whole), _ONE), below_one)
+    return _scientific(text, digits, pc.cast(exponent, pa.string()))
+
+
+def _from_exponent(text: pa.Array) -> pa.Array:
+    """`1.5e-7` -> `1.5E-7`, `1e+21` -> `1.0E21`."""
+    halves = pc.split_pattern(pc.utf8_ltrim(text, "-"), "e")
+    digits = pc.replace_substring(pc.list_element(halves, 0), ".", "")
+    return _scientific(text, digits, pc.utf8_ltrim(pc.list_element(halves, 1), "+"))
+
+
+def _from_integers(values: npt.NDArray[np.float64]) -> pa.Array:
+    """Integers from 2**53 up to 2**63: digits below a quarter ulp are rounded away, half up."""
+    numbers = np.abs(values).astype(np.int64)
+    _, bits = np.frexp(values)
+    doubt = np.maximum(bits.astype(np.int64) - 2 - _DOUBLE_BITS, 0)
+    dropped = np.where(doubt >= 7, 2, np.where(doubt >= 4, 1, 0))  # decimal digits of 2**doubt, less one
+    unit = np.array([1, 10, 100], dtype=np.int64)[dropped]
+    digits = pc.cast(pa.array((numbers + unit // 2) // unit), pa.string())
+    exponent = pc.add(pc.binary_length(digits), pa.array((dropped - 1).astype(np.int32)))
+    sign = either(pa.array(values < 0), "-", "")
+    return _scientific(sign, pc.utf8_rtrim(digits, "0"), pc.cast(exponent, pa.string()))
+
+
+def _scientific(text: pa.Array, digits: pa.Array, exponent: pa.Array) -> pa.Array:
+    sign = either(pc.starts_with(text, "-"), "-", "")
+    rest = pc.utf8_slice_codeunits(digits, 1)
+    rest = either(pc.equal(pc.binary_length(rest), _ZERO), "0", rest)
+    first = pc.utf8_slice_codeunits(digits, 0, 1)
+    return joined(sign, first, ".", rest, "E", exponent)
+
+
+def _text(value: float, biased: int, fraction: int, precision: int, *, bias: int) -> str:
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return sign + "Infinity"
+    if value == 0:
+        return sign + "0.0"
+    if biased == 0:  # subnormal: fewer bits count, and Java's stopping test knows it
+        bits = fraction.bit_length()
+        significand, exponent = fraction << (precision - bits), 1 - bias - (precision - bits)
+    else:
+        bits = precision
+        significand, exponent = fraction | (1 << (precision - 1)), biased - bias
+    digits, point = _digits(significand << (_DOUBLE_BITS - precision), exponent, bits)
+    return sign + _layout(digits, point)
+
+
+def _layout(digits: str, point: int) -> str:
+    if 0 < point < 8:
+        return digits[:point].ljust(point, "0") + "." + (digits[point:] or "0")
+    if -3 < point <= 0:
+        return "0." + "0" * -point + digits
+    return f"{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+
+
+def _digits(significand: int, exponent: int, precision: int) -> tuple[str, int]:
+    """The digits of significand * 2**(exponent - 52), and where the point stands: 0.DIGITS * 10**point."""
+    tail = (significand & -significand).bit_length() - 1
+    used = _DOUBLE_BITS - tail
+    tiny = max(0, used - exponent - 1)
+    if tiny == 0 and exponent <= 62:
+        return _integer_digits(significand, exponent, precision)
+    power = _estimate_power(significand, exponent)
+    five_b, five_s = max(0, -power), max(0, power)
+    two_b, two_s = five_b + tiny + exponent, five_s + tiny
+    two_m = two_b - precision
+    two_b -= used - 1
+    common = min(two_b, two_s)
+    two_b, two_s, two_m = two_b - common, two_s - common, two_m - common
+    if used == 1:
+        two_m -= 1
+    if two_m < 0:
+        two_b, two_s, two_m = two_b - two_m, two_s - two_m, 0
+    widest = max(used + two_b + _five_bits(five_b), two_s + 1 + _five_bits(five_s + 1))
+    remainder = ((significand >> tail) * 5**five_b) << two_b
+    margin = (5**five_b) << two_m
+    unit = (5**five_s) << two_s
+    width = 32 if widest < 32 else 64 if widest < 64 else None
+    return _generate(remainder, unit, margin, power, width)
+
+
+def _generate(remainder: int, unit: int, margin: int, power: int, width: int | None) -> tuple[str, int]:
+    """Digits until one lies within the margin; `width` is that of Java's integers, None for big ones."""
+    tens = unit * 10
+
+    def step(remainder: int, margin: int, *, first: bool) -> tuple[int, int, int, bool, bool]:
+        digit, remainder = divmod(remainder, unit)
+        remainder *= 10
+        if width is None:  # Java compares "or equal" here and strictly in the machine integers
+            margin *= 10
+            return digit, remainder, margin, remainder < margin, remainder + margin >= tens
+        margin = _wrap(margin * 10, width)
+        if margin <= 0 and not first:  # the margin overflowed: it is larger than anything
+            return digit, remainder, margin, True, True
+        return digit, remainder, margin, remainder < margin, _wrap(remainder + margin, width) > tens
+
+    digit, remainder, margin, low, high = step(remainder, margin, first=True)
+    digits: list[int] = []
+    if digit == 0 and not high:
+        power -= 1
+    else:
+        digits.append(digit)
+    if power < -3 or power >= 8:
+        low = high = False
+    while not (low or high):
+        digit, remainder, margin, low, high = step(remainder, margin, first=False)
+        digits.append(digit)
+    excess = 2 * remainder - tens
+    up = high and (not low or excess > 0 or (excess == 0 and digits[-1] % 2 == 1))
+    number = str(int("".join(map(str, digits))) + up).rjust(len(digits), "0")
+    return number[: len(digits)], power + 1 + len(number) - len(digits)
+
+
+def _wrap(number: int, width: int) -> int:
+    half = 1 << (width - 1)
+    return (number + half) % (2 * half) - half
+
+
+def _integer_digits(significand: int, exponent: int, precision: int) -> tuple[str, int]:
+    shift = exponent - (_DOUBLE_BITS - 1)
+    number = significand << shift if shift >= 0 else significand >> -shift
+    dropped = 0
+    if exponent > precision:
+        dropped = len(str(1 << (exponent - precision - 1))) - 1
+        unit = 10**dropped
+        number = (number + unit // 2) // unit
+    text = str(number)
+    return text.rstrip("0"), len(text) + dropped
+
+
+def _estimate_power(significand: int, exponent: int) -> int:
+    """Java's linear estimate of floor(log10); one too high at times, which the digit loop repairs."""
+    one_to_two = significand / (1 << (_DOUBLE_BITS - 1))
+    return math.floor((one_to_two - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+
+
+def _five_bits(power: int) -> int:
+    if power == 0:
+        return 0
+    return (5**power).bit_length() if power < 27 else power * 3

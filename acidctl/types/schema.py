@@ -1,0 +1,450 @@
+"""The text of Hive types and of table schemas, parsed into values.
+
+Pure: text in, frozen values out. `parse_type` and `parse_schema` raise `UsageError` with one sentence and
+nothing else, whatever the text. The types themselves and the rules of reading one type as another are in
+`hive_types` and can be imported from here as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acidctl.errors import UsageError
+from acidctl.types.hive_types import (
+    Dialect,
+    Field,
+    Fit,
+    FitAction,
+    HiveType,
+    ListType,
+    MapType,
+    Primitive,
+    StructType,
+    TypeKind,
+    UnionType,
+    plan_fit,
+    quote_name,
+)
+
+__all__ = [
+    "Dialect",
+    "Field",
+    "Fit",
+    "FitAction",
+    "HiveType",
+    "ListType",
+    "MapType",
+    "Primitive",
+    "StructType",
+    "TableSchema",
+    "TypeKind",
+    "UnionType",
+    "parse_schema",
+    "parse_type",
+    "plan_fit",
+    "quote_name",
+]
+
+MAX_DECIMAL_PRECISION = 38
+MAX_CHAR_LENGTH = 255
+MAX_VARCHAR_LENGTH = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """What `--schema` says of a table; everything but the columns is known only from SHOW CREATE TABLE."""
+
+    columns: StructType
+    partition_columns: tuple[Field, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[str, ...] = ()
+    bucket_count: int | None = None
+    table: str | None = None
+    from_ddl: bool = False
+
+    def table_property(self, key: str) -> str | None:
+        """The value of a table property, the key compared as Hive does for its own keys (ignoring case)."""
+        for name, value in self.properties:
+            if name.lower() == key.lower():
+                return value
+        return None
+
+    @property
+    def transactional(self) -> bool | None:
+        """Whether the DDL says the table is transactional; None when there was no DDL."""
+        if not self.from_ddl:
+            return None
+        return (self.table_property("transactional") or "").lower() == "true"
+
+    @property
+    def insert_only(self) -> bool | None:
+        """Whether the DDL says the table is insert-only; None when there was no DDL."""
+        if not self.from_ddl:
+            return None
+        return (
+            bool(self.transactional)
+            and (self.table_property("transactional_properties") or "").lower() == "insert_only"
+        )
+
+
+_TOKEN = re.compile(
+    r"""\s*(?: (?P<skip>--[^\n]*|/\*.*?\*/)
+      | `(?P<quoted>(?:[^`]|``)*)`
+      | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")
+      | (?P<punct>[<>(),:=;])
+      | (?P<word>[^\s<>(),:=;`'"]+) )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ALIASES = {"integer": "int", "numeric": "decimal", "dec": "decimal", "real": "double"}
+_PLAIN = {
+    kind.value: kind
+    for kind in TypeKind
+    if kind
+    not in (
+        TypeKind.ARRAY,
+        TypeKind.MAP,
+        TypeKind.STRUCT,
+        TypeKind.UNION,
+        TypeKind.CHAR,
+        TypeKind.VARCHAR,
+        TypeKind.DECIMAL,
+        TypeKind.TIMESTAMP_LOCAL,
+    )
+}
+_MAX_NESTING = 100
+_HINT = "give columns as 'id int, v string', as struct<id:int,v:string>, or the text of SHOW CREATE TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """One lexical unit: `kind` is quoted, text, punct, word or end."""
+
+    kind: str
+    text: str
+    offset: int
+
+
+def parse_type(text: str) -> HiveType:
+    """Parse the text of one Hive type, e.g. `array<struct<a:int>>`; UsageError when it is none."""
+    parser = _Parser(text)
+    result = parser.type()
+    parser.expect_end()
+    return result
+
+
+def parse_schema(text: str) -> TableSchema:
+    """Parse a table's columns from `struct<...>`, a column list, or the text of SHOW CREATE TABLE.
+
+    Raises UsageError for anything else, also for an empty text and for columns that no table can have.
+    """
+    schema = _parse_schema(text)
+    names = [field.name.lower() for field in (*schema.columns.fields, *schema.partition_columns)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the schema has two columns named '{twice}'", hint="Hive does not tell names by their case.")
+    if not schema.columns.fields:
+        raise UsageError("the schema has no columns", hint=_HINT)
+    return schema
+
+
+def _parse_schema(text: str) -> TableSchema:
+    parser = _Parser(_without_frame(text))
+    first = parser.peek()
+    if first.kind == "end":
+        raise UsageError("the schema is empty", hint=_HINT)
+    if parser.at_word("create"):
+        return parser.create_table()
+    if parser.at_word("struct") and parser.peek(1).text == "<":
+        parsed = parser.type()
+        parser.expect_end()
+        assert isinstance(parsed, StructType)
+        return TableSchema(parsed)
+    columns = parser.column_list() if parser.at_punct("(") else parser.columns()
+    parser.accept(";")
+    parser.expect_end()
+    return TableSchema(StructType(columns))
+
+
+def _without_frame(text: str) -> str:
+    """SHOW CREATE TABLE as beeline prints it, without the table drawn round it."""
+    lines = text.strip().splitlines()
+    if not lines or not lines[0].startswith("+-"):
+        return text
+    inner = [line.strip()[1:-1].rstrip() for line in lines if line.startswith("|")]
+    return "\n".join(line for line in inner if line.strip() != "createtab_stmt")
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tuple(_tokens(text))
+        self._at = 0
+        self._depth = 0
+
+    def peek(self, ahead: int = 0) -> _Token:
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def take(self) -> _Token:
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def at_word(self, *words: str) -> bool:
+        return all(self.peek(i).kind == "word" and self.peek(i).text.lower() == word for i, word in enumerate(words))
+
+    def at_punct(self, text: str) -> bool:
+        return self.peek().kind == "punct" and self.peek().text == text
+
+    def accept(self, text: str) -> bool:
+        if self.at_punct(text):
+            self._at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise self.error(f"expected '{text}'")
+
+    def expect_end(self) -> None:
+        if self.peek().kind != "end":
+            raise self.error("expected the end")
+
+    def error(self, what: str) -> UsageError:
+        token = self.peek()
+        found = "the end" if token.kind == "end" else f"'{token.text[:40]}'"
+        return UsageError(
+            f"the schema text is not understood: {what} at character {token.offset + 1}, found {found}",
+            hint=_HINT,
+        )
+
+    def number(self, low: int, high: int, what: str) -> int:
+        token = self.peek()
+        if token.kind != "word" or not (token.text.isascii() and token.text.isdigit()) or len(token.text) > 9:
+            raise self.error(f"expected {what} as a number")
+        value = int(token.text)
+        if not low <= value <= high:
+            raise self.error(f"{what} must be between {low} and {high}")
+        self._at += 1
+        return value
+
+    def type(self) -> HiveType:
+        token = self.peek()
+        if token.kind != "word":
+            raise self.error("expected a type")
+        self._depth += 1
+        if self._depth > _MAX_NESTING:
+            raise self.error("types are nested too deeply")
+        self._at += 1
+        word = token.text.lower()
+        word = _ALIASES.get(word, word)
+        result = self._nested(word) if self.at_punct("<") else self._primitive(word)
+        self._depth -= 1
+        return result
+
+    def _nested(self, word: str) -> HiveType:
+        if word not in ("array", "map", "struct", "uniontype"):
+            self._at -= 1
+            raise self.error("expected a type that takes '<'")
+        self.expect("<")
+        result: HiveType
+        if word == "array":
+            result = ListType(self.type())
+        elif word == "map":
+            key = self.type()
+            self.expect(",")
+            result = MapType(key, self.type())
+        elif word == "uniontype":
+            alternatives = [self.type()]
+            while self.accept(","):
+                alternatives.append(self.type())
+            result = UnionType(tuple(alternatives))
+        else:
+            result = StructType(() if self.at_punct(">") else self.columns())
+        self.expect(">")
+        return result
+
+    def _primitive(self, word: str) -> HiveType:
+        if word in ("char", "varchar"):
+            self.expect("(")
+            limit = MAX_CHAR_LENGTH if word == "char" else MAX_VARCHAR_LENGTH
+            length = self.number(1, limit, "the length")
+            self.expect(")")
+            return Primitive(TypeKind(word), length=length)
+        if word == "decimal":
+            # Hive's default for a bare `decimal` since HIVE-3976.
+            precision, scale = 10, 0
+            if self.accept("("):
+                precision = self.number(1, MAX_DECIMAL_PRECISION, "the precision")
+                if self.accept(","):
+                    scale = self.number(0, precision, "the scale")
+                self.expect(")")
+            return Primitive(TypeKind.DECIMAL, precision=precision, scale=scale)
+        if word == "timestamplocaltz":
+            return Primitive(TypeKind.TIMESTAMP_LOCAL)
+        if word == "timestamp" and self.at_word("with", "local", "time", "zone"):
+            self._at += 4
+            return Primitive(TypeKind.TIMESTAMP_LOCAL)
+        if word == "double" and self.at_word("precision") and self.peek(1).text in (",", ")", ">", ""):
+            self._at += 1
+        if word not in _PLAIN:
+            self._at -= 1
+            raise self.error("expected a type")
+        return Primitive(_PLAIN[word])
+
+    def columns(self) -> tuple[Field, ...]:
+        fields = [self._column()]
+        while self.accept(","):
+            fields.append(self._column())
+        return tuple(field for field in fields if field is not None)
+
+    def column_list(self) -> tuple[Field, ...]:
+        self.expect("(")
+        columns = self.columns()
+        self.expect(")")
+        return columns
+
+    def _column(self) -> Field | None:
+        if self.peek().kind == "word" and self.peek(1).kind in ("word", "punct", "quoted"):
+            words = (self.peek().text.lower(), self.peek(1).text.lower())
+            if words in (("primary", "key"), ("foreign", "key")) or (
+                words[0] in ("constraint", "unique", "check") and self.peek(1).kind != "punct"
+            ):
+                self._skip_clause()
+                return None
+        token = self.peek()
+        if token.kind not in ("word", "quoted") or not token.text:
+            raise self.error("expected a column name")
+        self._at += 1
+        name = token.text
+        # Hive's own type text leaves odd names of struct fields bare, blanks included.
+        while self.peek().kind == "word" and self.peek(1).text == ":" and self.peek(1).kind == "punct":
+            name = self._text[token.offset : self.peek().offset] + self.take().text
+        self.accept(":")
+        result = Field(name, self.type())
+        self._skip_clause()
+        return result
+
+    def _skip_clause(self) -> None:
+        """Skip COMMENT 'x', NOT NULL, DEFAULT ... up to the comma or bracket that ends this column."""
+        depth = 0
+        while self.peek().kind != "end":
+            token = self.peek()
+            if token.kind == "punct":
+                if depth == 0 and token.text in (",", ")", ">", ";"):
+                    return
+                if depth == 0 and token.text in ("<", ":"):
+                    raise self.error("expected the end of the column")
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+            elif depth == 0 and token.kind == "word" and token.text.lower() not in _COLUMN_WORDS:
+                raise self.error("expected a comma or the end of the column")
+            self._at += 1
+
+    def create_table(self) -> TableSchema:
+        while not self.at_word("table"):
+            if self.take().kind != "word":
+                raise self.error("expected CREATE TABLE")
+        self.take()
+        if self.at_word("if", "not", "exists"):
+            self._at += 3
+        name = self._table_name()
+        columns = self.column_list()
+        partition: tuple[Field, ...] = ()
+        buckets: tuple[str, ...] = ()
+        sort: tuple[str, ...] = ()
+        count: int | None = None
+        properties: tuple[tuple[str, str], ...] = ()
+        while self.peek().kind != "end":
+            if self.at_word("partitioned", "by"):
+                self._at += 2
+                partition = self.column_list()
+            elif self.at_word("clustered", "by"):
+                self._at += 2
+                buckets = self._names()
+            elif self.at_word("sorted", "by"):
+                self._at += 2
+                sort = self._names()
+            elif self.at_word("into") and self.peek(2).text.lower() == "buckets":
+                self._at += 1
+                count = self.number(1, 10**9 - 1, "the number of buckets")
+            elif self.at_word("tblproperties"):
+                self._at += 1
+                properties = self._properties()
+            else:
+                self.take()
+        return TableSchema(StructType(columns), partition, properties, buckets, sort, count, name, from_ddl=True)
+
+    def _table_name(self) -> str:
+        parts = []
+        while self.peek().kind in ("word", "quoted"):
+            parts.append(self.take().text)
+        if not parts:
+            raise self.error("expected a table name")
+        return "".join(parts)
+
+    def _names(self) -> tuple[str, ...]:
+        self.expect("(")
+        names = []
+        while not self.accept(")"):
+            token = self.take()
+            if token.kind == "end":
+                raise self.error("expected ')'")
+            if token.kind == "quoted" or (token.kind == "word" and token.text.lower() not in ("asc", "desc")):
+                names.append(token.text)
+        return tuple(names)
+
+    def _properties(self) -> tuple[tuple[str, str], ...]:
+        self.expect("(")
+        pairs = []
+        while not self.accept(")"):
+            key = self.take()
+            self.expect("=")
+            value = self.take()
+            if key.kind != "text" or value.kind != "text":
+                raise self.error("expected 'key'='value'")
+            pairs.append((_unquote(key.text), _unquote(value.text)))
+            if not self.accept(",") and not self.at_punct(")"):
+                raise self.error("expected ',' or ')'")
+        return tuple(pairs)
+
+
+_COLUMN_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """comment not null default enable disable enabled disabled enforced validate novalidate rely norely unique
+        check constraint primary key foreign references current_date current_timestamp current_user true false
+        cast
+        as""",
+    )
+)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            if text[at:].strip():
+                start = at + len(text[at:]) - len(text[at:].lstrip())
+                raise UsageError(
+                    f"the schema text is not understood: a quote at character {start + 1} is not closed",
+                    hint=_HINT,
+                )
+            break
+        kind = match.lastgroup or "end"
+        if kind != "skip":
+            value = match.group(kind)
+            yield _Token(kind, value.replace("``", "`") if kind == "quoted" else value, match.start(kind))
+        at = match.end()
+    yield _Token("end", "", len(text))
+
+
+def _unquote(text: str) -> str:
+    body = text[1:-1]
+    if text[0] == "'":
+        body = body.replace("''", "'")
+    return re.sub(r"\\(.)", r"\1", body, flags=re.DOTALL)
