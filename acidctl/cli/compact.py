@@ -28,7 +28,8 @@ from acidctl.errors import AcidctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from acidctl.compaction.run import Prepared
     from acidctl.compaction.run_log import RunLog
-    from acidctl.compaction.spec import TaskOutcome, TaskSpec
+    from acidctl.compaction.spec import TaskSpec
+    from acidctl.engine.base import TaskOutcome
     from acidctl.maintenance.time_limit import TimeLimit
 
 

@@ -23,7 +23,8 @@ from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan
 from acidctl.compaction.publish import publish, require_absent, require_inputs
 from acidctl.compaction.recover import has_leftovers, recover
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.compaction.spec import Engine, TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.base import Engine, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns

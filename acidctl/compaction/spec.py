@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from acidctl.compaction.plan import InputEntry, KeyCut, PlannedTask, TableFacts
-from acidctl.errors import AcidctlError
 
 #: What the digest of a file that was put together byte by byte begins with, instead of `stored_digest.VERSION`.
 BYTES_DIGEST = "sha256:"
@@ -35,6 +34,16 @@ class TaskSpec:
     parts: tuple[TaskResult, ...] = ()
     hosts: tuple[str, ...] = ()
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def output(self) -> str:
+        """The file that it makes, below the location."""
+        return self.task.output
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that it reads."""
+        return self.task.bytes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +85,3 @@ class TaskResult:
     read: tuple[FileRead, ...] = ()
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """What became of one spec: `index` is its place in the sequence that was given to the engine."""
-
-    index: int
-    result: TaskResult | None = None
-    error: AcidctlError | None = None
-
-
-class Engine(Protocol):
-    """Runs `compaction.task.run_task` somewhere, for each spec at least once; the first finished attempt counts.
-
-    One that can heed the hosts of specs, so that finding them out is worth a request each, has a true `uses_hosts`.
-    """
-
-    name: str
-
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
-        """One outcome per spec, as they finish; a task that fails for good gives its error, the others go on.
-
-        Specs are taken in the order given. Raises what concerns all of them (no Java, executors that cannot work).
-        """
-        ...
-
-    def close(self) -> None:
-        """End what the engine started."""
-        ...

@@ -22,8 +22,9 @@ import numpy as np
 from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.inputs import TaskEvents
 from acidctl.compaction.plan import Role
-from acidctl.compaction.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.compaction.spec import TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected
+from acidctl.engine.base import TaskOutcome
 from acidctl.errors import AcidctlError, InternalError
 from acidctl.format.events import EventBatch, Operation
 from acidctl.orc.acidmeta import TARGET

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from acidctl.compaction.spec import Engine
+from acidctl.engine.base import Engine
 from acidctl.errors import UsageError
 
 NAMES = ("auto", "local", "spark")

@@ -14,11 +14,11 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
 from acidctl.engine import worker
+from acidctl.engine.base import Task, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError
 
 #: What a task may need at most, whatever its size.
@@ -34,8 +34,6 @@ _LARGE_BYTES = 64 << 20
 # Threads of a task pay from here on.
 _THREADS_BYTES = 8 << 20
 _PATIENCE_SECONDS = 5.0
-
-Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
 
 def usable_cores() -> int:
@@ -72,13 +70,13 @@ class LocalEngine:
         """The worker processes that there are."""
         return tuple(one.process.pid for one in self._workers)
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """One outcome per spec, as they finish. Abandoning the iterator ends the workers that are at work."""
-        total = sum(spec.task.bytes_in + _TASK_BYTES for spec in specs)
+        total = sum(spec.bytes_in + _TASK_BYTES for spec in specs)
         if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
-            work = self._work or _outcome_of()
+            work = self._work or default_work()
             for index, spec in enumerate(specs):
-                yield work(index, spec, usable_cores() > 1 and spec.task.bytes_in >= _THREADS_BYTES)
+                yield work(index, spec, usable_cores() > 1 and spec.bytes_in >= _THREADS_BYTES)
             return
         yield from self._distribute(specs)
 
@@ -103,7 +101,7 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _distribute(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def _distribute(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         waiting = deque((index, 1) for index in range(len(specs)))
         running: dict[_Worker, tuple[int, int]] = {}
         with selectors.DefaultSelector() as selector:
@@ -112,7 +110,7 @@ class LocalEngine:
                     while waiting and len(running) < self.parallelism:
                         index, attempt = waiting.popleft()
                         # While every core has a task, threads inside of one only get into each other's way.
-                        large = specs[index].task.bytes_in >= _THREADS_BYTES
+                        large = specs[index].bytes_in >= _THREADS_BYTES
                         threads = large and len(waiting) + len(running) + 1 < usable_cores()
                         idle = next((one for one in self._workers if one not in running), None)
                         chosen = idle or self._start()
@@ -146,13 +144,6 @@ class LocalEngine:
         return dead.wait()
 
 
-def _outcome_of() -> Work:
-    """What is done with a task by default; imported when it is needed, because that takes half a second."""
-    from acidctl.compaction.task import outcome_of
-
-    return outcome_of
-
-
 class _Worker:
     """A worker process, from the parent's side."""
 
@@ -176,7 +167,7 @@ class _Worker:
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
-    def give(self, work: Work | None, index: int, spec: TaskSpec, threads: bool) -> None:
+    def give(self, work: Work | None, index: int, spec: Task, threads: bool) -> None:
         """Hand over a task; that a worker is gone shows when its answer is taken."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -207,12 +198,12 @@ class _Worker:
         return status
 
 
-def _lost(spec: TaskSpec, status: int) -> AcidctlError:
+def _lost(spec: Task, status: int) -> AcidctlError:
     how = f"exit status {status}"
     if status < 0:
         with suppress(ValueError):
             how = signal.Signals(-status).name
     return AcidctlError(
-        f"the worker process of {spec.task.output} died {ATTEMPTS} times ({how})",
+        f"the worker process of {spec.output} died {ATTEMPTS} times ({how})",
         hint="Mostly that is the machine running out of memory: run with a smaller --parallelism or --memory.",
     )

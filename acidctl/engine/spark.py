@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import acidctl
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
 from acidctl.engine import spark_errors as spark_failures
 from acidctl.engine import spark_setup as spark_host
+from acidctl.engine.base import Task, TaskOutcome, Work
 from acidctl.engine.spark_job import Job
-from acidctl.engine.spark_worker import Unfit, Work, unpack
+from acidctl.engine.spark_worker import Unfit, unpack
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.storage.panics import live_stderr
 
@@ -138,8 +138,8 @@ class SparkEngine:
             self._ship(context)
             self._context = context
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
-        """See `compaction.spec.Engine.run`. Leaving the iterator early, or Ctrl-C, cancels what still runs."""
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
+        """See `Engine.run`. Leaving the iterator early, or Ctrl-C, cancels what still runs."""
         if not specs:
             return
         self.start()
@@ -183,7 +183,7 @@ class SparkEngine:
         context.addPyFile(str(archive))
         sys.path[:] = before
 
-    def _run_job(self, specs: Sequence[TaskSpec], indices: tuple[int, ...]) -> Iterator[TaskOutcome]:
+    def _run_job(self, specs: Sequence[Task], indices: tuple[int, ...]) -> Iterator[TaskOutcome]:
         assert self._context is not None
         context = self._context
         job = Job(context, [specs[index] for index in indices], indices, self._work)
@@ -199,7 +199,7 @@ class SparkEngine:
         finally:
             job.end()
         if job.error is not None and left:
-            failure = spark_failures.explain(job.error, [specs[index].task.output for index in indices])
+            failure = spark_failures.explain(job.error, [specs[index].output for index in indices])
             if failure.place is None or indices[failure.place] not in left:
                 raise failure.error from job.error
             yield TaskOutcome(indices[failure.place], error=failure.error)

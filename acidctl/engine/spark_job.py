@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import acidctl
-from acidctl.compaction.spec import TaskSpec
 from acidctl.engine import spark_setup as spark_host
-from acidctl.engine.spark_worker import Body, Parcels, Work, pack
+from acidctl.engine.base import Task, Work
+from acidctl.engine.spark_worker import Body, Parcels, pack
 from acidctl.storage.remote_options import packages_elsewhere
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ class _Inbox(Parcels):
 class Job:
     """One Spark job over some payloads; `inbox` gets every answer at least once, and None at the end."""
 
-    def __init__(
-        self, context: SparkContext, specs: Sequence[TaskSpec], indices: Sequence[int], work: Work | None
-    ) -> None:
+    def __init__(self, context: SparkContext, specs: Sequence[Task], indices: Sequence[int], work: Work | None) -> None:
         payloads = [pack(index, spec) for index, spec in zip(indices, specs, strict=True)]
         self.inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.error: Exception | None = None

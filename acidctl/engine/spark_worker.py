@@ -13,16 +13,15 @@ import pickle
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import acidctl
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.engine.base import Task, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError, InternalError, StorageError
 from acidctl.storage.redact import without_credentials
 
-Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 Package = tuple[str, tuple[int, ...]]
 
 # What a task imports, and the oldest versions that it works with.
@@ -72,7 +71,7 @@ class Body:
     Each answer goes back twice: through `sink` as soon as the attempt counts, and as the partition's content, which
     is there at the end of the job whatever became of the first. `version` is that of the driver's acidctl, `failures`
     how often Spark lets a task fail, `packages` what the table's storage needs beside what every task needs, `work`
-    stands in for `compaction.task.outcome_of`; `threads` is handed to it.
+    stands in for the usual work; `threads` is handed to it.
     """
 
     sink: Sink
@@ -98,7 +97,7 @@ class Body:
         if unfit is not None:
             return pickle.dumps(unfit, pickle.HIGHEST_PROTOCOL)
         index, packed = pickle.loads(payload)
-        outcome = (self.work or _work())(index, pickle.loads(packed), self.threads)
+        outcome = (self.work or default_work())(index, pickle.loads(packed), self.threads)
         if number < self.failures and outcome.error is not None and _may_heal(outcome.error, number):
             # Not chained: values of the table have no place in a cluster's logs.
             raise TaskCrashedError(without_credentials(outcome.error.message))
@@ -118,7 +117,7 @@ def _may_heal(error: AcidctlError, number: int) -> bool:
     return True
 
 
-def pack(index: int, spec: TaskSpec) -> bytes:
+def pack(index: int, spec: Task) -> bytes:
     """A spec and its place in the sequence, as a payload; the spec is opened only where it can be used."""
     return pickle.dumps((index, pickle.dumps(spec, pickle.HIGHEST_PROTOCOL)), pickle.HIGHEST_PROTOCOL)
 
@@ -164,13 +163,6 @@ def _install_hint(required: tuple[Package, ...]) -> str:
         f"Install {names} into that Python on every worker node, or name another by "
         "--spark-conf spark.pyspark.python=PATH, or send an environment along by --spark-conf spark.archives=FILE."
     )
-
-
-def _work() -> Work:
-    # Not at the top: without pyarrow the import fails, and that has to be said in a sentence.
-    module = importlib.import_module("acidctl.compaction.task")
-    work: Work = module.outcome_of
-    return work
 
 
 def _attempts_before() -> int:

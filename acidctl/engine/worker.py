@@ -14,6 +14,8 @@ import threading
 from queue import SimpleQueue
 from typing import IO, Any
 
+from acidctl.engine.base import default_work
+
 _IN, _OUT, _ERROR = range(3)
 _LENGTH = struct.Struct("<Q")
 
@@ -36,7 +38,7 @@ def receive(pipe: IO[bytes]) -> Any:
 
 
 def main() -> None:
-    """Work until the parent goes away. Work that is None is that of the module `compaction.task`."""
+    """Work until the parent goes away. Work that is None is the usual one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(_OUT), "wb")
@@ -44,12 +46,12 @@ def main() -> None:
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     # Takes half a second, in which the parent may be making the plan.
-    from acidctl.compaction.task import outcome_of
+    usual = default_work()
 
     while True:
         work, index, spec, threads = tasks.get()
         try:
-            send(answers, (work or outcome_of)(index, spec, threads))
+            send(answers, (work or usual)(index, spec, threads))
         except BrokenPipeError:
             os._exit(1)
 

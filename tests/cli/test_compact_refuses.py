@@ -18,8 +18,8 @@ from acidctl.compaction import finish as plan_finish
 from acidctl.compaction import insert_only as plainfiles
 from acidctl.compaction import joining, task
 from acidctl.compaction.attempts import Attempt
-from acidctl.compaction.spec import TaskOutcome
 from acidctl.compaction.tasks import make_tasks
+from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.format.events import EventKeys

@@ -20,8 +20,9 @@ from acidctl.compaction.partition_run import TablePlace
 from acidctl.compaction.plan import CompactionPlan
 from acidctl.compaction.report import CompactionReport, Outcome
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
 from acidctl.compaction.task import outcome_of
+from acidctl.engine.base import TaskOutcome
 from acidctl.errors import AcidctlError
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.base import TaskOutcome
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
@@ -66,7 +67,8 @@ def standing_in(
         import time
         from pathlib import Path
 
-        from acidctl.compaction.spec import TaskOutcome, TaskResult
+        from acidctl.compaction.spec import TaskResult
+        from acidctl.engine.base import TaskOutcome
         from acidctl.errors import DamagedDataError, InternalError
 
         bucket = spec.task.bucket_id

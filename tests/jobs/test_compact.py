@@ -16,7 +16,8 @@ from acidctl.compaction import run as module
 from acidctl.compaction.plan import Action, Role
 from acidctl.compaction.report import Outcome
 from acidctl.compaction.run import Prepared, Progress
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.base import TaskOutcome
 from acidctl.engine.choose import EngineChoice
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import DamagedDataError, MissingDependencyError, StalePlanError, UsageError, VerificationError

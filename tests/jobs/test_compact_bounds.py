@@ -19,7 +19,8 @@ import acidctl
 from acidctl.compaction import run as module
 from acidctl.compaction.report import PartitionReport
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.maintenance.time_limit import TimeLimit

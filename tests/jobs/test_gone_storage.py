@@ -15,8 +15,9 @@ import acidctl
 from acidctl.api import Table
 from acidctl.compaction.report import CompactionReport
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
 from acidctl.compaction.task import outcome_of
+from acidctl.engine.base import TaskOutcome
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
 from acidctl.maintenance.reach import IN_A_ROW
 from acidctl.storage.local import LocalStorage

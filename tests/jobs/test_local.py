@@ -18,8 +18,9 @@ from jobs.specs import WORK, small_table, specs_of
 
 from acidctl.compaction import task
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts
-from acidctl.compaction.spec import TaskOutcome, TaskSpec
+from acidctl.compaction.spec import TaskSpec
 from acidctl.compaction.task import outcome_of
+from acidctl.engine.base import TaskOutcome
 from acidctl.engine.choose import EarlyEngine, EngineChoice
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.errors import ExitCode

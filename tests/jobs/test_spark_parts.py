@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.compaction.spec import TaskOutcome, TaskResult, TaskSpec
+from acidctl.compaction.spec import TaskResult, TaskSpec
 from acidctl.engine import spark_errors as spark_failures
 from acidctl.engine import spark_setup as spark_host
 from acidctl.engine import spark_worker
+from acidctl.engine.base import TaskOutcome
 from acidctl.engine.spark import SparkEngine
 from acidctl.engine.spark_worker import Body, Parcels, TaskCrashedError, Unfit
 from acidctl.errors import (
