@@ -7,14 +7,14 @@ they go only on request, by age.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acidctl.cleaning.rules import Label, Mark
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX, is_journal
+from acidctl.format.names import FAILED_NAME, WORK_PREFIX, is_journal
 from acidctl.state.entries import Stock
-from acidctl.state.journal import journals_of, standing_of
+from acidctl.state.journal import is_unowned, journals_of, standing_of
 
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
@@ -75,16 +75,6 @@ def half_published(listing: Listing) -> frozenset[str]:
     journals = (info.path for info in listing.files if is_journal(info.path))
     unread = {path.partition("/")[0] for path in journals if path not in listing.markers} - read
     return frozenset(found | unread)
-
-
-def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:
-    """Whether a work directory has neither an owner nor a journal.
-
-    A journal tells what readers may count, and what it names may lie beside it: such a directory is never let go
-    without its owner, be the journal readable or not.
-    """
-    sizes = {info.path: info.size for info in files}
-    return not sizes.get(f"{name}/{OWNER_NAME}") and f"{name}/{JOURNAL_NAME}" not in sizes
 
 
 def _work(name: str, files: tuple[FileInfo, ...], *, half: bool, dead: bool, leftovers: bool) -> Leftover:

@@ -28,8 +28,7 @@ from acidctl.errors import AcidctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from acidctl.compaction.run import Prepared
     from acidctl.compaction.run_log import RunLog
-    from acidctl.compaction.spec import TaskSpec
-    from acidctl.engine.base import TaskOutcome
+    from acidctl.engine.base import Task, TaskOutcome
     from acidctl.maintenance.time_limit import TimeLimit
 
 
@@ -356,7 +355,7 @@ class _Idle:
 
     name = "none"
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """Nothing."""
         return iter(())
 

@@ -18,9 +18,8 @@ from acidctl.format import bucket_codec as bucketcodec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.rows.findings import Findings
 from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
-from acidctl.rows.scan import BATCH_ROWS, DataSource, LocationReader, Projection, pack_small, stream_of
+from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, pack_small, stream_of
 from acidctl.rows.sources import live_sources
 from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.resolve import AcidState, EntryKind, EntryState, StateEntry, TableType

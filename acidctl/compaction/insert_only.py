@@ -49,20 +49,15 @@ def rewrite_plain(spec: TaskSpec, storage: Storage, root: str, *, threads: bool 
     if spec.table.file_format == "parquet":
         from acidctl.compaction.parquet import rewrite_parquet
 
-        return rewrite_parquet(spec, storage, root)
+        return rewrite_parquet(spec, storage, root, _plain_paths(spec))
     raise InternalError(f"Rows of a table in {spec.table.file_format} cannot be rewritten.")
 
 
-def plain_paths(spec: TaskSpec) -> list[str]:
+def _plain_paths(spec: TaskSpec) -> list[str]:
     """The data files of a task that have bytes, below the location, in the order in which they are read."""
     entries = live_entries(state_of(spec))
     files = (file.info for entry in entries for file in data_files(entry, insert_only=True))
     return [info.path for info in files if info.size]
-
-
-def nothing(spec: TaskSpec) -> TaskResult:
-    """The result of a task whose inputs hold no rows."""
-    return TaskResult(spec.task.output, None, 0, 0)
 
 
 def _rewrite_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool) -> TaskResult:
@@ -94,7 +89,7 @@ def _write_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool, backe
     with closing(stream):  # type: ignore[type-var]
         first = next(stream, None)
         if first is None:
-            return nothing(spec)
+            return TaskResult.nothing(spec)
         attempt = Attempt(storage, root, spec)
         with attempt.create() as sink:
             batches = chain([first], stream)
@@ -118,7 +113,7 @@ def _concatenate(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
 
     Hive tells compressed text by the name, so files are compressed all or none, as the output's name says.
     """
-    paths = plain_paths(spec)
+    paths = _plain_paths(spec)
     packed = spec.task.output.endswith(_GZIP)
     for path in paths:
         if path.endswith(_STRANGE_ENDINGS) or path.endswith(_GZIP) != packed:
@@ -128,7 +123,7 @@ def _concatenate(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
                 hint="Compact the table with Hive, which decodes the text; nothing was published.",
             )
     if not paths:
-        return nothing(spec)
+        return TaskResult.nothing(spec)
     attempt = Attempt(storage, root, spec)
     written = hashlib.sha256()
     lines = size = 0

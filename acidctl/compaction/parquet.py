@@ -7,7 +7,7 @@ timestamps have no range that Arrow checks, so each is read in two units, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acidctl.compaction.attempts import Attempt
-from acidctl.compaction.insert_only import nothing, plain_paths
 from acidctl.compaction.parquet_footer import TailHolder
 from acidctl.compaction.second_reading import HINT
 from acidctl.compaction.spec import TaskResult, TaskSpec
@@ -53,9 +52,8 @@ class _Form:
         return self.schema, self.physical, self.writer, self.created_by is None
 
 
-def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
-    """A task with role ROWS over Parquet files; see `compaction.task.run_task`."""
-    paths = plain_paths(spec)
+def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str, paths: Sequence[str]) -> TaskResult:
+    """A task with role ROWS over Parquet files, `paths` below the location; see `compaction.task.run_task`."""
     digest = RowDigest()
     rows = 0
     form: _Form | None = None
@@ -65,7 +63,7 @@ def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
             raise _refused(storage, root, path, f"differs from {paths[0]} in its columns or in how it stores times")
         form = form or found
     if form is None:
-        return nothing(spec)
+        return TaskResult.nothing(spec)
     old_times = "INT96" in form.physical
     attempt = Attempt(storage, root, spec)
     with attempt.create() as sink:
@@ -95,7 +93,7 @@ def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
         if form.created_by is not None:
             holder.release(form.created_by)
     if not rows:
-        return nothing(spec)
+        return TaskResult.nothing(spec)
     _verify(attempt, form, digest)
     return TaskResult(
         output=spec.task.output,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acidctl.cleaning.leftovers import is_unowned
 from acidctl.compaction.plan import InputEntry
 from acidctl.compaction.publish import Present, copy_files, remove_copies, rename_dir
 from acidctl.errors import NoSuchTableError, StalePlanError, StorageError
@@ -26,7 +25,7 @@ from acidctl.maintenance.work_dir import (
     remove_file,
     remove_work,
 )
-from acidctl.state.journal import Journal, journals_of, standing_of
+from acidctl.state.journal import Journal, is_unowned, journals_of, standing_of
 from acidctl.state.resolve import ORIGINALS_NAME
 from acidctl.storage.port import Storage, join
 

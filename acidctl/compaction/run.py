@@ -372,7 +372,14 @@ class Compaction:
                 require_absent(storage, root, listing, part)
                 require_inputs(listing, part)
                 require_selected(listing, part, self._plan)
-                work = WorkDir.create(storage, root, part, now=self._now(), lock=lock)
+                work = WorkDir.create(
+                    storage,
+                    root,
+                    self._plan.kind.value,
+                    [output.name for output in part.outputs],
+                    now=self._now(),
+                    lock=lock,
+                )
                 session = Session(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = session
                 return session

@@ -85,3 +85,8 @@ class TaskResult:
     read: tuple[FileRead, ...] = ()
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()
+
+    @classmethod
+    def nothing(cls, spec: TaskSpec) -> TaskResult:
+        """The result of a task whose inputs hold no rows."""
+        return cls(spec.output, None, 0, 0)

@@ -13,16 +13,14 @@ It lies on the table's own storage, so that publishing is a rename.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from acidctl.compaction.plan import PartitionPlan
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, StorageError
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
 from acidctl.maintenance.lock import Lock
 from acidctl.maintenance.owner import SCHEMA_VERSION, to_bytes
-from acidctl.state.resolve import EntryKind
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage, join
 from acidctl.storage.redact import without_credentials
@@ -45,11 +43,15 @@ class WorkDir:
         self.half_published = False
 
     @classmethod
-    def create(cls, storage: Storage, root: str, plan: PartitionPlan, *, now: float, lock: Lock) -> WorkDir:
-        """Make it, owner file first; `now` is in seconds since 1970. Leaves nothing when the storage refuses."""
+    def create(
+        cls, storage: Storage, root: str, kind: str, outputs: Sequence[str], *, now: float, lock: Lock
+    ) -> WorkDir:
+        """Make it, owner file first; `now` is in seconds since 1970. Leaves nothing when the storage refuses.
+
+        `kind` is major or minor, `outputs` are the names of the directories to be published.
+        """
         work = cls(storage, root, lock.id)
-        kind = "major" if any(output.kind == EntryKind.BASE.value for output in plan.outputs) else "minor"
-        more = {"kind": kind, "outputs": [output.name for output in plan.outputs]}
+        more = {"kind": kind, "outputs": list(outputs)}
         try:
             make_directory(storage, work.path, root)
             write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.event_fields import KEY_FIELDS
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
 from acidctl.format.write_ids import ValidWriteIds
@@ -21,8 +23,7 @@ from acidctl.orc.reader import OrcFile
 from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.orc.wide_timestamps import wide_columns
 from acidctl.rows.dump_inputs import batch_rows as fitting_rows
-from acidctl.rows.findings import Findings
-from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, packed
+from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
 from acidctl.rows.pipeline import read_ahead
 from acidctl.types.hive_types import Dialect, Fit, StructType, plan_fit
 
@@ -498,3 +499,67 @@ def stream_of(
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)
+
+
+class Findings:
+    """Why rows of an answer may be missing or come twice: sentences, each once, in the order in which they were found.
+
+    The rows stay as they are, and whoever asked decides; `compact` refuses most of this. Noticed is what costs nothing:
+    what tails say (a bucket other than in the file's name) and what the merge finds (two rows of one ROW__ID,
+    disorder).
+    """
+
+    def __init__(self, known: Sequence[str] = ()) -> None:
+        self._texts = dict.fromkeys(known)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._texts))
+
+    def add(self, text: str) -> None:
+        """Take in one sentence."""
+        self._texts[text] = None
+
+    def watch(self, sources: Sequence[DataSource]) -> Notice:
+        """What to tell of the merge of these sources; their tails are looked at now."""
+        self._check_buckets(sources)
+
+        def notice(oddity: Oddity, row: RowId) -> None:
+            where = " and ".join(_holders(sources, row)[:2])
+            shown = f"{row.write_id},{row.bucket_property},{row.row_id}"
+            if oddity is Oddity.DOUBLE:
+                self.add(f"{where}: two rows have the ROW__ID {shown}; a directory or a file may have been copied.")
+            else:
+                self.add(f"{where}: rows are not in the order of their ROW__IDs, first at {shown}.")
+
+        return notice
+
+    def overlap(self, sources: Sequence[DataSource]) -> bool:
+        """Whether the row ids of two files may be the same, as far as their tails tell."""
+        self._check_buckets(sources)
+        bounds = [source.bounds(updates=False) for source in sources]
+        known = sorted((low, high) for low, high in bounds if low is not None and high is not None)
+        return any(low <= before for (_, before), (low, _) in pairwise(known))
+
+    def _check_buckets(self, sources: Sequence[DataSource]) -> None:
+        for source in sources:
+            if source.bucket_id is None or source.buckets is None or not source.facts.is_acid:
+                continue
+            try:
+                bucket_id = decode(source.buckets[0]).bucket_id
+            except BucketCodecError:
+                continue
+            if bucket_id != source.bucket_id:
+                self.add(
+                    f"{source.name} is called bucket {source.bucket_id}, and holds rows of bucket {bucket_id}; "
+                    "it may have been renamed or copied."
+                )
+
+
+def _holders(sources: Sequence[DataSource], row: RowId) -> list[str]:
+    """The files that may hold a row, as far as their tails tell."""
+    found = []
+    for source in sources:
+        low, high = source.bounds(updates=False)
+        if (low is None or low <= row) and (high is None or row <= high):
+            found.append(source.name)
+    return found or [sources[0].name]

@@ -25,10 +25,10 @@ from acidctl.rows.export import (
     public_schema,
     row_id_array,
 )
-from acidctl.rows.findings import Findings
 from acidctl.rows.scan import (
     BATCH_ROWS,
     DataSource,
+    Findings,
     LocationReader,
     Projection,
     RowBatch,

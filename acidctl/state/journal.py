@@ -11,10 +11,19 @@ else uses the table.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import WORK_PREFIX, BaseDir, DeltaDir, is_journal, parse_directory
+from acidctl.format.names import (
+    JOURNAL_NAME,
+    OWNER_NAME,
+    WORK_PREFIX,
+    BaseDir,
+    DeltaDir,
+    is_journal,
+    parse_directory,
+)
 from acidctl.state.entries import ORIGINALS_NAME, EntryState, Stock, Verdict
 
 JOURNAL_TYPE = "acidctl_journal"
@@ -186,3 +195,13 @@ def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
             "Hive would not. Run `acidctl compact` again to complete or undo it."
         )
     return HalfPublished(verdicts, (*notes, *doubts), tuple(doubts))
+
+
+def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:
+    """Whether a work directory has neither an owner nor a journal.
+
+    A journal tells what readers may count, and what it names may lie beside it: such a directory is never let go
+    without its owner, be the journal readable or not.
+    """
+    sizes = {info.path: info.size for info in files}
+    return not sizes.get(f"{name}/{OWNER_NAME}") and f"{name}/{JOURNAL_NAME}" not in sizes
