@@ -18,6 +18,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.options import ReadView
 from acidctl.rows.table_view import ORC_MAGIC, Reading, Readings, read, require_table
 from acidctl.state.report import (
     Damage,
@@ -133,20 +134,20 @@ class Table:
     ) -> LsReport:
         """Every directory with its state and the reason.
 
-        `view` are the arguments of `read`. `rows` opens the tail of every data file, and tells `progress` how many
+        `view` are the fields of `ReadView`. `rows` opens the tail of every data file, and tells `progress` how many
         entries are done of how many; `long` lists the files.
         """
-        readings = self._read(partitions, view)
+        readings = self._read(partitions, ReadView.of(view))
         details = self._details(readings, rows, progress) if rows or long else None
         return report(self.location, readings, long=long, details=details)
 
     def snapshot(self, *, partitions: Sequence[str] = (), **view: Any) -> Snapshot:
-        """What a reader sees; `view` are the arguments of `read`. Raises `NotEnoughHistoryError`, and in profile
+        """What a reader sees; `view` are the fields of `ReadView`. Raises `NotEnoughHistoryError`, and in profile
         hive4 `HiveFailureError`.
         """
         from acidctl.rows.snapshot import PartitionState, Snapshot
 
-        readings = self._read(partitions, view)
+        readings = self._read(partitions, ReadView.of(view))
         for part in readings.parts:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
@@ -208,7 +209,7 @@ class Table:
         """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into,
         and `foreseen`, before that, how many bytes will be compacted.
 
-        `options` are the arguments of `read`, and those of `request.CompactionRequest` (`target` as hive3, hive4
+        `options` are the fields of `ReadView`, and those of `request.CompactionRequest` (`target` as hive3, hive4
         or auto). `unsafe_break_lock` takes over locks whose owner may still live. `limit` bounds the time of planning
         (to the half of it) and of the run. Raises UsageError where neither a write-id list is given nor
         `assume_committed`.
@@ -257,7 +258,7 @@ class Table:
             assume_exclusive=options.request.assume_exclusive and assume_exclusive,
         )
         locations = self.locations(options.partitions)
-        fresh = self._decide(locations, request, options.view.arguments(), limit=limit).plan
+        fresh = self._decide(locations, request, options.view, limit=limit).plan
         return Prepared(self._place(), accept(plan, fresh), break_locks=unsafe_break_lock, limit=limit)
 
     def _require_own(self, plan: CompactionPlan) -> None:
@@ -269,7 +270,7 @@ class Table:
             )
 
     def _decide(
-        self, locations: Sequence[Location], request: CompactionRequest, view: Mapping[str, Any], **more: Any
+        self, locations: Sequence[Location], request: CompactionRequest, view: ReadView, **more: Any
     ) -> Decision:
         """What is to be done, by what the lists and names say; `more` are arguments of `decide`."""
         from acidctl.compaction.footers import decide
@@ -332,12 +333,12 @@ class Table:
         url = whole_path(self._storage, self._root) if local else self._url or self._storage.display(self._root)
         return TablePlace(self._storage, self._root, url, options_elsewhere(url, self._options, os.environ))
 
-    def _read(self, partitions: Sequence[str], view: Mapping[str, Any]) -> Readings:
+    def _read(self, partitions: Sequence[str], view: ReadView) -> Readings:
         return self._judged(self.locations(partitions), view)
 
-    def _judged(self, locations: Sequence[Location], view: Mapping[str, Any], *, complete: bool = False) -> Readings:
-        readings = read(locations, complete=complete, **view)
-        return readings.of_table(whole_path(self._storage, self._root), view.get("table"), self.location)
+    def _judged(self, locations: Sequence[Location], view: ReadView, *, complete: bool = False) -> Readings:
+        readings = read(locations, view, complete=complete)
+        return readings.of_table(whole_path(self._storage, self._root), view.table, self.location)
 
     def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
         """What the tails and side files of all data files tell."""
@@ -395,18 +396,18 @@ class Table:
                 return FileDetail(logical_length=length, problem=error.message)
 
 
-def _request(kind: str, options: Mapping[str, Any]) -> tuple[CompactionRequest, dict[str, Any]]:
-    """The options of a plan, and the arguments of `read` among them."""
+def _request(kind: str, options: Mapping[str, Any]) -> tuple[CompactionRequest, ReadView]:
+    """The options of a plan, and those of the view among them."""
     from acidctl.compaction.plan import CompactionKind, Target
     from acidctl.compaction.request import CompactionRequest
 
     names = {field.name for field in fields(CompactionRequest)} - {"kind", "as_of"}
     asked = {name: value for name, value in options.items() if name in names}
-    view = {name: value for name, value in options.items() if name not in names}
+    view = ReadView.of({name: value for name, value in options.items() if name not in names})
     target = asked.pop("target", None)
     try:
         chosen = None if target in (None, "auto") else Target(target)
-        return CompactionRequest(CompactionKind(kind), target=chosen, as_of=view.get("as_of"), **asked), view
+        return CompactionRequest(CompactionKind(kind), target=chosen, as_of=view.as_of, **asked), view
     except ValueError as error:
         raise UsageError(f"{error} of a compaction; known are minor and major, for hive3 and hive4") from error
 

@@ -33,7 +33,7 @@ _LISTS_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class CleanRequest:
-    """What a user asks of `clean`; the first six are texts and options as for `table_view.read`.
+    """What a user asks of `clean`; the first six are as in `ReadView`.
 
     `older_than` is in seconds, None for no retention; `highest_write_id` bounds what counts (guard G9). What is deleted
     goes into the storage's trash where it has one, unless `skip_trash`.

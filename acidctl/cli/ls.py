@@ -31,6 +31,7 @@ from acidctl.cli.output import (
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.options import ReadView
 from acidctl.rows.table_view import read, require_table
 from acidctl.state.report import (
     SCHEMA_VERSION,
@@ -161,8 +162,8 @@ def _listed(options: SnapshotOptions, view: View) -> LsReport:
     locations = locate(prepared.found, prepared.root, filters)
     root = prepared.root or "."
     require_table(locations, root)
-    asked = options.view()
-    readings = read(locations, **asked).of_table(root, asked["table"], root)
+    asked = ReadView.of(options.view())
+    readings = read(locations, asked).of_table(root, asked.table, root)
     return report(root, readings, long=view.long, sizes=prepared.sizes)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from acidctl.compaction.plan import CompactionKind, Target, decode, encode
 from acidctl.errors import UsageError
 from acidctl.format.write_ids import MAX_ID, ReaderLists, TxnListFormat
+from acidctl.options import ReadView
 from acidctl.state.resolve import Profile, TableGuess
 from acidctl.types.schema import TableSchema
 
@@ -61,41 +62,17 @@ class TableView:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOptions:
-    """The arguments of `table_view.read`: which lists, whose rules, what is known of the table."""
-
-    validtxns: tuple[str, ...] = ()
-    as_of: int | None = None
-    table: str | None = None
-    list_format: str | None = None
-    profile: str = Profile.STRICT.value
-    schema: str | None = None
-    table_type: str = "auto"
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> ViewOptions:
-        """As the keyword arguments say."""
-        texts = given.get("validtxns", ())
-        lists = (texts,) if isinstance(texts, str) else tuple(texts)
-        return cls(**{**given, "validtxns": lists, "profile": Profile(given.get("profile", Profile.STRICT)).value})
-
-    def arguments(self) -> dict[str, Any]:
-        """As keyword arguments."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
-
-@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """All that a user asked for when a plan was made, as the plan records it."""
 
     request: CompactionRequest
-    view: ViewOptions = ViewOptions()
+    view: ReadView = ReadView()
     partitions: tuple[str, ...] = ()
 
 
-def to_options(request: CompactionRequest, view: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
+def to_options(request: CompactionRequest, view: ReadView, partitions: Sequence[str]) -> dict[str, Any]:
     """The options of a plan as JSON values."""
-    values: dict[str, Any] = encode(PlanOptions(request, ViewOptions.of(view), tuple(partitions)))
+    values: dict[str, Any] = encode(PlanOptions(request, view, tuple(partitions)))
     return values
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acidctl.errors import NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import ACID_PREFIXES, is_hidden, same_table
 from acidctl.format.write_ids import ReaderLists, TxnListFormat
+from acidctl.options import ReadView
 from acidctl.state.inventory import has_hidden_part
 from acidctl.state.resolve import (
     AcidState,
@@ -84,29 +85,21 @@ class Readings:
         return replace(self, lists=lists, warnings=(*self.warnings, *said)) if said else self
 
 
-def read(
-    locations: Sequence[Location],
-    *,
-    validtxns: str | Sequence[str] = (),
-    list_format: str | None = None,
-    profile: str | Profile = Profile.STRICT,
-    schema: str | None = None,
-    table_type: str = "auto",
-    **chosen: Any,
-) -> Readings:
+def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete: bool = False) -> Readings:
     """Judge listed locations for a reader.
 
-    `validtxns` are lists in any form that `--validtxns` takes; `chosen` are `as_of`, `table` and `complete` as for
-    `list_texts.recognise`. Missing history is in the states (`history_gap`), it does not raise here.
+    `complete` wants every field of the lists, as who changes data must. Missing history is in the states
+    (`history_gap`), it does not raise here.
     """
-    texts = (validtxns,) if isinstance(validtxns, str) else tuple(validtxns)
-    lists = recognise(texts, list_format=list_format, **chosen)
-    known = schema_of(schema)
-    decided = decide_kind(locations, known, lists, table_type=table_type, list_format=list_format)
+    lists = recognise(
+        view.validtxns, table=view.table, list_format=view.list_format, as_of=view.as_of, complete=complete
+    )
+    known = schema_of(view.schema)
+    decided = decide_kind(locations, known, lists, table_type=view.table_type, list_format=view.list_format)
     kind = decided.type
     if decided.acid_v1:
         lists = lists.for_acid_v1()
-    rules = Profile(profile)
+    rules = Profile(view.profile)
     parts = []
     for location in locations:
         state = resolve(

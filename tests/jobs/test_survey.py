@@ -27,6 +27,7 @@ from acidctl.errors import DamagedDataError, ExitCode, NotEnoughHistoryError, St
 from acidctl.format.bucket_codec import encode
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, format_base, parse_directory
 from acidctl.maintenance.work_dir import list_location
+from acidctl.options import ReadView
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.table_view import read
 from acidctl.storage.local import LocalStorage
@@ -85,7 +86,7 @@ def plan_of(
         view["list_format"] = "hive2" if step["engine"] == "hive2" else None
         view["schema"] = step["ddl"] if ddl else view["schema"]
         view["table_type"] = KINDS.get(step["kind"], "full")
-    readings = read(locations, **view)
+    readings = read(locations, ReadView.of(view))
     table = TableView(readings.lists, replace(readings.kind, ambiguous=False), readings.schema)
     options.setdefault("assume_exclusive", True)
     return decide(storage, ROOT, locations, table, CompactionRequest(kind, **options), progress=progress).plan
