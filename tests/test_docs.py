@@ -21,6 +21,7 @@ from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.errors import AcidctlError, ExitCode
 from tests.cli.runner import acidctl
 from tests.reference import README, ROOT, stale
+from tests.test_architecture import ROWS
 
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 
@@ -126,14 +127,16 @@ def test_links_and_paths_in_the_readme_exist() -> None:
         assert list((ROOT / "acidctl").rglob(pattern)), pattern
 
 
-def test_modules_stand_in_the_readme() -> None:
-    """Every module of the core has its line in the listing."""
+def test_packages_stand_in_the_readme() -> None:
+    """Every package and every module at the top has its line in the listing, in the order of imports."""
     listing = README.read_text().partition("```text\nacidctl/\n")[2].partition("```")[0]
-    named = re.findall(r"[a-z_*]+\.py", listing)
-    for path in (ROOT / "acidctl").glob("[a-z]*.py"):
-        family = next((family for family in ("state_", "plan_") if path.name.startswith(family)), None)
-        stem = f"{family}*.py" if family else path.name
-        assert stem in named or path.name in named or f"{path.stem}  " in listing, path.name
+    named = [line.split()[0] for line in listing.splitlines() if line.startswith("  ")]
+    assert named == [
+        f"{name}.py" if (ROOT / "acidctl" / f"{name}.py").exists() else f"{name}/"
+        for row in ROWS
+        for name in row
+        if not name.startswith("__")
+    ]
 
 
 def _keys(described: Described) -> set[str]:

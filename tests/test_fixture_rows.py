@@ -15,6 +15,7 @@ from restore import restore
 
 from acidctl import open_table
 from acidctl.cleaning.guards import without
+from acidctl.options import ReadView
 from acidctl.rows.table_view import Reading, read
 from acidctl.types.format_rows import json_lines
 
@@ -158,15 +159,15 @@ def test_the_kind_of_table_does_not_depend_on_what_a_cleaner_may_remove() -> Non
     for path in STEPS:
         step = step_of(path)
         texts = [step[key] for key in ("valid_write_ids", "valid_txns") if step[key]]
-        form = "hive2" if step["engine"] == "hive2" else None
+        view = ReadView(validtxns=tuple(texts), list_format="hive2" if step["engine"] == "hive2" else None)
         locations = open_table(str(path.parent / "table")).locations()
-        before = read(locations, validtxns=texts, list_format=form)
+        before = read(locations, view)
         cleaned = []
         for part in before.parts:
             names = [e.name for e in part.state.entries if e.parsed and e.state.value in ("obsolete", "aborted")]
             removed += len(names)
             cleaned.append(replace(part.location, listing=without(part.location.listing, names)))
-        after = read(cleaned, validtxns=texts, list_format=form)
+        after = read(cleaned, view)
         assert after.kind == before.kind, path
         assert [live_names(part) for part in after.parts] == [live_names(part) for part in before.parts], path
     assert removed > 100
