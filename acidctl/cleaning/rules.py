@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
-from acidctl.state import verdicts as say
+from acidctl.state import verdicts
 from acidctl.state.deltas import delta_of, delta_order
 from acidctl.state.entries import Candidate, MarkerContent, Stock
 from acidctl.state.resolve import ORIGINALS_NAME, EntryState, TableGuess, TableType
@@ -122,7 +122,7 @@ def _judge_visibility(parsed: BaseDir | DeltaDir, meet: Meet) -> Mark | None:
             "no_txn_list",
             f"made by compaction transaction {txn}, of which nothing is known without a transaction list",
         )
-    unseen = say.judge_visibility(parsed, meet.txns)
+    unseen = verdicts.judge_visibility(parsed, meet.txns)
     if unseen is None:
         return None
     # Only a list may call a compaction aborted: one that is merely not visible may still be running.
@@ -139,12 +139,12 @@ def _judge_base(base: Candidate, parsed: BaseDir, ids: ValidWriteIds, kind: Tabl
     if parsed.write_id < 0:
         return Mark(Label.IGNORE, "bad_name", "no write has a negative id")
     if _compacted(base, kind):
-        verdict = say.judge_compacted(parsed, ids)
+        verdict = verdicts.judge_compacted(parsed, ids)
         if verdict is None and kind.acid_v1 and not base.is_compacted and ids.is_aborted(parsed.write_id):
             # Hive 1 and 2 mark nothing. Should a later Hive have written this, then its overwrite was aborted.
             return Mark(Label.IGNORE, "write_aborted", f"write id {parsed.write_id} was aborted")
         return None if verdict is None else Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
-    verdict = say.judge_overwrite(parsed, ids)
+    verdict = verdicts.judge_overwrite(parsed, ids)
     if verdict is None:
         return None
     if verdict.state is not EntryState.ABORTED:
@@ -163,9 +163,9 @@ def _mark_base(base: Candidate, best: Candidate | None, kind: TableGuess) -> Mar
     if base_write_id(base) == base_write_id(best):
         if _compacted(base, kind) and _compacted(best, kind):
             return Mark(Label.KEEP, "tie", f"{best.name} is a compaction of the same writes, and readers take either")
-        verdict = say.same_ids_as_base(best)
+        verdict = verdicts.same_ids_as_base(best)
     else:
-        verdict = say.covered_by_base("", best)
+        verdict = verdicts.covered_by_base("", best)
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 
@@ -186,16 +186,16 @@ def _keep_masks(bases: Iterable[Candidate], best: Candidate | None, kind: TableG
 
 def _mark_originals(stock: Stock, best: Candidate | None, kind: TableGuess, withheld: Collection[str]) -> Mark:
     if kind.type is TableType.INSERT_ONLY:
-        verdict = say.originals_of_insert_only()
+        verdict = verdicts.originals_of_insert_only()
         return Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
     if best is None:
-        verdict = say.live_originals()
+        verdict = verdicts.live_originals()
         return Mark(Label.KEEP, verdict.reason_code, verdict.reason)
     if any("/" in entry.name for entry in stock.settled):
         return Mark(Label.IGNORE, "nested", "base or delta directories lie among them")
     if ORIGINALS_NAME in withheld:
         return WITHHELD
-    verdict = say.covered_by_base("originals_", best)
+    verdict = verdicts.covered_by_base("originals_", best)
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 
@@ -203,16 +203,16 @@ def _judge_delta(delta: DeltaDir, meet: Meet, kind: TableGuess) -> Mark | None:
     """The mark of a delta that readers do not all see alike; None where every id is settled and one is committed."""
     low, high, ids = delta.min_write_id, delta.max_write_id, meet.write_ids
     if low > high:
-        return Mark(Label.IGNORE, "bad_range", say.degenerate_delta(delta).reason)
+        return Mark(Label.IGNORE, "bad_range", verdicts.degenerate_delta(delta).reason)
     if kind.type is TableType.INSERT_ONLY and delta.kind is DeltaKind.DELETE:
-        verdict = say.delete_delta_in_insert_only()
+        verdict = verdicts.delete_delta_in_insert_only()
         return Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
     unseen = _judge_visibility(delta, meet)
     if unseen is not None:
         return unseen
     aborted = len(ids.aborted_in(low, high))
     if high <= ids.high_watermark and aborted == high - low + 1:
-        verdict = say.aborted_delta(delta)
+        verdict = verdicts.aborted_delta(delta)
         return Mark(Label.DELETE, verdict.reason_code, verdict.reason)
     if high > ids.high_watermark:
         rest = f"{high} is" if low == high else f"it reaches to {high},"
@@ -243,7 +243,7 @@ def _mark_deltas(deltas: Iterable[Candidate], best: Candidate | None, marks: dic
     for candidate in sorted(deltas, key=delta_order):
         delta = delta_of(candidate)
         if delta.max_write_id > current or _is_twin(delta, cover):
-            marks[candidate.name] = Mark(Label.KEEP, "visible", f"readers need {say.span(delta)}")
+            marks[candidate.name] = Mark(Label.KEEP, "visible", f"readers need {verdicts.span(delta)}")
             cover.append(candidate)
             current = max(current, delta.max_write_id)
             continue
@@ -252,14 +252,14 @@ def _mark_deltas(deltas: Iterable[Candidate], best: Candidate | None, marks: dic
 
 def _mark_covered(delta: DeltaDir, best: Candidate | None, floor: int, cover: list[Candidate]) -> Mark:
     if best is not None and delta.max_write_id <= floor:
-        verdict = say.covered_by_base("", best)
+        verdict = verdicts.covered_by_base("", best)
         return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
     # Chosen deltas reach ever farther, so those that reach far enough are the last ones.
     far = takewhile(lambda c: delta_of(c).max_write_id >= delta.max_write_id, reversed(cover))
     wider = [c for c in far if contains(delta_of(c), delta)]
     if not wider:
-        return Mark(Label.KEEP, "no_cover", f"readers pass over {say.span(delta)}, but no entry holds all of it")
-    verdict = say.covered_by_deltas(delta, sorted(c.name for c in wider), delta_of(wider[-1]))
+        return Mark(Label.KEEP, "no_cover", f"readers pass over {verdicts.span(delta)}, but no entry holds all of it")
+    verdict = verdicts.covered_by_deltas(delta, sorted(c.name for c in wider), delta_of(wider[-1]))
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 

@@ -212,7 +212,7 @@ class _RowWriter:
 
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
     """The CSV header, if the form has one, and what makes text of a batch."""
-    from acidctl.orc import orc_tools_rows as orctools
+    from acidctl.orc import orc_tools_rows
     from acidctl.orc.eventview import event_columns, event_schema
     from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 
@@ -224,8 +224,8 @@ def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[b
     if form is Format.CSV:
         return csv_header(names), lambda batch: csv_lines(columns(batch), types, damage=damage)
     if view.data and form is Format.TEXT:
-        style, names = orctools.row_style(orc.tail), orc.tail.types[0].names
-        return None, lambda batch: orctools.data_lines(columns(batch), names, types, style, damage=damage)
+        style, names = orc_tools_rows.row_style(orc.tail), orc.tail.types[0].names
+        return None, lambda batch: orc_tools_rows.data_lines(columns(batch), names, types, style, damage=damage)
     return None, lambda batch: json_lines(columns(batch), names, types, damage=damage)
 
 

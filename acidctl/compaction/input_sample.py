@@ -20,7 +20,7 @@ from acidctl.compaction.merge_audit import Hashes, key_hashes
 from acidctl.compaction.second_reading import HINT, same_values
 from acidctl.errors import AcidctlError, VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, RowId
-from acidctl.orc import pyorc_reader as secondread
+from acidctl.orc import pyorc_reader
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
 from acidctl.types.hive_types import StructType
@@ -98,13 +98,13 @@ class InputSample:
             with open_file(source.name) as stream:
                 if stream.seek(0, 2) != orc.tail.file_length:
                     return  # pyorc reads no file up to its logical end
-                rows = secondread.Rows(stream, orc, [file for _, file in places if file is not None])
+                rows = pyorc_reader.Rows(stream, orc, [file for _, file in places if file is not None])
                 for index, start, count in starts:
                     # pyorc believes what it reads, and wrong lengths end the process.
                     orc.check_streams(index)
                     keys, values = rows.read_stripe(index, count)
                     self._add(source, orc, start, keys, values, places)
-        except (secondread.CannotRead, ValueError):
+        except (pyorc_reader.CannotRead, ValueError):
             # Whether the file can be read at all, our own reader says.
             return
 
@@ -135,7 +135,7 @@ class InputSample:
         same = (
             (place, place)
             for place, known in enumerate(theirs)
-            if known.type == ours[place].type and secondread.incomparable(known.type, orc) is None
+            if known.type == ours[place].type and pyorc_reader.incomparable(known.type, orc) is None
         )
         return (*same, *((place, None) for place in range(len(theirs), len(ours))))
 
@@ -211,7 +211,7 @@ class InputSample:
                 same = ours.null_count == len(ours)
             else:
                 values = [window.rows[i][nested.index(place)] for i in sampled.tolist()]
-                same = secondread.unreadable(known.type, ours) is not None or same_values(values, known.type, ours)
+                same = pyorc_reader.unreadable(known.type, ours) is not None or same_values(values, known.type, ours)
             if not same:
                 raise VerificationError(
                     f"rows of {window.name} would be written with other values in column '{known.name}' than another "

@@ -14,7 +14,7 @@ from acidctl.compaction.merge_audit import Hashes, KeySum, distinct, key_hashes,
 from acidctl.compaction.plan import InputEntry, KeyCut, Role, TableFacts
 from acidctl.compaction.spec import FileRead, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.format import bucket_codec as bucketcodec
+from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidWriteIds
@@ -418,8 +418,8 @@ def _bucket_ids(properties: Int64Array) -> Int64Array:
 
 def _decoded(value: int, name: str) -> int:
     try:
-        return bucketcodec.decode(value).bucket_id
-    except bucketcodec.BucketCodecError as error:
+        return bucket_codec.decode(value).bucket_id
+    except bucket_codec.BucketCodecError as error:
         raise DamagedDataError(
             f"{name} holds rows of a bucket that cannot be: {error.message}",
             path=name,

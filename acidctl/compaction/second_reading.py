@@ -63,16 +63,16 @@ def sample_rows(orc: OrcFile, sample: int) -> list[tuple[int, int]]:
 def second_opinion(file: BinaryIO, orc: OrcFile, windows: Sequence[Window]) -> tuple[int, tuple[str, ...]]:
     """Compare rows with what pyorc reads of them: how many, and what could not be compared."""
     try:
-        from acidctl.orc import pyorc_reader as second
+        from acidctl.orc import pyorc_reader
     except ImportError:
         return 0, ("pyorc is not installed, so that no second ORC library has read the file.",)
 
     fields = orc.columns.fields if windows[0].columns else ()
     gaps: dict[int, str] = {}
     for place, known in enumerate(fields):
-        why = second.incomparable(known.type, orc)
+        why = pyorc_reader.incomparable(known.type, orc)
         for window in windows:
-            why = why or second.unreadable(known.type, window.columns[place])
+            why = why or pyorc_reader.unreadable(known.type, window.columns[place])
         if why is not None:
             gaps[place] = why
     places = [place for place in range(len(fields)) if place not in gaps]
@@ -80,7 +80,7 @@ def second_opinion(file: BinaryIO, orc: OrcFile, windows: Sequence[Window]) -> t
     if not places and not keys:
         return 0, _gap_sentences(orc, gaps)
     try:
-        rows = second.Rows(file, orc, places)
+        rows = pyorc_reader.Rows(file, orc, places)
         if len(rows) != orc.rows:
             raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
         for window in windows:
@@ -89,7 +89,7 @@ def second_opinion(file: BinaryIO, orc: OrcFile, windows: Sequence[Window]) -> t
                 _compare_keys(orc.name, window, found_keys)
             if places:
                 _compare_rows(orc, window, places, values, gaps)
-    except second.CannotRead as problem:
+    except pyorc_reader.CannotRead as problem:
         return 0, (f"pyorc cannot read {orc.name}: {problem}.",)
     except ValueError as error:
         raise wrong(orc.name, f"another ORC library cannot read it: {error}") from error
@@ -117,7 +117,7 @@ def _compare_rows(
     rows: Sequence[tuple[object, ...] | None],
     gaps: dict[int, str],
 ) -> None:
-    from acidctl.orc import pyorc_reader as second
+    from acidctl.orc import pyorc_reader
 
     if any(row is None for row in rows):
         raise wrong(orc.name, f"another ORC library finds no row in an event near row {window.start}")
@@ -126,7 +126,7 @@ def _compare_rows(
         if place in gaps:
             continue
         if not same_values([row[index] for row in rows if row is not None], known.type, ours, undecided=False):
-            why = second.undecided(known.type, ours)
+            why = pyorc_reader.undecided(known.type, ours)
             if why is None:
                 raise wrong(
                     orc.name, f"another ORC library reads other values in column '{known.name}' near row {window.start}"
@@ -136,15 +136,15 @@ def _compare_rows(
 
 def same_values(values: Sequence[object], kind: HiveType, ours: pa.Array, *, undecided: bool = True) -> bool:
     """Whether values that pyorc has read are ours; `undecided` is the answer where a difference proves nothing."""
-    from acidctl.orc import pyorc_reader as second
+    from acidctl.orc import pyorc_reader
 
     try:
-        theirs = second.as_arrow(values, kind, ours.type)
+        theirs = pyorc_reader.as_arrow(values, kind, ours.type)
     except ValueError:
         return False  # no value of this type, as fractions beyond a second are
     if _digest_of(theirs) == _digest_of(ours):
         return True
-    return undecided and second.undecided(kind, ours) is not None
+    return undecided and pyorc_reader.undecided(kind, ours) is not None
 
 
 def _digest_of(column: pa.Array) -> str:

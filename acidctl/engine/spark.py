@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import acidctl
-from acidctl.engine import spark_errors as spark_failures
-from acidctl.engine import spark_setup as spark_host
+from acidctl.engine import spark_errors, spark_setup
 from acidctl.engine.base import Task, TaskOutcome, Work
 from acidctl.engine.spark_job import Job
 from acidctl.engine.spark_worker import Unfit, unpack
@@ -88,14 +87,14 @@ class SparkEngine:
         notify: Callable[[str], None] | None = None,
         work: Work | None = None,
     ) -> None:
-        spark_host.check_settings(conf or {})
+        spark_setup.check_settings(conf or {})
         if session is not None and conf:
             raise UsageError(
                 "Spark settings are given together with a running session, which cannot take them any more",
                 hint="Set them where the session is made.",
             )
         self.warnings: tuple[str, ...] = ()
-        self._master = spark_host.with_retries(master or "local[*]")
+        self._master = spark_setup.with_retries(master or "local[*]")
         self._conf = dict(conf or {})
         self._session = session
         self._waits = waits
@@ -111,7 +110,7 @@ class SparkEngine:
     def uses_hosts(self) -> bool:
         """Whether there are several machines to choose from."""
         master = self._master if self._session is None else str(_context_of(self._session).master)
-        return not spark_host.is_local(master)
+        return not spark_setup.is_local(master)
 
     @property
     def description(self) -> str:
@@ -168,11 +167,11 @@ class SparkEngine:
 
     def _ship(self, context: SparkContext) -> None:
         """Sends our own code to the executors, unless they import this very copy anyway."""
-        if self._application is not None and spark_host.is_local(self._master):
+        if self._application is not None and spark_setup.is_local(self._master):
             return
         package = Path(acidctl.__file__).parent
         folder = Path(tempfile.mkdtemp(prefix="acidctl-"))
-        archive = spark_host.zip_package(package, acidctl.__version__, folder)
+        archive = spark_setup.zip_package(package, acidctl.__version__, folder)
         known = [Path(name).name for name in getattr(context, "_python_includes", None) or ()]
         if archive.name in known:
             shutil.rmtree(folder)
@@ -199,7 +198,7 @@ class SparkEngine:
         finally:
             job.end()
         if job.error is not None and left:
-            failure = spark_failures.explain(job.error, [specs[index].output for index in indices])
+            failure = spark_errors.explain(job.error, [specs[index].output for index in indices])
             if failure.place is None or indices[failure.place] not in left:
                 raise failure.error from job.error
             yield TaskOutcome(indices[failure.place], error=failure.error)
@@ -239,7 +238,7 @@ class _Application:
 
     def __init__(self, master: str, conf: Mapping[str, str], verbose: bool) -> None:
         self._master = master
-        self._local = spark_host.is_local(master)
+        self._local = spark_setup.is_local(master)
         self._conf = _with_defaults(conf, self._local)
         self._verbose = verbose
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the JVM writes to it
@@ -257,9 +256,9 @@ class _Application:
                 "a Spark session is already running in this process", hint="Hand it over: compact(..., spark=session)."
             )
         try:
-            spark_host.check_master(self._master, os.environ)
+            spark_setup.check_master(self._master, os.environ)
             if "PYSPARK_GATEWAY_PORT" not in os.environ:
-                spark_host.find_java(os.environ, pyspark.__version__)
+                spark_setup.find_java(os.environ, pyspark.__version__)
             self._start_within(timeout)
         except BaseException:
             self.close()
@@ -292,7 +291,7 @@ class _Application:
                 )
             thread.join(0.05)
         if problem:
-            raise spark_failures.explain_start(problem[0], self._said(), self._master) from problem[0]
+            raise spark_errors.explain_start(problem[0], self._said(), self._master) from problem[0]
 
     def _launch(self) -> None:
         from pyspark import SparkConf, SparkContext
@@ -302,10 +301,10 @@ class _Application:
             # Everything that launches a JVM is on its command line, for all to see: secrets go another way.
             public = SparkConf(loadDefaults=False)
             public.setAll([("spark.master", self._master)])
-            public.setAll([(key, value) for key, value in self._conf.items() if spark_host.is_public(key)])
+            public.setAll([(key, value) for key, value in self._conf.items() if spark_setup.is_public(key)])
             output = live_stderr() if self._verbose else self._log
             outputs = {"stdout": output, "stderr": output}
-            with _environment({"SPARK_LAUNCHER_OPTS": spark_host.lean_java()}):
+            with _environment({"SPARK_LAUNCHER_OPTS": spark_setup.lean_java()}):
                 self._gateway = launch_gateway(public, outputs)  # type: ignore[no-untyped-call]
             if self._over:
                 return
@@ -343,10 +342,10 @@ class _Application:
 
 
 def _with_defaults(conf: Mapping[str, str], local: bool) -> dict[str, str]:
-    shown = {"spark.app.name": "acidctl", "spark.redaction.regex": spark_host.SECRETS}
+    shown = {"spark.app.name": "acidctl", "spark.redaction.regex": spark_setup.SECRETS}
     settings = {**shown, **_DEFAULTS, **(_LOOPBACK if local else {}), **conf}
     for key in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
-        settings[key] = spark_host.lean_java(conf.get(key, ""))
+        settings[key] = spark_setup.lean_java(conf.get(key, ""))
     if local:
         # The workers run on this machine and in this Python: they import this very copy, compiled already.
         paths = [str(Path(acidctl.__file__).parent.parent), conf.get("spark.executorEnv.PYTHONPATH", "")]
@@ -423,7 +422,7 @@ def _unknown_settings(context: SparkContext, conf: Mapping[str, str]) -> Iterato
     for key in conf:
         try:
             registry: Any = context._jvm.org.apache.spark.internal.config.ConfigEntry  # type: ignore[union-attr]
-            known = spark_host.may_be_unregistered(key) or registry.findEntry(key) is not None
+            known = spark_setup.may_be_unregistered(key) or registry.findEntry(key) is not None
         except Exception:  # another release may keep them elsewhere
             return
         if not known:

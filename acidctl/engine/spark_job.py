@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import acidctl
-from acidctl.engine import spark_setup as spark_host
+from acidctl.engine import spark_setup
 from acidctl.engine.base import Task, Work
 from acidctl.engine.spark_worker import Body, Parcels, pack
 from acidctl.storage.remote_options import packages_elsewhere
@@ -52,8 +52,8 @@ class Job:
         inbox: Any = _Inbox(self.inbox)
         self._sink: Accumulator[tuple[bytes, ...]] = context.accumulator((), inbox)
         conf = context.getConf()
-        failures = spark_host.max_failures(str(context.master), conf.get("spark.task.maxFailures"))
-        idle = spark_host.has_idle_cores(str(context.master), conf.get("spark.task.cpus"), len(payloads))
+        failures = spark_setup.max_failures(str(context.master), conf.get("spark.task.maxFailures"))
+        idle = spark_setup.has_idle_cores(str(context.master), conf.get("spark.task.cpus"), len(payloads))
         packages = tuple(dict.fromkeys(package for spec in specs for package in packages_elsewhere(spec.url)))
         self._body = Body(self._sink, acidctl.__version__, failures, idle, work, packages)
         self._stopped = False

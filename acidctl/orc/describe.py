@@ -36,7 +36,7 @@ from acidctl.orc.stats import (
 )
 from acidctl.orc.stripe import EncodingKind, StripeFooter
 from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
-from acidctl.types import format_scalars as leaves
+from acidctl.types import format_scalars
 from acidctl.types.hive_types import quote_name
 
 Json = dict[str, Any]
@@ -264,8 +264,8 @@ def _date_bounds(tail: Tail, values: DateStatistics, count: int) -> Json:
     if not count or values.minimum is None or values.maximum is None:
         return {}
     days = np.array([values.minimum, values.maximum], dtype=np.int64)
-    low, high = leaves.day_text(
-        pa.array(hybrid_to_proleptic(days) if is_hybrid(tail) else days), leaves.hive_year
+    low, high = format_scalars.day_text(
+        pa.array(hybrid_to_proleptic(days) if is_hybrid(tail) else days), format_scalars.hive_year
     ).to_pylist()
     return {"min": low, "max": high}
 
@@ -285,7 +285,7 @@ def _timestamp_bounds(tail: Tail, column: int, values: TimestampStatistics) -> J
     moments = pa.StructArray.from_arrays(
         [pa.array(seconds), pa.array((millis % 1000 * 1_000_000 + rest).astype(np.int32))], ["seconds", "nanos"]
     )
-    first, last = leaves.timestamps(moments, local).to_pylist()
+    first, last = format_scalars.timestamps(moments, local).to_pylist()
     return {"min": first, "max": last}
 
 

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from acidctl.orc.calendar import hybrid_to_proleptic
 from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.tail import Calendar, Tail
-from acidctl.types import format_scalars as leaves
-from acidctl.types import java_numbers as javatext
+from acidctl.types import format_scalars, java_numbers
 from acidctl.types.format_rows import Style, json_strings, lines
 from acidctl.types.format_scalars import Damage, Int64Array
 from acidctl.types.schema import HiveType
@@ -64,11 +63,11 @@ def data_lines(
 
 
 def _floats(array: pa.Array) -> pa.Array:
-    return javatext.doubles(pc.cast(array, pa.float64()))
+    return java_numbers.doubles(pc.cast(array, pa.float64()))
 
 
 def _decimals(array: pa.Array) -> pa.Array:
-    text = leaves.decimals(array)
+    text = format_scalars.decimals(array)
     return text if array.type.scale == 0 else pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
 
 
@@ -78,23 +77,23 @@ def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
     if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
         numbers = pc.fill_null(days, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         days = pc.if_else(pc.is_valid(days), pa.array(_labels(numbers, hybrid)), pa.scalar(None, pa.int64()))
-    return leaves.day_text(days, _date_year, first=_FIRST_DAY)
+    return format_scalars.day_text(days, _date_year, first=_FIRST_DAY)
 
 
 def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> pa.Array:
-    seconds, nanos = leaves.seconds_and_nanos(array)
+    seconds, nanos = format_scalars.seconds_and_nanos(array)
     if len(seconds) and seconds.min() < (_GAP_LAST + 1) * _SECONDS_PER_DAY:
         days = seconds // _SECONDS_PER_DAY
         moved = _labels(days, hybrid_instants if local else hybrid)
         seconds = seconds + (moved - days) * _SECONDS_PER_DAY
-        text = leaves.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
+        text = format_scalars.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
     else:
-        text = leaves.full_timestamps(array)
+        text = format_scalars.full_timestamps(array)
     text = pc.ascii_rtrim(text, "0")
     whole = pc.ends_with(text, ".")
     if not pc.any(whole).as_py():
         return text
-    return leaves.either(whole, leaves.joined(text, "0"), text)
+    return format_scalars.either(whole, format_scalars.joined(text, "0"), text)
 
 
 def _labels(days: Int64Array, hybrid: bool) -> Int64Array:

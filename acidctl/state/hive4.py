@@ -23,7 +23,7 @@ from acidctl.format.names import (
     path_order_key,
 )
 from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts as say
+from acidctl.state import verdicts
 from acidctl.state.deltas import choose_deltas
 from acidctl.state.entries import (
     Candidate,
@@ -142,7 +142,7 @@ class _Run:
                     hint="Give one with --validtxns.",
                 )
             )
-        unseen = say.judge_visibility(parsed, self._txns or ValidTxns.everything())
+        unseen = verdicts.judge_visibility(parsed, self._txns or ValidTxns.everything())
         if unseen is not None:
             self.answer.verdicts[candidate.name] = unseen
             if unseen.state is EntryState.ABORTED:
@@ -164,7 +164,7 @@ class _Run:
         answer.deltas = tuple(choice.candidate.name for choice in choices if choice.taken)
         answer.base = None if base is None else base.name
         if base is not None:
-            answer.verdicts[base.name] = say.live_base(base, self._compacted(base))
+            answer.verdicts[base.name] = verdicts.live_base(base, self._compacted(base))
         elif self._oldest is not None and self._compacted(self._oldest):
             answer.history_gap = history_gap(self._oldest, self._ids)
 
@@ -175,7 +175,7 @@ class _Run:
         if ids.is_aborted(parsed.write_id) and not self._compacted(base):
             answer.aborted.add(base.name)
             answer.aborted_write_ids.add(parsed.write_id)
-            answer.verdicts[base.name] = say.judge_overwrite(parsed, ids) or say.aborted_base(parsed)
+            answer.verdicts[base.name] = verdicts.judge_overwrite(parsed, ids) or verdicts.aborted_base(parsed)
             return
         newer = best is None or _id(best) < parsed.write_id
         if newer or (best is not None and _id(best) == parsed.write_id and self._compacted(base)):
@@ -191,7 +191,7 @@ class _Run:
     def _obsolete(self, base: Candidate, by: Candidate) -> None:
         self.answer.obsolete.add(base.name)
         equal = _id(base) == _id(by)
-        self.answer.verdicts[base.name] = say.same_ids_as_base(by) if equal else say.covered_by_base("", by)
+        self.answer.verdicts[base.name] = verdicts.same_ids_as_base(by) if equal else verdicts.covered_by_base("", by)
 
     def _usable(self, base: Candidate, parsed: BaseDir) -> bool:
         ids = self._ids
@@ -203,8 +203,8 @@ class _Run:
         return ids.is_valid_base(parsed.write_id) if self._compacted(base) else ids.is_valid(parsed.write_id)
 
     def _unusable(self, base: Candidate, parsed: BaseDir) -> Verdict:
-        judge = say.judge_compacted if self._compacted(base) else say.judge_overwrite
-        return judge(parsed, self._ids) or say.unusable_base(parsed)
+        judge = verdicts.judge_compacted if self._compacted(base) else verdicts.judge_overwrite
+        return judge(parsed, self._ids) or verdicts.unusable_base(parsed)
 
     def _on_delta(self, candidate: Candidate, delta: DeltaDir) -> None:
         answer, ids = self.answer, self._ids
@@ -212,12 +212,12 @@ class _Run:
         if aborted is RangeAnswer.ALL:
             answer.aborted.add(candidate.name)
             answer.aborted_write_ids.update(ids.aborted_in(delta.min_write_id, delta.max_write_id))
-            answer.verdicts[candidate.name] = say.aborted_delta(delta)
+            answer.verdicts[candidate.name] = verdicts.aborted_delta(delta)
             return
         if aborted is RangeAnswer.SOME:
             answer.uncompacted_aborts = True
         if ids.is_range_valid(delta.min_write_id, delta.max_write_id) is RangeAnswer.NONE:
-            answer.verdicts[candidate.name] = say.unseen_delta(delta, ids)
+            answer.verdicts[candidate.name] = verdicts.unseen_delta(delta, ids)
         else:
             self._current.append(candidate)
 

@@ -14,7 +14,7 @@ from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import BUCKET_PREFIX, VERSION_MARKER, BaseDir, DeltaDir, is_hidden_to_hive, path_order_key
 from acidctl.format.write_ids import ReaderLists, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts as say
+from acidctl.state import verdicts
 from acidctl.state.data_files import (
     DataFile,
     SyntheticGroup,
@@ -272,11 +272,11 @@ def _originals_entry(files: tuple[FileInfo, ...], base: Candidate | None, insert
     if not files:
         return []
     if insert_only:
-        verdict = say.originals_of_insert_only()
+        verdict = verdicts.originals_of_insert_only()
     elif base is not None:
-        verdict = say.covered_by_base("originals_", base)
+        verdict = verdicts.covered_by_base("originals_", base)
     else:
-        verdict = say.live_originals()
+        verdict = verdicts.live_originals()
     return [
         StateEntry(
             ORIGINALS_NAME,

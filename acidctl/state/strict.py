@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from acidctl.format.names import METADATA_MARKER, VERSION_MARKER, BaseDir, DeltaDir, DeltaKind
 from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts as say
+from acidctl.state import verdicts
 from acidctl.state.deltas import Choice, choose_deltas, delta_of, lonely_notes, overlap_notes
 from acidctl.state.entries import Candidate, EntryState, HistoryGap, MarkerContent, Selection, Stock, Verdict
 
@@ -48,7 +48,7 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
         for candidate in stock.deltas:
             delta = delta_of(candidate)
             if delta.kind is DeltaKind.DELETE and delta.min_write_id <= delta.max_write_id <= floor:
-                draft.verdicts[candidate.name] = say.covered_by_base("", base)
+                draft.verdicts[candidate.name] = verdicts.covered_by_base("", base)
     draft.doubts += overlap_notes(choices, base)
     draft.doubts += lonely_notes(choices)
     if insert_only:
@@ -69,14 +69,14 @@ def verdict_of(choice: Choice, base: Candidate | None, ids: ValidWriteIds, *, in
     """The verdict that follows from a choice among admitted deltas."""
     delta = delta_of(choice.candidate)
     if choice.taken:
-        return say.live_delta(delta, ids, insert_only)
+        return verdicts.live_delta(delta, ids, insert_only)
     cover = [candidate.name for candidate in choice.cover]
     if not choice.covered:
         by = cover or ([base.name] if base is not None else [])
-        return say.unseen_tail(delta, choice.covered_to, by, ids)
+        return verdicts.unseen_tail(delta, choice.covered_to, by, ids)
     if choice.cover:
-        return say.covered_by_deltas(delta, cover, delta_of(choice.cover[0]))
-    return say.nothing_to_cover(delta) if base is None else say.covered_by_base("", base)
+        return verdicts.covered_by_deltas(delta, cover, delta_of(choice.cover[0]))
+    return verdicts.nothing_to_cover(delta) if base is None else verdicts.covered_by_base("", base)
 
 
 def _as_hive2(bases: Sequence[Candidate], ids: ValidWriteIds, draft: _Draft) -> list[Candidate]:
@@ -87,7 +87,7 @@ def _as_hive2(bases: Sequence[Candidate], ids: ValidWriteIds, draft: _Draft) -> 
             found.append(base)
             continue
         found.append(replace(base, marker=MarkerContent.COMPACTED))
-        if (say.judge_compacted(base.parsed, ids) is None) != ids.is_valid(base.parsed.write_id):
+        if (verdicts.judge_compacted(base.parsed, ids) is None) != ids.is_valid(base.parsed.write_id):
             draft.notes.append(
                 f"{base.name} is taken for a compaction by Hive 1 or 2, which know no overwrites; nothing here "
                 "was marked by a later Hive."
@@ -101,7 +101,7 @@ def _choose_base(
     usable: list[tuple[Candidate, bool]] = []
     passed_over: list[Candidate] = []
     for base in bases:
-        unseen = say.judge_visibility(base.parsed, txns)
+        unseen = verdicts.judge_visibility(base.parsed, txns)
         if unseen is not None:
             draft.verdicts[base.name] = unseen
             continue
@@ -121,12 +121,12 @@ def _choose_base(
     best, compacted = max(usable, key=lambda u: (_id(u[0]), u[1], u[0].parsed.visibility_txn_id or 0))
     for base, _ in usable:
         equal = _id(base) == _id(best)
-        draft.verdicts[base.name] = say.same_ids_as_base(best) if equal else say.covered_by_base("", best)
-    draft.verdicts[best.name] = say.live_base(best, compacted)
+        draft.verdicts[base.name] = verdicts.same_ids_as_base(best) if equal else verdicts.covered_by_base("", best)
+    draft.verdicts[best.name] = verdicts.live_base(best, compacted)
     newer = [base.name for base in passed_over if _id(base) > _id(best)]
     if newer:
         draft.notes.append(
-            f"{best.name} is read because this reader cannot use {say.join_names(newer)}; deltas between "
+            f"{best.name} is read because this reader cannot use {verdicts.join_names(newer)}; deltas between "
             "them may have been cleaned already, which no listing can tell."
         )
     if not any(file.name in MARKERS or file.name[:1] not in ("_", ".") for file in best.files):
@@ -140,7 +140,7 @@ def _replaced_notes(bases: Sequence[Candidate], draft: _Draft) -> list[str]:
     if not later:
         return []
     return [
-        f"{say.join_names(later)} overwrote later what this snapshot reads; parts of it may have been cleaned "
+        f"{verdicts.join_names(later)} overwrote later what this snapshot reads; parts of it may have been cleaned "
         "already, which no listing can tell."
     ]
 
@@ -152,16 +152,16 @@ def _judge_base(base: Candidate, ids: ValidWriteIds, draft: _Draft) -> tuple[Ver
     if base.is_first_compaction:
         return None, True
     if base.marker is MarkerContent.BAD and parsed.visibility_txn_id is None:
-        compacted = say.judge_compacted(parsed, ids)
-        overwrite = say.judge_overwrite(parsed, ids)
+        compacted = verdicts.judge_compacted(parsed, ids)
+        overwrite = verdicts.judge_overwrite(parsed, ids)
         draft.notes.append(f"{base.name}/_metadata_acid {base.marker_problem}.")
         # Where both readings allow it, what the marker should have said does not matter.
-        return (None if compacted is None and overwrite is None else say.bad_marker(base)), True
+        return (None if compacted is None and overwrite is None else verdicts.bad_marker(base)), True
     if base.marker is MarkerContent.UNREAD and parsed.visibility_txn_id is None:
-        draft.notes.append(say.unread_marker_note(base, base.guessed_compacted))
+        draft.notes.append(verdicts.unread_marker_note(base, base.guessed_compacted))
     if base.is_compacted:
-        return say.judge_compacted(parsed, ids), True
-    return say.judge_overwrite(parsed, ids), False
+        return verdicts.judge_compacted(parsed, ids), True
+    return verdicts.judge_overwrite(parsed, ids), False
 
 
 def history_gap(oldest: Candidate, ids: ValidWriteIds) -> HistoryGap:
@@ -200,16 +200,16 @@ def _admit(
 def _judge_delta(delta: DeltaDir, ids: ValidWriteIds, txns: ValidTxns, insert_only: bool) -> Verdict | None:
     low, high = delta.min_write_id, delta.max_write_id
     if low > high:
-        return say.degenerate_delta(delta)
+        return verdicts.degenerate_delta(delta)
     if insert_only and delta.kind is DeltaKind.DELETE:
-        return say.delete_delta_in_insert_only()
-    unseen = say.judge_visibility(delta, txns)
+        return verdicts.delete_delta_in_insert_only()
+    unseen = verdicts.judge_visibility(delta, txns)
     if unseen is not None:
         return unseen
     if ids.is_range_aborted(low, high) is RangeAnswer.ALL:
-        return say.aborted_delta(delta)
+        return verdicts.aborted_delta(delta)
     if ids.is_range_valid(low, high) is RangeAnswer.NONE:
-        return say.unseen_delta(delta, ids)
+        return verdicts.unseen_delta(delta, ids)
     return None
 
 
@@ -230,7 +230,7 @@ def _drop_earlier_compactions(admitted: Sequence[Candidate], draft: _Draft) -> l
         best = max(group, key=lambda c: c.parsed.visibility_txn_id or 0)
         rest = [c for c in group if (c.parsed.visibility_txn_id or 0) < (best.parsed.visibility_txn_id or 0)]
         for candidate in rest:
-            draft.verdicts[candidate.name] = say.same_range(delta_of(candidate), best.name)
+            draft.verdicts[candidate.name] = verdicts.same_range(delta_of(candidate), best.name)
             dropped.add(candidate.name)
             draft.notes.append(
                 f"{candidate.name} and {best.name} hold the same range; the later compaction is read, while "
@@ -238,7 +238,7 @@ def _drop_earlier_compactions(admitted: Sequence[Candidate], draft: _Draft) -> l
             )
         if len(group) - len(rest) > 1:
             names = [c.name for c in group if c.name not in dropped]
-            draft.doubts.append(f"{say.join_names(names)} hold the same range; all are read, as Hive does.")
+            draft.doubts.append(f"{verdicts.join_names(names)} hold the same range; all are read, as Hive does.")
     return [candidate for candidate in admitted if candidate.name not in dropped]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.types import format_scalars as leaves
+from acidctl.types import format_scalars
 from acidctl.types.format_rows import Style, escape_ascii, lines, special_bytes
 from acidctl.types.format_scalars import Damage
 from acidctl.types.schema import HiveType, Primitive, TypeKind
@@ -84,14 +84,14 @@ def _floats(array: pa.Array) -> pa.Array:
 
 
 def _decimals(array: pa.Array) -> pa.Array:
-    text = leaves.decimals(array)
+    text = format_scalars.decimals(array)
     if array.type.scale:
         text = pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
     return text
 
 
 def _timestamps(array: pa.Array, local: bool) -> pa.Array:
-    text = leaves.timestamps(array, False)
+    text = format_scalars.timestamps(array, False)
     midnight = pc.ends_with(text, " 00:00:00")
     if not pc.any(midnight).as_py():
         return text
@@ -105,7 +105,7 @@ def _strings(text: pa.Array, damage: Damage) -> pa.Array:
 _CANONICAL = Style(
     floats=_floats,
     decimals=_decimals,
-    dates=leaves.dates,
+    dates=format_scalars.dates,
     timestamps=_timestamps,
     strings=_strings,
     bare_decimals=True,

@@ -8,17 +8,17 @@ from acidctl.compaction import recover
 from acidctl.orc import (
     acidmeta,
     codec,
-    finish,
-    guard,
+    postprocess,
+    protobuf,
     reader,
     rowindex,
     sidefile,
+    stream_guard,
     stripe,
     stripestats,
     tail,
-    wire,
 )
-from acidctl.storage import locations as gather
+from acidctl.storage import locations
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/limits.md").read_text()
 
@@ -26,7 +26,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/limits.md").read_text()
 def test_the_page_of_limits_is_true() -> None:
     """Every number in it is a constant of the code."""
     for name, number in {
-        "fields of a section": f"{wire.FREE_FIELDS:,} and {wire.FIELDS_OF_A_BYTE} more",
+        "fields of a section": f"{protobuf.FREE_FIELDS:,} and {protobuf.FIELDS_OF_A_BYTE} more",
         "| footer, expanded": f"{tail._MAX_FOOTER >> 20} MiB",
         "statistics of stripes, expanded": f"{stripestats.MAX_METADATA >> 20} MiB",
         "row index or bloom": f"{rowindex._MAX_INDEX >> 20} MiB",
@@ -38,18 +38,19 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of a stripe": f"{stripe._MOST_STREAMS} for each",
         "time zone": f"{stripe._MAX_ZONE} bytes",
         "entries of a dictionary": f"{stripe._MAX_DICTIONARY:,}",
-        "streams of lengths": f"{guard._FREE_BYTES >> 20} MiB and {guard._BYTES_OF_A_BYTE} more",
-        "runs of lengths and": f"{guard._FREE_RUNS:,} and one more for every {guard._BYTES_OF_A_RUN} bytes",
-        "streams of nanoseconds": f"{finish._FREE_BYTES >> 20} MiB and {finish._BYTES_OF_A_BYTE} more",
-        "a row, and": f"{guard._FREE_HELD >> 20} MiB, or {guard._HELD_OF_A_BYTE:,} times",
-        "**Memory.**": f"batches of {guard._BATCH_BYTES >> 20} MiB",
+        "streams of lengths": f"{stream_guard._FREE_BYTES >> 20} MiB and {stream_guard._BYTES_OF_A_BYTE} more",
+        "runs of lengths and": f"{stream_guard._FREE_RUNS:,} and one more"
+        f" for every {stream_guard._BYTES_OF_A_RUN} bytes",
+        "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
+        "a row, and": f"{stream_guard._FREE_HELD >> 20} MiB, or {stream_guard._HELD_OF_A_BYTE:,} times",
+        "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
         "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
         f" no more than the first {reader._FIRST_BATCHES}",
         "side file": f"{sidefile._MAX_SIDE_FILE >> 20} MiB",
-        "_metadata_acid": f"{gather._MARKER_LIMIT >> 10} KiB",
-        "journal.json": f"{gather._JOURNAL_LIMIT >> 20} MiB",
+        "_metadata_acid": f"{locations._MARKER_LIMIT >> 10} KiB",
+        "journal.json": f"{locations._JOURNAL_LIMIT >> 20} MiB",
         "owner.json": f"{recover._LIMIT >> 10} KiB",
-        "elements of one": f"{guard._MAX_ELEMENTS:,}",
+        "elements of one": f"{stream_guard._MAX_ELEMENTS:,}",
         "compressed chunk": f"{codec.MAX_BLOCK_SIZE >> 20} MiB",
     }.items():
         (line,) = [line for line in PAGE.splitlines() if name in line]
