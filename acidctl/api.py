@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.report import CompactionReport
     from acidctl.compaction.request import CompactionRequest
     from acidctl.compaction.run import Prepared, Watch
-    from acidctl.maintenance.time_limit import TimeLimit
+    from acidctl.maintenance.owner import TimeLimit
     from acidctl.rows.snapshot import Snapshot
 
 __all__ = ["LsReport", "Table", "compact", "open_table"]
@@ -183,7 +183,7 @@ class Table:
         partition is in the report; raised is only what concerns all.
         """
         from acidctl.engine.choose import EarlyEngine, EngineChoice
-        from acidctl.maintenance.time_limit import GRACE, TimeLimit
+        from acidctl.maintenance.owner import GRACE, TimeLimit
 
         own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
         choice = EngineChoice(engine, session=spark, **own)
@@ -380,7 +380,7 @@ class Table:
     def _counted(self, path: str, length: int | None, insert_only: bool) -> FileDetail:
         """The rows that a footer states, or what is wrong with the file: one bad file must not hide the others."""
         from acidctl.format.names import must_hold_events, must_not_hold_events
-        from acidctl.orc.eventshape import check_shape
+        from acidctl.orc.acidmeta import check_shape
         from acidctl.orc.tail import read_tail
 
         events = not insert_only and must_hold_events(path)

@@ -47,7 +47,7 @@ ONLY_IN = {
     "rich": ("cli",),
     "fsspec": ("storage.fsspec",),
     "s3fs": ("storage.fsspec",),
-    "botocore": ("storage.s3fault",),
+    "botocore": ("storage.s3",),
     "hdfs": ("storage.webapi",),
     "requests": ("storage.webapi", "storage.webfault"),
     "urllib3": ("storage.webapi", "storage.webfault"),
@@ -59,8 +59,8 @@ PURE = (
     "format",
     "types",
     "state",
-    *(f"compaction.{name}" for name in ("plan", "planner", "columns", "edited_plan", "finish", "ranges", "request")),
-    *(f"compaction.{name}" for name in ("report", "settings", "tasks", "thresholds")),
+    *(f"compaction.{name}" for name in ("plan", "planner", "edited_plan", "finish", "ranges", "request")),
+    *(f"compaction.{name}" for name in ("report", "tasks")),
     *(f"cleaning.{name}" for name in ("plan", "guards", "rules", "leftovers", "candidates", "report")),
 )
 IMPURE = (

@@ -14,8 +14,9 @@ from typing import Any
 import click
 import pytest
 
-from acidctl.cli import fields, fields_maintenance
-from acidctl.cli.described import Described
+from acidctl.cli import fields
+from acidctl.cli import fields as fields_maintenance
+from acidctl.cli.fields import Described
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.errors import AcidctlError, ExitCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.compaction.columns import Census, Columns, Shape, doubled_name, losses, misfit, widest
+from acidctl.compaction.finish import Census, Columns, Shape, doubled_name, losses, misfit, widest
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_schema, parse_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acidctl.compaction.plan import Target, WriterSettings
-from acidctl.compaction.settings import unreadable_codec, writer_settings
+from acidctl.compaction.request import unreadable_codec, writer_settings
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import TableSchema, parse_schema

@@ -179,7 +179,7 @@ class _Reader:
         return sum(self._visible(file) for file in files)
 
     def _rows(self, file: DataFile) -> int | None:
-        from acidctl.orc.eventshape import check_shape
+        from acidctl.orc.acidmeta import check_shape
         from acidctl.orc.tail import read_tail
 
         length = self._length(file)

@@ -13,9 +13,8 @@ import click
 from acidctl.api import Table, open_table
 from acidctl.cli.amounts import column_names, duration, duration_or_none, fraction, size
 from acidctl.cli.compactview import write_plan, write_report
-from acidctl.cli.engineoptions import engine_choice
 from acidctl.cli.interrupts import interruptible
-from acidctl.cli.options import SnapshotOptions, option, read_text, table_options
+from acidctl.cli.options import SnapshotOptions, engine_choice, option, read_text, table_options
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import Output, dump_json, plural, say_assumed, shown
 from acidctl.cli.progress import progress, work_progress
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.run import Prepared
     from acidctl.compaction.run_log import RunLog
     from acidctl.engine.base import Task, TaskOutcome
-    from acidctl.maintenance.time_limit import TimeLimit
+    from acidctl.maintenance.owner import TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
 
 def _limit(asked: Asked) -> TimeLimit | None:
     """The time begins now: planning is a part of the run."""
-    from acidctl.maintenance.time_limit import TimeLimit
+    from acidctl.maintenance.owner import TimeLimit
 
     return None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime, asked.grace)
 

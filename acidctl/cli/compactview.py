@@ -17,7 +17,7 @@ from acidctl.compaction.report import (
     partition_json,
     to_json,
 )
-from acidctl.maintenance.time_limit import BOUNDS
+from acidctl.maintenance.owner import BOUNDS
 
 _HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
 _PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")

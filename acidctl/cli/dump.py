@@ -213,7 +213,7 @@ class _RowWriter:
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
     """The CSV header, if the form has one, and what makes text of a batch."""
     from acidctl.orc import orc_tools_rows
-    from acidctl.orc.eventview import event_columns, event_schema
+    from acidctl.orc.orc_tools_rows import event_columns, event_schema
     from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 
     schema = event_schema(orc) if view.events else orc.schema

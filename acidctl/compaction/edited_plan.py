@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from acidctl.compaction.plan import Action, CompactionPlan, KeyCut, PartitionPlan, PlannedTask, Role, encode
-from acidctl.compaction.settings import problem_of_settings
+from acidctl.compaction.request import problem_of_settings
 from acidctl.compaction.tasks import MAX_PARTS
 from acidctl.errors import StalePlanError
 from acidctl.format.names import MIN_LONG

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from acidctl.compaction.finish import Harvest, check_dropped, finish, finish_partition, refit, refuse
-from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, is_within
+from acidctl.compaction.plan import Action, CompactionPlan, KeyCut, PartitionPlan, is_within
 from acidctl.compaction.planner import Draft, Ground, draft, refused, settle
 from acidctl.compaction.request import CompactionRequest, TableView
-from acidctl.compaction.tasks import InputFile
+from acidctl.compaction.tasks import InputFile, StripeStart, plain_format
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError
+from acidctl.format.bucket_codec import BucketCodecError, decode
+from acidctl.format.events import Operation
 from acidctl.format.listing import Listing, obstacle
+from acidctl.format.names import BucketFile, OriginalFile, parse_file
+from acidctl.maintenance.owner import MAX_RUNTIME, UNREACHABLE, TimeLimit
 from acidctl.maintenance.reach import Reach
-from acidctl.maintenance.time_limit import MAX_RUNTIME, UNREACHABLE, TimeLimit
+from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.rows.pipeline import ordered_map
+from acidctl.rows.scan import DataSource
+from acidctl.rows.sources import live_sources
 from acidctl.rows.table_view import link_notes
-from acidctl.state.resolve import data_files
+from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.locations import Location
-from acidctl.storage.port import Storage
-
-if TYPE_CHECKING:
-    from acidctl.compaction.footer_facts import Look
+from acidctl.storage.port import Storage, join
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8
@@ -190,7 +200,6 @@ def _surveyed(
     Without `reach` what is wrong with a partition is raised, as it is where the storage gives nothing of any.
     """
     # Arrow comes along, so that what is foreseen can be told first.
-    from acidctl.compaction.footer_facts import looks
 
     total = sum(_file_count(item) for item in drafts)
     done = 0
@@ -269,3 +278,244 @@ def _file_count(item: Draft) -> int:
         return 0
     insert_only = item.state.insert_only
     return sum(f.has_rows for entry in item.consumed for f in data_files(entry, insert_only=insert_only))
+
+
+# --- What the tail of one input file says, for planning; rows are read only where no statistics tell their buckets.
+
+
+Look = Callable[[], InputFile]
+
+# Column ids of an event's fields in the flattened type tree.
+_WRITE_ID, _BUCKET, _ROW_ID = 2, 3, 4
+_HEAD = 8
+# How much of a text file is looked at, and how much of its first line is kept.
+_LOOK = 64 << 10
+_LINE = 4 << 10
+# What a window size of zlib needs to be added to read gzip.
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_MAGICS = (
+    (b"ORC", "orc"),
+    (b"PAR1", "parquet"),
+    (b"Obj\x01", "avro"),
+    (b"SEQ", "sequencefile"),
+    (b"RCF", "rcfile"),
+    (b"\x1f\x8b", "gzip"),
+)
+# What Hadoop decompresses by the ending of the name; of these only gzip may be put one behind the other everywhere.
+_COMPRESSED = (".bz2", ".deflate", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".zst")
+
+
+def looks(storage: Storage, draft: Draft) -> tuple[Look, ...]:
+    """One call per input file that has bytes, in the order of directories and paths; each opens its file once."""
+    assert draft.state is not None
+    entries = {
+        storage.display(join(draft.root, file.info.path)): (entry, file.info.path)
+        for entry in draft.consumed
+        for file in data_files(entry, insert_only=draft.state.insert_only)
+        if file.has_rows
+    }
+    if draft.state.insert_only:
+        return tuple(partial(_plain, storage, draft.root, entry, path) for entry, path in entries.values())
+    inserts, deletes = live_sources(storage, draft.root, draft.state)
+    found = [source for source in (*inserts, *deletes) if source.name in entries]
+    paths = {id(source): entries[source.name][1] for source in found}
+    return tuple(partial(_acid, source, *entries[source.name], paths) for source in found)
+
+
+def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str]) -> InputFile:
+    deletes = entry.kind is EntryKind.DELETE_DELTA
+    before = None if source.before is None else paths.get(id(source.before))
+    with source.open() as orc:
+        if orc is None:
+            return InputFile(path, entry.name, 0, 0, source.max_write_id, deletes=deletes, before=before)
+        acid = orc.is_acid
+        bounds = orc.key_range()
+        # Rows whose file name tells no bucket, or one that no event can mean, are refused later, by name.
+        number = None if source.apart else source.raw_bucket
+        raw = None if acid else (source.raw_write_id, number)
+        write_ids = (source.raw_write_id, source.raw_write_id) if not acid else None
+        if bounds is not None:
+            write_ids = bounds[0].write_id, bounds[1].write_id
+        return InputFile(
+            path=path,
+            entry=entry.name,
+            size=orc.tail.file_length,
+            rows=orc.rows,
+            newest=source.max_write_id,
+            deletes=deletes,
+            is_acid=acid,
+            columns=orc.columns,
+            dialect=orc.dialect,
+            codec=orc.tail.postscript.compression.name.lower(),
+            buckets=_buckets(orc) if acid else _decoded((number,), source.name),
+            write_ids=write_ids,
+            updates=not deletes and bool((orc.operations() or frozenset()) - {Operation.INSERT}),
+            stripes=_event_stripes(orc) if acid else _raw_stripes(orc, source),
+            raw=raw,
+            before=before,
+            apart=source.apart,
+        )
+
+
+def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFile:
+    """A file of an insert-only table, in whatever format."""
+    place = join(root, path)
+    newest = entry.max_write_id or 0
+    with storage.open(place) as stream:
+        file_format = _format(stream.read(_HEAD), path)
+        stream.seek(0, 2)
+        size = stream.tell()
+        number = _number(path)
+        known = InputFile(path, entry.name, size, 0, newest, is_acid=False, file_format=file_format, buckets=number)
+        if file_format == "parquet":
+            return _parquet(stream, storage.display(place), known)
+        stream.seek(0)
+        if plain_format(file_format) == "text":
+            return replace(known, first_line=_first_line(stream.read(_LOOK), file_format))
+        if file_format != "orc":
+            return known
+        orc = open_orc(stream, name=storage.display(place))
+        return InputFile(
+            path,
+            entry.name,
+            size,
+            orc.rows,
+            newest,
+            is_acid=orc.is_acid,
+            columns=orc.schema,
+            dialect=orc.dialect,
+            codec=orc.tail.postscript.compression.name.lower(),
+            buckets=number,
+        )
+
+
+def _first_line(head: bytes, file_format: str) -> bytes:
+    """Nothing where it cannot be expanded: whoever puts the files together says so."""
+    try:
+        text = zlib.decompressobj(_GZIP_WINDOW).decompress(head, _LINE) if file_format == "gzip" else head[:_LINE]
+    except zlib.error:
+        return b""
+    return text.partition(b"\n")[0]
+
+
+def _parquet(stream: BinaryIO, name: str, known: InputFile) -> InputFile:
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(pa.PythonFile(stream, mode="r"))
+        shape = str(metadata.schema.to_arrow_schema().remove_metadata())
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DamagedDataError(
+            f"{name} begins as a Parquet file but cannot be read: {str(error).splitlines()[0]}",
+            path=name,
+            hint="restore the file from its source",
+        ) from error
+    return replace(known, rows=metadata.num_rows, shape=shape)
+
+
+def _format(head: bytes, path: str) -> str:
+    name = path.rpartition("/")[2].lower()
+    found = next((word for magic, word in _MAGICS if head.startswith(magic)), "text")
+    zipped = name.endswith(".gz")
+    if found == "gzip" or (zipped and found == "text"):
+        # Hive goes by the name: what is compressed without saying so is no text to it either.
+        return "gzip" if zipped and found == "gzip" else "gzip under another name"
+    ending = next((ending for ending in _COMPRESSED if name.endswith(ending)), None)
+    return f"text compressed as {ending}" if found == "text" and ending else found
+
+
+def _number(path: str) -> tuple[int, ...]:
+    """The number in front of a file name, by which bucketed tables find their buckets."""
+    name = path.rpartition("/")[2]
+    parsed = parse_file(name.removesuffix(".gz"))
+    return (parsed.bucket_id,) if isinstance(parsed, OriginalFile | BucketFile) else ()
+
+
+def _buckets(orc: OrcFile) -> tuple[int, ...]:
+    """The bucket ids of a file's events, decoded: from its statistics, else from those of its stripes, else read."""
+    if not orc.rows:
+        return ()
+    bounds = orc.key_range()
+    if bounds is not None:
+        known = _between(bounds[0].bucket_property, bounds[1].bucket_property, orc.name)
+        if known is not None:
+            return known
+        found: set[int] = set()
+        for statistics in orc.stripe_statistics():
+            span = _span(statistics, _BUCKET)
+            ids = None if span is None else _between(*span, orc.name)
+            if ids is None:
+                break
+            found.update(ids)
+        else:
+            if found:
+                return tuple(sorted(found))
+    values: set[int] = set()
+    for batch in orc.scan(["bucket"]):
+        values.update(pc.unique(batch.column(0)).to_pylist())
+    return _decoded(values, orc.name)
+
+
+def _between(low: int, high: int, name: str) -> tuple[int, ...] | None:
+    """The bucket ids of events whose properties have these bounds; None where more may lie between."""
+    ids = _decoded((low, high), name)
+    # Both bounds are values that occur, and properties order by version before bucket.
+    same_version = len(ids) == 1 or decode(low).version == decode(high).version
+    return ids if same_version and ids[-1] - ids[0] <= 1 else None
+
+
+def _decoded(values: Iterable[int | None], name: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({decode(value).bucket_id for value in values if value is not None}))
+    except BucketCodecError as error:
+        raise DamagedDataError(
+            f"{name} holds rows of a bucket that cannot be: {error.message}",
+            path=name,
+            hint="Restore the file from a copy.",
+        ) from error
+
+
+def _span(statistics: Sequence[ColumnStatistics], column: int) -> tuple[int, int] | None:
+    if len(statistics) <= column:
+        return None
+    values = statistics[column].values
+    if not isinstance(values, IntegerStatistics) or values.minimum is None or values.maximum is None:
+        return None
+    return (values.minimum, values.maximum) if values.minimum <= values.maximum else None
+
+
+def _event_stripes(orc: OrcFile) -> tuple[StripeStart, ...]:
+    """Where the second and later stripes begin: right behind the last key before, else at the least parts of their own.
+
+    A key that is not exact makes parts uneven and nothing else.
+    """
+    stripes = orc.tail.stripes
+    if len(stripes) < 2:
+        return ()
+    try:
+        index = parse_key_index(orc.tail.metadata_value(KEY_INDEX) or b"")
+    except (ValueError, UnicodeDecodeError):
+        index = ()
+    if len(index) == len(stripes):
+        lasts = [(key, stripe.offset) for key, stripe in zip(index, stripes[1:], strict=False) if key is not None]
+        return tuple(StripeStart(KeyCut(k.write_id, k.bucket_property, k.row_id + 1), at) for k, at in lasts)
+    if not orc.tail.row_index_stride:
+        return ()
+    found = []
+    for statistics, stripe in list(zip(orc.stripe_statistics(), stripes, strict=False))[1:]:
+        spans = [_span(statistics, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID)]
+        known = [span[0] for span in spans if span is not None]
+        if len(known) == len(spans):
+            found.append(StripeStart(KeyCut(*known), stripe.offset))
+    return tuple(found)
+
+
+def _raw_stripes(orc: OrcFile, source: DataSource) -> tuple[StripeStart, ...]:
+    """The same for a file without ACID columns, counted from its own first row."""
+    if source.raw_bucket is None:
+        return ()
+    found, rows = [], 0
+    for before, stripe in zip(orc.tail.stripes, orc.tail.stripes[1:], strict=False):
+        rows += before.rows
+        found.append(StripeStart(KeyCut(source.raw_write_id, source.raw_bucket, rows), stripe.offset))
+    return tuple(found)

@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 from acidctl.errors import VerificationError
 from acidctl.format.arrays import WIDE, flat
 from acidctl.orc.codec import Compression
-from acidctl.orc.positions import recorded
 from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
-from acidctl.orc.rowindex import IndexEntry, read_column_index
+from acidctl.orc.rowindex import IndexEntry, each_stripe, read_column_index, recorded
 from acidctl.orc.stats import (
     BinaryStatistics,
     BucketStatistics,
@@ -38,7 +37,6 @@ from acidctl.orc.stats import (
     stated_decimal,
 )
 from acidctl.orc.stripe import StripeFooter
-from acidctl.orc.stripestats import each_stripe
 from acidctl.orc.tail import OrcKind
 
 # Of so many row groups one is compared with its values.

@@ -13,11 +13,10 @@ from contextlib import closing
 from itertools import chain
 from typing import BinaryIO
 
-from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.input_sample import InputSample, open_by_name
 from acidctl.compaction.inputs import state_of
 from acidctl.compaction.plan import Role
-from acidctl.compaction.spec import BYTES_DIGEST, TaskResult, TaskSpec
+from acidctl.compaction.spec import BYTES_DIGEST, Attempt, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch

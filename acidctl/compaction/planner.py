@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 
 from acidctl.compaction import ranges
 from acidctl.compaction.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
-from acidctl.compaction.request import CompactionRequest, TableView, check_options, window_missing
-from acidctl.compaction.thresholds import Thresholds, not_needed, thresholds
+from acidctl.compaction.request import (
+    CompactionRequest,
+    TableView,
+    Thresholds,
+    check_options,
+    not_needed,
+    thresholds,
+    window_missing,
+)
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (

@@ -29,9 +29,8 @@ from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationE
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.lock import Lock, acquire
-from acidctl.maintenance.owner import wall_clock
+from acidctl.maintenance.owner import MAX_RUNTIME, UNREACHABLE, TimeLimit, TimeUpError, wall_clock
 from acidctl.maintenance.reach import Reach
-from acidctl.maintenance.time_limit import MAX_RUNTIME, UNREACHABLE, TimeLimit, TimeUpError
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.storage.locations import Location
 from acidctl.storage.port import join

@@ -17,7 +17,7 @@ from typing import Any
 
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, partition_json
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.maintenance.time_limit import BOUNDS
+from acidctl.maintenance.owner import BOUNDS
 from acidctl.storage.redact import without_credentials
 
 PARTITION_TYPE = "compaction_log"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from acidctl.compaction.plan import InputEntry, KeyCut, PlannedTask, TableFacts
+from acidctl.compaction.verify import Expected, verify_file
+from acidctl.orc.writer import WrittenFile
+from acidctl.storage.port import Storage, join
 
 #: What the digest of a file that was put together byte by byte begins with, instead of `stored_digest.VERSION`.
 BYTES_DIGEST = "sha256:"
@@ -90,3 +95,57 @@ class TaskResult:
     def nothing(cls, spec: TaskSpec) -> TaskResult:
         """The result of a task whose inputs hold no rows."""
         return cls(spec.output, None, 0, 0)
+
+
+# --- Attempts of tasks: files in the work directory that no two runs of a task share.
+
+
+ATTEMPTS_DIRECTORY = "attempts"
+_RANDOM_BYTES = 6
+
+
+class Attempt:
+    """A file below `attempts/` that this run of a task alone writes; `path` is relative to the work directory."""
+
+    def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
+        part = "" if spec.part is None else f"p{spec.part}-"
+        name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
+        self._output = spec.task.output
+        self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
+        self._storage = storage
+        self._place = join(root, f"{spec.work}/{self.path}")
+        # Nobody may read it who may not read what it is made of.
+        files = [info.path for entry in spec.inputs for info in entry.files]
+        self._like = join(root, files[0] if files else spec.work)
+
+    @property
+    def name(self) -> str:
+        """The file as a user would name it."""
+        return self._storage.display(self._place)
+
+    @contextmanager
+    def create(self) -> Iterator[BinaryIO]:
+        """The file for writing, once; durable after the block, gone when the block fails."""
+        with self._storage.create(self._place, self._like) as sink:
+            yield sink
+
+    def open(self) -> BinaryIO:
+        """The file for reading, after it was written."""
+        return self._storage.open(self._place)
+
+    def size(self) -> int:
+        """Its bytes on the storage."""
+        found = self._storage.stat(self._place)
+        return 0 if found is None else found.size
+
+    def verified(self, written: WrittenFile, expected: Expected, *, threads: bool) -> TaskResult:
+        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`."""
+        return TaskResult(
+            output=self._output,
+            path=self.path,
+            rows=written.rows,
+            bytes=written.bytes,
+            counts=expected.counts,
+            digest=verify_file(self.open, self.name, expected, threads=threads),
+            writer=written.backend.value,
+        )

@@ -11,28 +11,32 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.inputs import TaskEvents
 from acidctl.compaction.plan import Role
-from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.spec import Attempt, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected
 from acidctl.engine.base import TaskOutcome
-from acidctl.errors import AcidctlError, InternalError
-from acidctl.format.events import EventBatch, Operation
+from acidctl.errors import AcidctlError, DamagedDataError, InternalError, VerificationError
+from acidctl.format.events import EventBatch, Operation, keys_of
+from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import TARGET
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stitch import StripeRun, mismatch, stitch
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
 from acidctl.rows.pipeline import read_ahead
-from acidctl.storage.port import Storage
+from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
-from acidctl.types.stored_digest import RowDigest
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import parse_type
+from acidctl.types.stored_digest import RowDigest, combined
 
 # More inputs than that do not overlap, or are put together before they are opened.
 _OPEN_FILES = 1 << 16
@@ -53,8 +57,6 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
 
         result = rewrite_plain(spec, storage, root, threads=threads)
     elif spec.task.role is Role.JOIN:
-        from acidctl.compaction.joining import join_parts
-
         result = join_parts(spec, storage, root, threads=threads)
     else:
         result = _rewrite(spec, storage, root, threads)
@@ -181,3 +183,83 @@ def _peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+# --- The finished parts of a large bucket as one file.
+
+
+def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
+    """A task with role JOIN: stripes are copied as they are, the tail is made anew; see `compaction.task.run_task`.
+
+    Parts that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with
+    the parts.
+    """
+    parts = [part for part in spec.parts if part.rows]
+    if not parts:
+        return TaskResult(spec.task.output, None, 0, 0)
+    if len(parts) == 1:
+        # It was verified, and its name is as unique as any.
+        return replace(
+            parts[0],
+            output=spec.task.output,
+            rows_in=0,
+            hidden=0,
+            deletes_applied=0,
+            read=(),
+            committed=(),
+            hidden_ids=(),
+        )
+    counts: Counter[tuple[int, int]] = Counter()
+    for part in parts:
+        for write_id, bucket, rows in part.counts:
+            counts[write_id, bucket] += rows
+    columns = parse_type(spec.table.columns)
+    assert isinstance(columns, StructType)
+    metadata = {TARGET: spec.table.dialect.encode()}
+    attempt = Attempt(storage, root, spec)
+    with attempt.create() as sink, ExitStack() as stack:
+        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
+        files = [orc for _, orc in opened]
+        written: WrittenFile
+        if any(mismatch(files[0].tail, orc.tail) for orc in files):
+            settings = spec.table.writer
+            written = write_orc(
+                sink, _events(files), columns, settings, acid=True, metadata=metadata, backend=Backend.EXACT
+            )
+        else:
+            written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
+    expected = Expected(
+        rows=sum(part.rows for part in parts),
+        digest=combined(part.digest for part in parts),
+        columns=str(columns),
+        counts=tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items())),
+        operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
+        collapsed=spec.task.output.startswith(BASE_PREFIX),
+        bucket_id=spec.task.bucket_id,
+        metadata=metadata,
+    )
+    return attempt.verified(written, expected, threads=threads)
+
+
+def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:
+    """A finished part, open for as long as the stack."""
+    stream = stack.enter_context(storage.open(place))
+    try:
+        return stream, open_orc(stream, name=storage.display(place))
+    except DamagedDataError as error:
+        raise VerificationError(
+            f"a part that had been verified has changed: {error.message}",
+            path=storage.display(place),
+            hint="Nothing of it is published; the table is as it was. Run compact again.",
+        ) from error
+
+
+def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:
+    """The events of the parts, in their order."""
+    for orc in files:
+        for batch in orc.scan():
+            keys = keys_of(batch, name=orc.name)
+            row = batch.column("row")
+            deletes = keys.operation is not None
+            columns = () if deletes else tuple(row.field(i) for i in range(row.type.num_fields))
+            yield EventBatch(keys, columns)

@@ -9,17 +9,79 @@ parent, however that was ended.
 from __future__ import annotations
 
 import os
+import pickle
 import selectors
 import signal
+import struct
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from queue import SimpleQueue
+from typing import IO, Any
 
-from acidctl.engine import worker
 from acidctl.engine.base import Task, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError
+
+# --- A worker process of the local engine: tasks come in on stdin, outcomes go out on stdout, each a pickle.
+#
+# The end of stdin is the order to stop, at once and in the middle of a task: it comes when the parent is done, and also
+# when the parent was killed.
+
+
+_IN, _OUT, _ERROR = range(3)
+_LENGTH = struct.Struct("<Q")
+
+
+def send(pipe: IO[bytes], message: object) -> None:
+    """Write one message."""
+    data = pickle.dumps(message)
+    pipe.write(_LENGTH.pack(len(data)) + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message; None when the other side has gone, be it in the middle of one."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = pipe.read(length)
+    return pickle.loads(data) if len(data) == length else None
+
+
+def main() -> None:
+    """Work until the parent goes away. Work that is None is the usual one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(_OUT), "wb")
+    os.dup2(_ERROR, _OUT)
+    tasks: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    # Takes half a second, in which the parent may be making the plan.
+    usual = default_work()
+
+    while True:
+        work, index, spec, threads = tasks.get()
+        try:
+            send(answers, (work or usual)(index, spec, threads))
+        except BrokenPipeError:
+            os._exit(1)
+
+
+def _listen(tasks: SimpleQueue[Any]) -> None:
+    orders = os.fdopen(_IN, "rb", closefd=False)
+    status = 1
+    try:
+        while (message := receive(orders)) is not None:
+            tasks.put(message)
+        status = 0
+    finally:
+        # Also when a task cannot be unpacked here: the parent sees a worker that died.
+        os._exit(status)
+
 
 #: What a task may need at most, whatever its size.
 WORKER_BYTES = 500 << 20
@@ -152,7 +214,7 @@ class _Worker:
             [
                 sys.executable,
                 "-c",
-                f"import sys; sys.path[:] = {sys.path!r}; from {worker.__name__} import main; main()",
+                f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()",
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -171,12 +233,12 @@ class _Worker:
         """Hand over a task; that a worker is gone shows when its answer is taken."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            worker.send(self.process.stdin, (work, index, spec, threads))
+            send(self.process.stdin, (work, index, spec, threads))
 
     def take(self) -> TaskOutcome | None:
         """The answer, None when the worker died instead."""
         assert self.process.stdout is not None
-        answer = worker.receive(self.process.stdout)
+        answer = receive(self.process.stdout)
         assert answer is None or isinstance(answer, TaskOutcome)
         return answer
 

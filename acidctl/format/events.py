@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.arrays import concat
-from acidctl.format.event_fields import KEY_FIELDS
+from acidctl.format.names import KEY_FIELDS
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -431,3 +431,12 @@ def same_table(first: str, second: str) -> bool:
     """Whether two names can mean one table: catalog and database count only where both have them."""
     pairs = zip(reversed(first.lower().split(".")), reversed(second.lower().split(".")), strict=False)
     return all(one == other for one, other in pairs)
+
+
+# --- The columns of an ACID file by name, apart from `events` so that counting rows needs no Arrow.
+
+
+#: Top-level field names of an ACID file, in file order (Hive: `OrcRecordUpdater.ALL_ACID_ROW_NAMES`).
+EVENT_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+#: The fields that say which row an event concerns and who wrote it.
+KEY_FIELDS = EVENT_FIELDS[:5]

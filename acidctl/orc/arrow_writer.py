@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 
-from acidctl.format.event_fields import KEY_FIELDS
 from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.codec import Compression
 from acidctl.orc.schema_evolution import null_array
 from acidctl.orc.writable import NeedsExactWriter, children_of, formers, has_union, struct_of

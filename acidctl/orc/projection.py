@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from acidctl.format.arrays import flat
-from acidctl.orc.nesting import Finisher
-from acidctl.orc.postprocess import Beside, finisher
+from acidctl.orc.postprocess import Beside, Finisher, finisher
 from acidctl.orc.safe_footer import offered_name
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import Tail

@@ -17,7 +17,7 @@ from pyorc.converters import ORCConverter
 
 from acidctl.errors import AcidctlError
 from acidctl.format.arrays import WIDE
-from acidctl.format.event_fields import EVENT_FIELDS
+from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, TypeKind, UnionType

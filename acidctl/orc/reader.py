@@ -22,25 +22,25 @@ import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.format.event_fields import EVENT_FIELDS
 from acidctl.format.events import RowId
+from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc import acidmeta
+from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.eventshape import check_shape, is_acid
 from acidctl.orc.inflate import plain_stripes
 from acidctl.orc.postprocess import Beside
 from acidctl.orc.prefetch import announce_footers, announce_scan
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.protobuf import Budget
+from acidctl.orc.rowindex import read_stripe_statistics
 from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stream_guard import Guard, WideRows
 from acidctl.orc.streams import PresentStream, SecondaryStream
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer
-from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,

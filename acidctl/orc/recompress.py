@@ -21,8 +21,8 @@ from acidctl.format.events import EventBatch
 from acidctl.orc.arrow_writer import ArrowBackend, Physical
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.deflate import LARGEST_CHUNK, Chunks, ChunkSink, Deflate
-from acidctl.orc.positions import moved_positions, recorded
 from acidctl.orc.protobuf import Message
+from acidctl.orc.rowindex import moved_positions, recorded
 from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.tail_buffer import HeldSink

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from acidctl.orc.codec import CodecError, expand
+from acidctl.errors import InternalError
+from acidctl.orc.codec import CodecError, Compression, expand
 from acidctl.orc.protobuf import Budget, Message, WireError
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.stripe import Stream, StreamKind, StripeFooter
-from acidctl.orc.tail import ReadableFile, Tail, damaged, read_range
+from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
+from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
+from acidctl.orc.wirewrite import block, encode_varint, raw_fields, rewritten
 
 _MAX_INDEX = 64 << 20
 
@@ -85,3 +88,143 @@ def _filters(message: Message) -> tuple[BloomFilter, ...]:
     return tuple(
         BloomFilter(item.uint(1) or 0, item.data(3) or b"".join(item.blobs(2))) for item in message.messages(1)
     )
+
+
+# --- Statistics of each stripe, which stand in a section of their own before the footer.
+
+
+MAX_METADATA = 128 << 20
+
+
+def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[ColumnStatistics, ...], ...]:
+    """Per stripe the statistics of each column; empty when the writer left none. Raises as `each_stripe`."""
+    return tuple(each_stripe(file, tail))
+
+
+def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatistics, ...]]:
+    """The statistics of each column, stripe by stripe: taken apart, those of a large file take gigabytes.
+
+    Raises DamagedDataError when the section is damaged or its counts contradict the footer.
+    """
+    post = tail.postscript
+    if not post.metadata_length:
+        return
+    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
+    raw = read_range(file, offset, post.metadata_length, tail.name)
+    try:
+        message = Message(expand(raw, post.compression, post.block_size, MAX_METADATA), Budget(len(raw)))
+        if message.count(1) not in (0, len(tail.stripes)):
+            raise WireError(f"they are of {message.count(1)} stripes, there are {len(tail.stripes)}")
+        for stripe in message.messages(1):
+            yield _of_stripe(stripe, len(tail.types))
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
+
+
+def _of_stripe(message: Message, columns: int) -> tuple[ColumnStatistics, ...]:
+    if message.count(1) not in (0, columns):
+        raise WireError(f"they are of {message.count(1)} columns, there are {columns}")
+    return tuple(parse_statistics(column) for column in message.messages(1))
+
+
+# --- Positions in a row index: where each row group begins in the streams of its column.
+#
+# A position is a list of numbers without names. Which streams they speak of, in which order and with how many numbers
+# each, follows from the column's type and encoding (ORC C++: `recordPosition` in ColumnWriter.cc, RLE.cc, ByteRLE.cc;
+# ORC Java: `TreeWriterBase.getPosition` and its overrides). In a plain stream the place is one number, the byte; in a
+# compressed one it is two, the chunk and the byte in it; what follows, values in a run and bits in a byte, is the same.
+
+
+_ENTRY, _POSITIONS = 1, 1
+
+# Streams in the order in which they are noted, with the count of numbers after the place: 0 for bare bytes, 1 for a
+# run-length encoding (values in the run), 2 for bits (bits in the byte too).
+_BITS, _RUNS, _BYTES = 2, 1, 0
+Recorded = tuple[tuple[StreamKind, int], ...]
+
+_PRESENT: Recorded = ((StreamKind.PRESENT, _BITS),)
+_NUMBERS: Recorded = ((StreamKind.DATA, _RUNS),)
+_TEXT: Recorded = ((StreamKind.DATA, _BYTES), (StreamKind.LENGTH, _RUNS))
+_TIME: Recorded = ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS))
+_COLLECTION: Recorded = ((StreamKind.LENGTH, _RUNS),)
+_RECORDED: dict[OrcKind, Recorded] = {
+    OrcKind.BOOLEAN: ((StreamKind.DATA, _BITS),),
+    OrcKind.BYTE: _NUMBERS,
+    OrcKind.SHORT: _NUMBERS,
+    OrcKind.INT: _NUMBERS,
+    OrcKind.LONG: _NUMBERS,
+    OrcKind.DATE: _NUMBERS,
+    OrcKind.FLOAT: ((StreamKind.DATA, _BYTES),),
+    OrcKind.DOUBLE: ((StreamKind.DATA, _BYTES),),
+    OrcKind.STRING: _TEXT,
+    OrcKind.CHAR: _TEXT,
+    OrcKind.VARCHAR: _TEXT,
+    OrcKind.BINARY: _TEXT,
+    OrcKind.DECIMAL: ((StreamKind.DATA, _BYTES), (StreamKind.SECONDARY, _RUNS)),
+    OrcKind.TIMESTAMP: _TIME,
+    OrcKind.TIMESTAMP_INSTANT: _TIME,
+    OrcKind.LIST: _COLLECTION,
+    OrcKind.MAP: _COLLECTION,
+    OrcKind.STRUCT: (),
+    OrcKind.UNION: _NUMBERS,
+}
+_DICTIONARIES = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
+
+#: For each stream of a column: from a plain offset to the stored offset of a chunk and the plain offset in it.
+Places = Mapping[StreamKind, Callable[[int], tuple[int, int]]]
+
+
+def recorded(kind: OrcKind, encoding: EncodingKind, *, nulls: bool) -> Recorded:
+    """The streams of which a column's positions speak, and the count of numbers after each place.
+
+    `nulls` says whether the column has a PRESENT stream in the stripe: of one left out there are no positions.
+    """
+    streams = _NUMBERS if encoding in _DICTIONARIES else _RECORDED[kind]
+    return _PRESENT + streams if nulls else streams
+
+
+def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
+    """A row index of plain streams as that of compressed ones; InternalError when it is not of these streams."""
+    entries = []
+    for number, field in raw_fields(index):
+        if number != _ENTRY:
+            entries.append(field)
+            continue
+        (entry,) = Message(field).blobs(_ENTRY)
+        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)
+        packed = b"".join(map(encode_varint, positions))
+        # Without a stream there are no positions, and no field.
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed) if packed else b"")))
+    return b"".join(entries)
+
+
+def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recorded, compression: Compression) -> bytes:
+    """The row index of a union, from those of the struct and of its tags as which it was written (see `unions`).
+
+    The statistics are the struct's. InternalError when they are not of these streams.
+    """
+    place = 1 if compression is Compression.NONE else 2
+    own, both = (sum(place + rest for _, rest in kinds) for kinds in (streams, of_tags))
+    # What the tags' own PRESENT says is what the struct's says.
+    skipped = both - place - _RUNS
+    entries = []
+    for entry, tag in zip(Message(index).blobs(_ENTRY), Message(tags).blobs(_ENTRY), strict=True):
+        first, second = Message(entry).uints(_POSITIONS), Message(tag).uints(_POSITIONS)
+        if (len(first), len(second)) != (own, both):
+            raise InternalError(f"the row index of a union has {len(first)} and {len(second)} positions")
+        packed = b"".join(map(encode_varint, (*first, *second[skipped:])))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed))))
+    return b"".join(entries)
+
+
+def _moved(positions: Sequence[int], streams: Recorded, places: Places) -> list[int]:
+    if len(positions) != sum(1 + rest for _, rest in streams) or any(kind not in places for kind, _ in streams):
+        names = ", ".join(kind.name for kind, _ in streams) or "no stream"
+        raise InternalError(f"a row index has {len(positions)} positions, which cannot be of {names}")
+    result: list[int] = []
+    at = 0
+    for kind, rest in streams:
+        result += places[kind](positions[at])
+        result += positions[at + 1 : at + 1 + rest]
+        at += 1 + rest
+    return result

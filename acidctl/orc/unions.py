@@ -22,8 +22,8 @@ from typing import NamedTuple
 from acidctl.errors import InternalError
 from acidctl.orc.arrow_writer import Appended, Physical
 from acidctl.orc.codec import CodecError, expand, pack
-from acidctl.orc.positions import recorded, union_positions
 from acidctl.orc.protobuf import Message
+from acidctl.orc.rowindex import recorded, union_positions
 from acidctl.orc.stripe import INDEX_KINDS, EncodingKind, Stream, StreamKind, StripeFooter, found_footer
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tailedit import MAGIC, STATISTICS, TYPES, Place, end_lengths, moved_stripes, resealed

@@ -68,7 +68,7 @@ class DataFile:
     @contextmanager
     def open(self, side: SideFileFacts | None) -> Iterator[OpenedFile]:
         """The file up to its logical end, closed with the block; errors as `open_as_it_is`."""
-        from acidctl.orc.eventshape import shape_damage
+        from acidctl.orc.acidmeta import shape_damage
         from acidctl.orc.reader import open_as_it_is
 
         with self.storage.open(self.path) as stream:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.event_fields import KEY_FIELDS
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
+from acidctl.format.names import KEY_FIELDS
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.schema_evolution import fit_array, null_array

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acidctl.errors import UsageError
-from acidctl.storage.hadoopconf import load_hadoop_conf
-from acidctl.storage.hadoopoptions import Kinds, check_options, is_name_service, namenodes, to_texts
+from acidctl.storage.hadoopconf import Kinds, check_options, is_name_service, load_hadoop_conf, namenodes, to_texts
 
 _OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
 # NameNodes listen there for clients unless told otherwise.

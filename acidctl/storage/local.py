@@ -6,17 +6,26 @@ import errno
 import io
 import os
 import shutil
+import stat
 import stat as stat_bits
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, BinaryIO, Self
 
-from acidctl.errors import ExistsError, StorageError
+from acidctl.errors import (
+    AcidctlError,
+    DeniedError,
+    ExistsError,
+    NoSuchTableError,
+    QuotaError,
+    SafeModeError,
+    StorageError,
+)
+from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.storage.beneath import NO_LINK, is_own, parent_of, refuse_link
-from acidctl.storage.localfault import STRANGE, refused, writing
-from acidctl.storage.localwalk import kind_of, walk_local
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
-from acidctl.storage.rename import rename_new
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, may_be_closed
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -312,3 +321,253 @@ def whole_path(storage: Storage, path: str) -> str:
         return os.path.abspath(path) if isinstance(storage, LocalStorage) else path
     except OSError:
         return path  # the current directory has been removed
+
+
+# --- The walk over a local directory: names are taken as they are, nothing is ever globbed, and links are told.
+#
+# Hadoop's local file system follows links, so those to what readers look at are followed. Nobody reads behind a hidden
+# name: links there are not followed, be it to a loop or to nothing, and none of them is ever acidctl's own.
+
+
+_KINDS = {
+    stat_bits.S_IFIFO: "a named pipe",
+    stat_bits.S_IFSOCK: "a socket",
+    stat_bits.S_IFCHR: "a device",
+    stat_bits.S_IFBLK: "a device",
+}
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the walk has met so far."""
+
+    files: list[FileInfo] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    special: dict[str, str] = field(default_factory=dict)
+
+    def add_file(self, name: str, entry: os.DirEntry[str]) -> None:
+        """Nothing for a file that was removed since its directory was read."""
+        try:
+            found = entry.stat()
+        except FileNotFoundError as error:
+            if name in self.links and os.path.lexists(entry.path):
+                raise StorageError(
+                    f"{entry.path} is a symbolic link whose target does not exist",
+                    path=entry.path,
+                    hint="Restore the target or remove the link; a table with missing files would be misread.",
+                ) from error
+            return
+        if not stat_bits.S_ISREG(found.st_mode):
+            self.special[name] = kind_of(found.st_mode)
+        self.files.append(FileInfo(name, found.st_size, found.st_mtime))
+
+
+def kind_of(mode: int) -> str:
+    """What stands in the place of a regular file, for a sentence."""
+    return _KINDS.get(stat_bits.S_IFMT(mode), "something else")
+
+
+def walk_local(root: str, descend: Descend | None) -> Walk:
+    """See `port.Storage.walk`: one `scandir` per directory."""
+    found = _Found()
+    pending = [("", root)]
+    while pending:
+        relative, path = pending.pop()
+        prefix = relative + "/" if relative else ""
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    is_link = entry.is_symlink()
+                    if is_link:
+                        found.links[name] = os.path.realpath(entry.path)
+                        if is_foreign(name):
+                            continue
+                    if not entry.is_dir():
+                        found.add_file(name, entry)
+                    elif descend is None or descend(name):
+                        if is_link:
+                            _refuse_loop(root, relative, entry.path)
+                        found.directories.append(name)
+                        pending.append((name, entry.path))
+        except FileNotFoundError as error:
+            if not relative:
+                raise NoSuchTableError(f"{path} does not exist", path=path) from error
+            found.directories.remove(relative)
+        except (OSError, ValueError) as error:
+            if not may_be_closed(relative):
+                raise refused(named(error) or path, error) from error
+    found.files.sort(key=_path_of)
+    found.directories.sort()
+    return Walk(tuple(found.files), tuple(found.directories), found.links, found.special)
+
+
+def _path_of(info: FileInfo) -> str:
+    return info.path
+
+
+def _refuse_loop(root: str, relative: str, path: str) -> None:
+    """A link to one of its own parents, also through other links, would be walked for ever."""
+    target = os.path.realpath(path)
+    parents = [root]
+    for part in relative.split("/") if relative else ():
+        parents.append(f"{parents[-1]}/{part}")
+    for parent in parents:
+        here = os.path.realpath(parent)
+        if here == target or here.startswith(target.rstrip("/") + "/"):
+            raise StorageError(
+                f"{path} is a symbolic link to one of its own parent directories",
+                path=path,
+                hint="Remove the link: whoever follows it, as Hive does, reads the same files again and again.",
+            )
+
+
+# --- Renaming on a local file system without ever replacing anything.
+#
+# POSIX `rename` replaces a file or an empty directory at its target, and to look for one first leaves a moment in which
+# another process may put it there. Linux has a call that refuses in the same step.
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+# A kernel without the call, a file system that does not know the flag (NFS, some of FUSE), a sandbox that forbids it.
+_NOT_OFFERED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
+
+
+def rename_new(source: str, target: str, source_in: int | None = None, target_in: int | None = None) -> None:
+    """Rename a file or directory to a path where nothing is; relative paths count from the open directories.
+
+    FileExistsError when something is there, also a dangling link; OSError as of `os.rename` otherwise. Where the system
+    does not offer both in one step, a file has both names for a moment, and of a directory the target is looked for
+    first.
+    """
+    call = _renameat2()
+    if call is not None and "\0" not in source + target:
+        number = call(os.fsencode(source), os.fsencode(target), _at(source_in), _at(target_in))
+        if number == 0:
+            return
+        if number not in _NOT_OFFERED:
+            raise OSError(number, os.strerror(number), source, None, target)
+    # What decides who has a lock must not replace another's.
+    if _is_file(source, source_in) and _linked(source, target, source_in, target_in):
+        os.unlink(source, dir_fd=source_in)
+        return
+    try:
+        os.stat(target, dir_fd=target_in, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(source, target, src_dir_fd=source_in, dst_dir_fd=target_in)
+        return
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+
+
+def _is_file(path: str, parent: int | None) -> bool:
+    with suppress(OSError):
+        return stat.S_ISREG(os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode)
+    return False
+
+
+def _linked(source: str, target: str, source_in: int | None, target_in: int | None) -> bool:
+    """Whether a file could be given a second name, which is refused where the name is taken."""
+    try:
+        os.link(source, target, src_dir_fd=source_in, dst_dir_fd=target_in, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _at(number: int | None) -> int:
+    return _AT_FDCWD if number is None else number
+
+
+@cache
+def _renameat2() -> Callable[[bytes, bytes, int, int], int] | None:
+    """Linux's call, which gives an error number or 0; None on other systems."""
+    # Only what renames needs it; reading commands start without.
+    import ctypes
+
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    function.restype = ctypes.c_int
+
+    def call(source: bytes, target: bytes, source_in: int, target_in: int) -> int:
+        failed = function(source_in, source, target_in, target, _RENAME_NOREPLACE)
+        return ctypes.get_errno() if failed else 0
+
+    return call
+
+
+# --- What the system refuses on a local disk, as our errors.
+
+
+STRANGE = "See what has put it there; if another command is at work on this table, wait until it has ended."
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What the system refuses by an error number: the kind of error, and what to do for who reads and who writes."""
+
+    kind: type[StorageError] = StorageError
+    reading: str | None = None
+    writing: str | None = None
+
+
+_DENIED = _Meaning(
+    DeniedError,
+    "Run as a user that may read the table, for example the owner of the warehouse.",
+    "Run as a user that may write to the table, for example the owner of the warehouse.",
+)
+_FULL = "Free space on this file system and run the command again; the table is as it was."
+_OVER_QUOTA = "Raise the quota or free space, and run the command again; the table is as it was."
+_READ_ONLY = "The file system is mounted read-only; mount it for writing, or work on a copy of the table."
+_ELSEWHERE = "Source and target have to lie on one file system, because a copy could be seen half done."
+_MEANINGS = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: _Meaning(SafeModeError, writing=_READ_ONLY),
+    errno.ENOSPC: _Meaning(QuotaError, writing=_FULL),
+    errno.EDQUOT: _Meaning(QuotaError, writing=_OVER_QUOTA),
+    errno.EXDEV: _Meaning(writing=_ELSEWHERE),
+}
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """What the system refuses, as one of our errors with the advice for those who write."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise refused(path, error, writing=True) from error
+
+
+def named(error: OSError | ValueError) -> str | None:
+    """The path that the system complains of: an entry of a directory rather than the directory."""
+    name = error.filename if isinstance(error, OSError) else None
+    return name if isinstance(name, str) else None
+
+
+def refused(path: str, error: OSError | ValueError, *, writing: bool = False) -> AcidctlError:
+    """The system's answer as one of our errors."""
+    if isinstance(error, FileNotFoundError):
+        name = named(error)
+        # A bare name counts from an open directory, and says nothing.
+        path = name if name is not None and "/" in name else path
+        return StorageError(
+            f"{path} is not there any more",
+            path=path,
+            hint="If a compaction or a cleaner runs on this table now, run the command again.",
+        )
+    if isinstance(error, FileExistsError) and writing:
+        return ExistsError(f"{path} exists already", path=path, hint=STRANGE)
+    number = error.errno if isinstance(error, OSError) and error.errno else 0
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    meaning = _MEANINGS.get(number, _Meaning())
+    return meaning.kind(
+        f"{path} cannot be {'written' if writing else 'used'}: {reason}",
+        path=path,
+        hint=meaning.writing if writing else meaning.reading,
+    )

@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol, cast
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.format.listing import FileInfo
 from acidctl.storage.newfile import NewFile
-from acidctl.storage.parallel import for_each
+from acidctl.storage.pieces import for_each
 from acidctl.storage.port import Descend, Facts, PathStat, Walk
 from acidctl.storage.ranged import RangedFile
 from acidctl.storage.treewalk import Found, walk_tree

@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.storage import hadooptokens
-from acidctl.storage.hadoopconf import account_name, load_hadoop_conf
-from acidctl.storage.hadoopoptions import Kinds, check_options, is_name_service, namenodes, to_texts
+from acidctl.storage import hadoopconf as hadooptokens
+from acidctl.storage.hadoopconf import (
+    Kinds,
+    account_name,
+    check_options,
+    is_name_service,
+    load_hadoop_conf,
+    namenodes,
+    to_texts,
+)
 
 _OPTIONS: Kinds = {
     "user": str,

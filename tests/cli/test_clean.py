@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acidctl.cli import clean as clean_command
-from acidctl.cli import fields_maintenance
-from acidctl.cli.described import Described
+from acidctl.cli import fields as fields_maintenance
+from acidctl.cli.fields import Described
 from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
 

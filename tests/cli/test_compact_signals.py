@@ -19,7 +19,7 @@ import pytest
 from acidctl.cli.interrupts import called_by_writer, interruptible, interrupts_reach_us
 from acidctl.compaction.run import Compaction
 from acidctl.errors import ExitCode
-from acidctl.maintenance.time_limit import TimeUpError
+from acidctl.maintenance.owner import TimeUpError
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.jobs.cleaning_cases import step
 

@@ -17,10 +17,10 @@ from acidctl.errors import AcidctlError
 from acidctl.orc.codec import Compression
 from acidctl.orc.protobuf import Message, WireError
 from acidctl.orc.reader import open_orc
+from acidctl.orc.rowindex import read_stripe_statistics
 from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import parse_logical_length
 from acidctl.orc.stripe import read_stripe_footer
-from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import read_tail
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from acidctl.compaction.spec import TaskSpec
 from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
-from acidctl.maintenance.time_limit import TimeLimit
+from acidctl.maintenance.owner import TimeLimit
 from tests.jobs.cleaning_cases import step
 
 STEP = step("hive4/demo_orders/03-demo")

@@ -14,10 +14,9 @@ from jobs.specs import WORK
 
 from acidctl import open_table
 from acidctl.compaction import insert_only as plainfiles
-from acidctl.compaction.attempts import Attempt
-from acidctl.compaction.parquet_footer import renamed
+from acidctl.compaction.parquet import renamed
 from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts
-from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.spec import Attempt, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.listing import FileInfo

@@ -165,7 +165,7 @@ def test_an_executor_without_the_package_of_the_storage_is_one_sentence(
 
 def test_tasks_prefer_the_machines_that_were_named(context: pyspark.SparkContext, tmp_path: Path) -> None:
     """Spark's own scheduler knows them; machines that are none of the cluster's keep nothing waiting."""
-    from acidctl.engine.spark_job import distributed
+    from acidctl.engine.spark import distributed
 
     hosts = [("one", "two"), (), ("three",)]
     found = distributed(context, [b"\x00a", b"", b"c" * 70_000], hosts).mapPartitions(lambda parts: parts)
@@ -206,7 +206,7 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
     engine = SparkEngine(session=context, waits=Waits(idle=1.0), work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
-    monkeypatch.setattr("acidctl.engine.spark_job.Job.running_tasks", lambda job: 0)
+    monkeypatch.setattr("acidctl.engine.spark.Job.running_tasks", lambda job: 0)
     monkeypatch.setattr("acidctl.engine.spark._TELL", 0.2)
     told: list[str] = []
     engine = SparkEngine(

@@ -14,7 +14,8 @@ from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_event
 from restore import restore
 
 from acidctl import open_table
-from acidctl.compaction import inputs, joining, task
+from acidctl.compaction import inputs, task
+from acidctl.compaction import task as joining
 from acidctl.compaction.plan import KeyCut, Role
 from acidctl.compaction.spec import TaskResult, TaskSpec
 from acidctl.compaction.task import run_task

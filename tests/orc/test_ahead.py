@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.format.event_fields import KEY_FIELDS
+from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
 from acidctl.storage.pieces import Tuning

@@ -14,7 +14,7 @@ import pytest
 from acidctl.errors import DamagedDataError
 from acidctl.format.id_lists import MAX_ID
 from acidctl.format.names import must_hold_events, must_not_hold_events
-from acidctl.orc.eventshape import is_acid, shape_damage
+from acidctl.orc.acidmeta import is_acid, shape_damage
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
 from tests.cli.runner import acidctl

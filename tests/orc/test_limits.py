@@ -15,7 +15,6 @@ from acidctl.orc import (
     sidefile,
     stream_guard,
     stripe,
-    stripestats,
     tail,
 )
 from acidctl.storage import locations
@@ -28,7 +27,7 @@ def test_the_page_of_limits_is_true() -> None:
     for name, number in {
         "fields of a section": f"{protobuf.FREE_FIELDS:,} and {protobuf.FIELDS_OF_A_BYTE} more",
         "| footer, expanded": f"{tail._MAX_FOOTER >> 20} MiB",
-        "statistics of stripes, expanded": f"{stripestats.MAX_METADATA >> 20} MiB",
+        "statistics of stripes, expanded": f"{rowindex.MAX_METADATA >> 20} MiB",
         "row index or bloom": f"{rowindex._MAX_INDEX >> 20} MiB",
         "| stripes |": f"{tail._MAX_STRIPES:,}, each",
         "| types |": f"{tail._MAX_TYPES:,}, nested {tail._MAX_NESTING} deep",

@@ -24,12 +24,10 @@ from acidctl.orc import arrow_writer as arrowwriter
 from acidctl.orc import deflate, recompress, writer
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.deflate import Chunks, ChunkSink
-from acidctl.orc.positions import moved_positions, recorded
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.rowindex import read_column_index
+from acidctl.orc.rowindex import moved_positions, read_column_index, read_stripe_statistics, recorded
 from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.stripe import EncodingKind, StreamKind
-from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.wirewrite import block
 from acidctl.orc.writer import Backend, WrittenFile

@@ -13,8 +13,8 @@ import pytest
 from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
-from acidctl.format.event_fields import EVENT_FIELDS
 from acidctl.format.events import RowId
+from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.types.schema import Dialect

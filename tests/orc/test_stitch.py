@@ -17,10 +17,8 @@ from orc.events import EventBatch, keys, read_all, written
 
 from acidctl.errors import InternalError
 from acidctl.format.events import RowId
-from acidctl.orc.acidview import KeyIndexState, acid_facts
 from acidctl.orc.protobuf import Message
 from acidctl.orc.reader import open_orc
-from acidctl.orc.statmerge import merged_statistics
 from acidctl.orc.stats import (
     CollectionStatistics,
     ColumnStatistics,
@@ -28,9 +26,10 @@ from acidctl.orc.stats import (
     IntegerStatistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import StripeRun, mismatch, stitch
+from acidctl.orc.stitch import StripeRun, merged_statistics, mismatch, stitch
 from acidctl.orc.wirewrite import block, number
 from acidctl.orc.writer import Backend
+from acidctl.rows.file_report import KeyIndexState, acid_facts
 from acidctl.types.schema import parse_type
 
 COLUMNS = parse_type("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")

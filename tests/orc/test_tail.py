@@ -13,9 +13,9 @@ from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
+from acidctl.orc.rowindex import read_stripe_statistics
 from acidctl.orc.stats import IntegerStatistics, StringStatistics
 from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer
-from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
 
 ROWS = [(i, f"name {i}") for i in range(1000)]

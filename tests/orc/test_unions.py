@@ -21,10 +21,8 @@ from acidctl.compaction.index_check import IndexCheck
 from acidctl.errors import InternalError, VerificationError
 from acidctl.orc import unions
 from acidctl.orc.codec import Compression
-from acidctl.orc.positions import recorded, union_positions
-from acidctl.orc.rowindex import read_column_index
+from acidctl.orc.rowindex import read_column_index, read_stripe_statistics, recorded, union_positions
 from acidctl.orc.stripe import EncodingKind, StreamKind
-from acidctl.orc.stripestats import read_stripe_statistics
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType

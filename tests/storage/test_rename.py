@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.storage import rename
-from acidctl.storage.rename import rename_new
+from acidctl.storage import local as rename
+from acidctl.storage.local import rename_new
 
 _OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int], int] | None]] = {
     "offered": rename._renameat2,

@@ -28,8 +28,7 @@ from acidctl.storage.objects import ObjectStorage
 from acidctl.storage.port import Storage, Swapping
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Retrying
-from acidctl.storage.s3 import S3Objects
-from acidctl.storage.s3fault import error_for
+from acidctl.storage.s3 import S3Objects, error_for
 from tests.services.s3 import S3Server
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.faulty import in_child

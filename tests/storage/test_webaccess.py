@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.storage.hadooptokens import Token, choose, parse
+from acidctl.storage.hadoopconf import Token, choose, parse
 from acidctl.storage.webaccess import Place, locate
 
 HA = {

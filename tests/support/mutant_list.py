@@ -129,7 +129,7 @@ PLAN = (
         "aborted write ids are kept from the tasks",
     ),
     Mutant(
-        "compaction/columns.py",
+        "compaction/finish.py",
         "return tuple(range(len(fit.target.fields)))",
         "return tuple(range(1, len(fit.target.fields)))",
         "places of columns shifted in planning",
@@ -457,20 +457,20 @@ WRITING = (
         "columns under the names of others",
     ),
     Mutant(
-        "orc/positions.py",
+        "orc/rowindex.py",
         "        result += positions[at + 1 : at + 1 + rest]",
         "        result += positions[at + 1 : at + 1 + rest][:0] + (0,) * rest",
         "positions within runs are 0",
     ),
     Mutant(
-        "orc/positions.py",
+        "orc/rowindex.py",
         "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
         "positions = _moved(Message(entry).uints(_POSITIONS), streams, places) if len(entries) != 3 else [0] * "
         "sum(2 + rest for _, rest in streams)",
         "positions of a middle entry are those of the first",
     ),
     Mutant(
-        "orc/positions.py",
+        "orc/rowindex.py",
         "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
         "entry = next(Message(next(Message(index).blobs(_ENTRY))).blobs(0), entry)\n"
         "        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)[:-1]",
@@ -483,33 +483,31 @@ WRITING = (
         "positions of later row groups a byte early",
     ),
     Mutant(
-        "orc/positions.py",
+        "orc/rowindex.py",
         "        (entry,) = Message(field).blobs(_ENTRY)\n",
         "        (entry,) = Message(field).blobs(_ENTRY)\n"
         "        entry = rewritten(entry, {2}, block(2, next(Message(next(Message(index).blobs(1))).blobs(2))))\n",
         "statistics of row group 0 everywhere",
     ),
     Mutant(
-        "orc/statmerge.py",
+        "orc/stitch.py",
         "first, lowest = min(least, key=lambda bound: bound[0])",
         "first, lowest = least[-1]",
         "the least string of the last part is that of the file",
     ),
     Mutant(
-        "orc/statmerge.py",
+        "orc/stitch.py",
         "last, highest = max(greatest, key=lambda bound: bound[0])",
         "last, highest = greatest[-1]",
         "the greatest string of the last part is that of the file",
     ),
+    Mutant("orc/stitch.py", "encode(min(least), max(greatest))", "encode(max(least), max(greatest))", "least numbers"),
+    Mutant("orc/stitch.py", "min(least, key=_number)", "max(least, key=_number)", "least decimals"),
+    Mutant("orc/stitch.py", "number(_HAS_NULL, any(nulls))", "number(_HAS_NULL, False)", "NULLs denied"),
+    Mutant("orc/stitch.py", "number(_COUNT, sum(known))", "number(_COUNT, max(known))", "too small a count"),
+    Mutant("orc/stitch.py", "_fixed(2, max(high))", "_fixed(2, min(high))", "greatest doubles"),
     Mutant(
-        "orc/statmerge.py", "encode(min(least), max(greatest))", "encode(max(least), max(greatest))", "least numbers"
-    ),
-    Mutant("orc/statmerge.py", "min(least, key=_number)", "max(least, key=_number)", "least decimals"),
-    Mutant("orc/statmerge.py", "number(_HAS_NULL, any(nulls))", "number(_HAS_NULL, False)", "NULLs denied"),
-    Mutant("orc/statmerge.py", "number(_COUNT, sum(known))", "number(_COUNT, max(known))", "too small a count"),
-    Mutant("orc/statmerge.py", "_fixed(2, max(high))", "_fixed(2, min(high))", "greatest doubles"),
-    Mutant(
-        "orc/statmerge.py",
+        "orc/stitch.py",
         "encode_varint(sum(column)) for column",
         "encode_varint(max(column)) for column",
         "too few true values",
@@ -525,19 +523,19 @@ WRITING = (
         "statistics of stripe 0 for all stripes",
     ),
     Mutant(
-        "compaction/joining.py",
+        "compaction/task.py",
         "for part in parts:\n        for write_id",
         "for part in parts[:1]:\n        for write_id",
         "counts of one part",
     ),
     Mutant(
-        "compaction/joining.py",
+        "compaction/task.py",
         "parts = [part for part in spec.parts if part.rows]",
         "parts = [part for part in spec.parts if part.rows][1:]",
         "the first part is left out",
     ),
     Mutant(
-        "compaction/joining.py",
+        "compaction/task.py",
         "parts = [part for part in spec.parts if part.rows]",
         "parts = [part for part in spec.parts if part.rows][::-1]",
         "parts in the reverse order",
