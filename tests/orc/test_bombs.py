@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import resource
 import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -33,33 +34,38 @@ COMMANDS = {
     orc_bombs.SNAPSHOT: ["snapshot", "-o", "jsonl"],
     orc_bombs.COMPACT: ["compact", "major", "--assume-committed"],
 }
+# A child of a process that has run other tests would count their memory as its own.
+_FRESH = get_context("forkserver")
 EVERY = {**orc_bombs.BOMBS, **orc_bombs.MORE}
 
 
 def _codes(table: Path, file: Path, *options: str) -> tuple[dict[str, int], float, int]:
-    """Exit codes of all commands in one child, the longest time of one, and the child's most memory in MB.
+    """Exit codes of all commands in one process, the longest time of one, and the most memory in MB.
 
     `options` are for those that take a table's type.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-        codes, longest = {}, 0.0
-        for name, command in COMMANDS.items():
-            target = [str(file)] if command[0] == "dump" else [*(() if command[0] == "ls" else options), str(table)]
-            began = time.process_time()
-            codes[name] = int(acidctl(*command, *target).code)
-            longest = max(longest, time.process_time() - began)
-        os.write(writing, repr((codes, longest)).encode())
-        os._exit(0)
-    _, status, usage = os.wait4(child, 0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.read().decode()
-    assert status == 0, answer
-    codes, longest = eval(answer)
-    return codes, longest, usage.ru_maxrss >> 10
+    ours, theirs = _FRESH.Pipe(duplex=False)
+    child = _FRESH.Process(target=_run_all, args=(theirs, table, file, options))
+    child.start()
+    theirs.close()
+    try:
+        answer: tuple[dict[str, int], float, int] = ours.recv()
+    except EOFError:
+        child.join()
+        pytest.fail(f"the process died: {child.exitcode}")
+    child.join()
+    return answer
+
+
+def _run_all(answers: Connection, table: Path, file: Path, options: tuple[str, ...]) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    codes, longest = {}, 0.0
+    for name, command in COMMANDS.items():
+        target = [str(file)] if command[0] == "dump" else [*(() if command[0] == "ls" else options), str(table)]
+        began = time.process_time()
+        codes[name] = int(acidctl(*command, *target).code)
+        longest = max(longest, time.process_time() - began)
+    answers.send((codes, longest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10))
 
 
 def _table(root: Path, name: str, *files: bytes) -> Path:
