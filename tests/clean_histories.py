@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from cleaning import listing
-
 from acidctl.format.listing import Listing
 from acidctl.format.names import DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, TableGuess, TableType, resolve
+from tests.cleaning import listing
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 FULL = TableGuess(TableType.FULL, False, "stated")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from plans import MAJOR, MINOR, ground_of, ids
 
 from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.compaction.planner import draft
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.types.schema import parse_schema
+from tests.plans import MAJOR, MINOR, ground_of, ids
 
 MB = 1 << 20
 DDL = (

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 import pytest
-from slow_reader import Event
-from test_slow_reader import write_events, write_orc
 
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
+from tests.slow_reader import Event
+from tests.test_slow_reader import write_events, write_orc
 
 COLUMNS = "struct<a:int>"
 HIVE2 = {"validtxns": "999:9223372036854775807::", "list_format": "hive2"}

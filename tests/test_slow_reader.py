@@ -15,13 +15,13 @@ import pyorc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_json, moment, read
 
 from acidctl import open_table
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.snapshot import Snapshot
 from acidctl.types.format_rows import json_lines
+from tests.slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_json, moment, read
 
 TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
 # Hive's own rows are compared elsewhere; here are tables whose columns the slow reader knows.

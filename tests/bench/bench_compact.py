@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import acidctl as acidctl_package
-from bench.compact_tables import (
+from tests.bench.compact_tables import (
     COLUMNS,
     LAST_WRITE_ID,
     VALID_TXNS,
@@ -96,8 +96,8 @@ class HiveCompactor:
     """Hive 4 in a JVM with a full compiler, and tables linked into its warehouse."""
 
     def __init__(self, folder: Path) -> None:
-        from services import jvm
-        from services.hive import HIVE4, Hive
+        from tests.services import jvm
+        from tests.services.hive import HIVE4, Hive
 
         self.hive = Hive(dataclasses.replace(HIVE4, java_options=(*jvm.ADD_OPENS, "-Xmx4g")), folder)
 

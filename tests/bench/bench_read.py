@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orc_tools
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 import acidctl
-from bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests import orc_tools
+from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ import fsspec
 import hdfs
 import hdfs_native
 from hdfs_native.fsspec import HdfsFileSystem
-from services.hdfs import Hdfs
 
 import acidctl
 from acidctl.storage.resolve import resolve
-from bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests.services.hdfs import Hdfs
 
 _BLOCK = 1 << 20
 _ROWS_A_MIB = 36_000

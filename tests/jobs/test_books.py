@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 
 from acidctl.compaction import inputs
 from acidctl.compaction.inputs import TaskEvents
@@ -20,6 +19,7 @@ from acidctl.errors import VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.rows import merge, scan
 from acidctl.rows.scan import LocationReader
+from tests.jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 
 MINOR = (Role.INSERTS, Role.DELETES)
 

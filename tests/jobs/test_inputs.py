@@ -11,8 +11,6 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from jobs.specs import small_table
-from orc.files import by_arrow
 
 from acidctl.compaction.inputs import Sieve
 from acidctl.errors import DamagedDataError
@@ -24,6 +22,8 @@ from acidctl.rows.merge import EventStream, merge_events
 from acidctl.rows.scan import DataSource, Projection
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type
+from tests.jobs.specs import small_table
+from tests.orc.files import by_arrow
 
 BUCKET = encode(0)
 

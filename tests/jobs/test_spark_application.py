@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
-from services.spark import children
 
 from acidctl.engine.spark import SparkEngine, Waits, _end_gateway
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
+from tests.services.spark import children
 
 from .spark_tasks import specs, standing_in, wait_for
 

@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 from restore import restore
 
 from acidctl import open_table
@@ -29,6 +28,7 @@ from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.types.stored_digest import combined
+from tests.jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 from tests.support.extent import SWEEP
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"

@@ -9,12 +9,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.tail import OrcKind
 from tests.fuzz.orcbytes import DATA, OrcBytes, put, value
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 COLUMNS = (
     "row:struct<b:boolean,i:int,l:bigint,f:float,g:double,s:string,v:varchar(9),c:char(4),x:binary,d:date,"

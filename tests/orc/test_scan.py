@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.format.events import RowId
@@ -18,6 +17,7 @@ from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.types.schema import Dialect
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 
 def opened(data: bytes) -> OrcFile:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import EventBatch, keys, read_all, written
 
 from acidctl.errors import InternalError
 from acidctl.format.events import RowId
@@ -31,6 +30,7 @@ from acidctl.orc.wirewrite import block, number
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import KeyIndexState, acid_facts
 from acidctl.types.schema import parse_type
+from tests.orc.events import EventBatch, keys, read_all, written
 
 COLUMNS = parse_type("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")
 

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import EventBatch, keys, plain, read_all, written
-from orc.test_recompress import indexes
-from orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 from acidctl.compaction.index_check import IndexCheck
 from acidctl.errors import InternalError, VerificationError
@@ -27,6 +24,9 @@ from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.orc.events import EventBatch, keys, plain, read_all, written
+from tests.orc.test_recompress import indexes
+from tests.orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 UNION = "uniontype<int,string,double,array<string>>"
 VALUES: list[tuple[int, Any] | None] = [(0, 7), (1, "x"), (3, ["a", None]), (2, 0.5), (1, ""), (3, []), (0, -1)]

@@ -17,8 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
-from orc.files import CLOCKS
 
 from acidctl.errors import DamagedDataError, UsageError
 from acidctl.format.arrays import WIDE
@@ -32,6 +30,8 @@ from acidctl.orc.writer import Backend, NeedsExactWriter, OrcWriter, write_orc
 from acidctl.rows.file_report import KeyIndexState, acid_facts
 from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
+from tests.orc.files import CLOCKS
 
 BACKENDS = (Backend.ARROW, Backend.EXACT)
 both = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.value)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from services.hdfs import Hdfs
-from services.hdfs_pair import HdfsPair
-from services.processes import ServiceError, answers
+from tests.services.hdfs import Hdfs
+from tests.services.hdfs_pair import HdfsPair
+from tests.services.processes import ServiceError, answers
 
 pytestmark = pytest.mark.hdfs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from services.s3 import S3Server
+from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 

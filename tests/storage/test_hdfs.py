@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 import hdfs_native
 import pytest
-from services.hdfs import Hdfs, write_sites
-from services.hdfs_pair import HdfsPair
 
 from acidctl.errors import (
     DeniedError,
@@ -35,6 +33,8 @@ from acidctl.storage.port import Storage
 from acidctl.storage.resolve import connect, resolve
 from acidctl.storage.timeouts import GRACE
 from acidctl.storage.webhdfs import connect as connect_web
+from tests.services.hdfs import Hdfs, write_sites
+from tests.services.hdfs_pair import HdfsPair
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.faulty import KILLED, in_child
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from restore import restore
-from services.fixtures import SecureHdfs
+
+from tests.services.fixtures import SecureHdfs
 
 pytestmark = pytest.mark.hdfs
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from services.hdfs import Hdfs
-from services.httpfs import HttpFs
 
 from acidctl.errors import (
     DeniedError,
@@ -27,6 +25,8 @@ from acidctl.storage.port import Storage, join
 from acidctl.storage.webhdfs import connect
 from acidctl.storage.webstorage import WebHdfsStorage
 from tests.cli.runner import acidctl
+from tests.services.hdfs import Hdfs
+from tests.services.httpfs import HttpFs
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
