@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,7 @@ def test_rows_that_nobody_takes_leave_no_file_open(tmp_path: Path, watch: Watch,
     seen = updated(tmp_path, 5, 200)
     stream = seen.rows(batch_rows=batch_rows)
     next(stream)
+    assert isinstance(stream, Generator)
     stream.close()
     assert watch.now == 0
     batches = seen.to_batches(batch_rows=batch_rows, limit=1)

@@ -45,6 +45,7 @@ def test_vector(case: dict[str, Any]) -> None:
     else:
         with pytest.raises((HiveFailureError, MissingTxnListError)) as caught:
             _resolve(case)
+        assert isinstance(caught.value, HiveFailureError | MissingTxnListError)
         assert caught.value.fault.value == expect["error"]
 
 

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def measure(table: Path, root: Path, rounds: int, *, hive: bool, spark: bool) ->
     for name, options in ENGINES.items():
         if name == "local" or spark:
             target = root / name.replace(" ", "_")
-            found[name] = best(lambda target=target, options=options: compacted(table, target, options), rounds)
+            found[name] = best(partial(compacted, table, target, options), rounds)
             assert digest(target) == want, f"{name}: other rows"
     if hive:
         compactor = HiveCompactor(root / "hive")

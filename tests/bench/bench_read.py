@@ -99,7 +99,10 @@ def main() -> None:
     options = parser.parse_args()
     root = Path(tempfile.gettempdir()) / "acidctl-bench"
     table, base = make_table(root, options.rows)
-    commands = {**commands_for(table, base), "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base]}
+    commands: dict[str, Sequence[str | Path]] = {
+        **commands_for(table, base),
+        "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base],
+    }
     scans: dict[str, list[float]] = {"plain scan": [], "to_batches()": []}
     plain_scan(base)
     for _ in range(options.rounds):

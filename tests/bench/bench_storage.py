@@ -63,6 +63,10 @@ def _print_reading(cluster: Hdfs, table: Path, base: Path, rounds: int) -> None:
         "hdfs-native's fsspec": HdfsFileSystem(host=cluster.host, port=cluster.rpc),
     }
     size = base.stat().st_size
+
+    def through(filesystem: Any) -> Callable[[], None]:
+        return lambda: _drain(_other_blocks(filesystem, path), size)
+
     seconds = _timed(
         {
             "local rows": lambda: _rows(str(table)),
@@ -72,10 +76,7 @@ def _print_reading(cluster: Hdfs, table: Path, base: Path, rounds: int) -> None:
             "webhdfs bytes": lambda: _drain(_web_blocks(web, path), size),
             "webhdfs:// bytes": lambda: _drain(_blocks(cluster.webhdfs + path), size),
             "webhdfs:// rows": lambda: _rows(cluster.webhdfs + "/t"),
-            **{
-                f"{name} bytes": lambda filesystem=filesystem: _drain(_other_blocks(filesystem, path), size)
-                for name, filesystem in others.items()
-            },
+            **{f"{name} bytes": through(filesystem) for name, filesystem in others.items()},
         },
         rounds,
     )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -106,7 +106,8 @@ def test_abandoned_run(tmp_path: Path) -> None:
         started = time.monotonic()
         outcomes = engine.run(specs_for(tmp_path, "sleep", "ok"))
         assert next(outcomes).index == 1
-        outcomes.close()  # type: ignore[attr-defined]
+        assert isinstance(outcomes, Generator)
+        outcomes.close()
         assert run(engine, specs_for(tmp_path, "ok", "ok"))[1].error is None
         assert time.monotonic() - started < 30
     wait_until_gone(pids(tmp_path))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from restore import restore
@@ -189,10 +190,10 @@ def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.Mo
     cut = KeyCut(1, 536870912, 150 if role is Role.SURVIVING else 70)
     parts = [run_task(replace(spec, part=0, upper=cut))]
 
-    def exact_only(*args: object, backend: Backend, **rest: object) -> WrittenFile:
+    def exact_only(*args: Any, backend: Backend, **rest: Any) -> WrittenFile:
         if backend is Backend.ARROW:
             raise NeedsExactWriter("as if")
-        return write_orc(*args, backend=backend, **rest)  # type: ignore[arg-type]
+        return write_orc(*args, backend=backend, **rest)
 
     monkeypatch.setattr(task, "write_orc", exact_only)
     parts.append(run_task(replace(spec, part=1, lower=cut)))

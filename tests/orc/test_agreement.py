@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,9 +44,9 @@ def _statistics(orc: OrcBytes) -> list[int]:
     return [place for place, node in enumerate(orc.footer) if node[0] == 7]
 
 
-def _read(data: bytes, **options: object) -> OrcFile:
+def _read(data: bytes, **options: Any) -> OrcFile:
     orc = open_orc(io.BytesIO(data), name="f")
-    for _ in orc.scan(**options):  # type: ignore[arg-type]
+    for _ in orc.scan(**options):
         pass
     return orc
 

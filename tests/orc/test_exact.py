@@ -39,7 +39,8 @@ def as_pyorc_reads(data: bytes) -> list[object]:
 def nanos(array: pa.Array) -> list[int | None]:
     """Timestamps of either form as nanoseconds since 1970."""
     if not pa.types.is_struct(array.type):
-        return array.cast(pa.int64()).to_pylist()
+        found: list[int | None] = array.cast(pa.int64()).to_pylist()
+        return found
     return [None if v is None else v["seconds"] * 10**9 + v["nanos"] for v in array.to_pylist()]
 
 

@@ -138,7 +138,8 @@ def _unsummed(statistics: Any) -> bool:
     """A decimal column whose sum is absent, or has more than the 18 digits that a short decimal's sum may have."""
     if statistics.get("type") != "DECIMAL" or "min" not in statistics:
         return False
-    return sum(character.isdigit() for character in statistics.get("sum", "0" * 19)) > 18
+    total: str = statistics.get("sum", "0" * 19)
+    return sum(character.isdigit() for character in total) > 18
 
 
 def _is_old(file: Path) -> bool:

@@ -383,10 +383,11 @@ def test_orc_tools_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     from tests.orc_tools import SEPARATOR, orc_tools
 
     files = []
-    for name, options in {
+    variants: dict[str, dict[str, int]] = {
         **{chunk: {"chunk": size, "stripe_size": 1 << 16} for chunk, size in CHUNKS.items()},
         "arrow": {"igzip": False},
-    }.items():
+    }
+    for name, options in variants.items():
         files.append(tmp_path / f"{name}.orc")
         files[-1].write_bytes(made(values(True), monkeypatch, **options)[0])
     *mine, usual, rest = orc_tools("data", *files).split(SEPARATOR)

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from acidctl.format.events import EventKeys
 from acidctl.orc.writer import Backend
 from acidctl.types.schema import parse_type
 from tests.cli.runner import acidctl
-from tests.orc.events import EventBatch, EventKeys, keys, written
+from tests.orc.events import EventBatch, keys, written
 from tests.orc.test_writer import DAY_1, YEAR_1, YEAR_1500, YEAR_9999, columns_of, union, wide
 from tests.orc.test_writer import made as made_array
 from tests.services.hive import Hive
