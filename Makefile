@@ -52,13 +52,13 @@ sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3
 		tests/live/test_compact_hive[34].py tests/jobs/test_service_faults.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
-	PYTHONPATH=.:tests:fixtures $(BIN)/python -m tests.fuzz --cases 100000 --seed $(or $(SEED),1)
+	PYTHONPATH=fixtures $(BIN)/python -m tests.fuzz --cases 100000 --seed $(or $(SEED),1)
 
 mutate: install ## Put a hundred one-line faults into compactions, one at a time: nine of ten that matter must be refused
 	$(BIN)/python -m tests.support.mutants
 
 histories: install ## 200 histories of a table whose compactors and cleaner are killed: no reader sees other rows
-	PYTHONPATH=.:tests:fixtures $(BIN)/python -m tests.killed_histories --histories 200
+	PYTHONPATH=fixtures $(BIN)/python -m tests.killed_histories --histories 200
 
 lint: install ## Check format, style, types and generated documents
 	$(BIN)/ruff format --check .
@@ -67,7 +67,7 @@ lint: install ## Check format, style, types and generated documents
 	$(BIN)/python -m tests.reference --check
 
 bench: install ## Measure reading and compacting beside plain passes, orc-tools and Hive's own compactor
-	PYTHONPATH=tests $(BIN)/python -m bench
+	$(BIN)/python -m tests.bench
 
 fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hour; needs Java 17 and Maven)
 	$(BIN)/python fixtures/generate.py --engine hive4

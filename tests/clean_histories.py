@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from cleaning import listing
-
 from acidctl.format.listing import Listing
-from acidctl.format.names import DeltaKind, format_base, format_delta
+from acidctl.format.names import DeltaDir, DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, TableGuess, TableType, resolve
+from tests.cleaning import listing
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 FULL = TableGuess(TableType.FULL, False, "stated")
@@ -135,12 +134,12 @@ class History:
     def minor(self) -> None:
         """Wider deltas of what a compactor sees."""
         state, high = self._seen()
-        deltas = [entry.parsed for entry in state.deltas]
+        deltas = [entry.parsed for entry in state.deltas if isinstance(entry.parsed, DeltaDir)]
         if len(deltas) < 2:
             return
-        low = min(d.min_write_id for d in deltas)  # type: ignore[union-attr]
-        top = high if self.traps and self.random.random() < 0.5 else max(d.max_write_id for d in deltas)  # type: ignore[union-attr]
-        kinds = {d.kind for d in deltas} if self.hive == 4 else set(DeltaKind)  # type: ignore[union-attr]
+        low = min(d.min_write_id for d in deltas)
+        top = high if self.traps and self.random.random() < 0.5 else max(d.max_write_id for d in deltas)
+        kinds = {d.kind for d in deltas} if self.hive == 4 else set(DeltaKind)
         self._publish([(kind, low, top) for kind in sorted(kinds, key=lambda k: k.value)])
 
     def major(self) -> None:

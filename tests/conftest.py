@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from services.fixtures import hdfs_cluster, hdfs_pair, hive2, hive3, hive4, httpfs, moto, secure_hdfs, versitygw
+
+from tests.services.fixtures import hdfs_cluster, hdfs_pair, hive2, hive3, hive4, httpfs, moto, secure_hdfs, versitygw
 
 __all__ = ["hdfs_cluster", "hdfs_pair", "hive2", "hive3", "hive4", "httpfs", "moto", "secure_hdfs", "versitygw"]
 

@@ -22,11 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from support.written_table import COLUMNS, Fate, Reader, Rows, Txn, Work, WrittenTable
-
 from acidctl import open_table
 from acidctl.compaction.plan import Target
 from acidctl.errors import NotEnoughHistoryError
+from tests.support.written_table import COLUMNS, Fate, Reader, Rows, Txn, Work, WrittenTable
 
 ROUNDS = 4
 PARTITIONS = ("p=0", "p=1", "p=2")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from services.jvm import cache_folder, cache_lock, fingerprint, resolve
+from tests.services.jvm import cache_folder, cache_lock, fingerprint, resolve
 
 _JAVA = Path(__file__).parent / "orc" / "java"
 #: What orc-tools prints after each file.

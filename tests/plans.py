@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vectors import listing_of
-
 from acidctl.compaction.plan import CompactionKind, PartitionPlan
 from acidctl.compaction.planner import Draft, Ground, draft, settle
 from acidctl.compaction.request import CompactionRequest, TableView
@@ -14,6 +12,7 @@ from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ReaderLists, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.types.schema import TableSchema
+from tests.vectors import listing_of
 
 MINOR, MAJOR = CompactionKind.MINOR, CompactionKind.MAJOR
 FULL = TableGuess(TableType.FULL, False, "it was said")

@@ -220,11 +220,18 @@ def open_file(path: Path) -> pyorc.Reader | None:
     return pyorc.Reader(BytesIO(data), converters=CONVERTERS) if data else None
 
 
+def struct_of(kind: pyorc.TypeDescription) -> pyorc.Struct:
+    """The schema of a file, or of the rows in its events: a struct both."""
+    assert isinstance(kind, pyorc.Struct)
+    return kind
+
+
 def plain_rows(path: Path, target: Any) -> Iterator[list[Any]]:
     """Rows of a file without ACID columns, fitted to the table's."""
     reader = open_file(path)
     if reader is not None:
-        have = [reader.schema[name] for name in reader.schema.fields]
+        schema = struct_of(reader.schema)
+        have = [schema[name] for name in schema.fields]
         for row in reader:
             yield fitted(row, have, target)
 
@@ -235,9 +242,10 @@ def events(path: Path, directory: Directory | None, root: Path, target: Any, aci
     if reader is None:
         return
     statement = max(directory.statement, 0) if directory else 0
-    names = tuple(reader.schema.fields)
+    schema = struct_of(reader.schema)
+    names = tuple(schema.fields)
     if tuple(name.lower() for name in names) == EVENT:
-        row_type = reader.schema[names[5]]
+        row_type = struct_of(schema[names[5]])
         have = [row_type[name] for name in row_type.fields]
         for operation, write_id, bucket, row_id, current, row in reader:
             values = None if row is None else fitted(row, have, target)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vectors import load
 
 from acidctl.format.bucket_codec import BucketCodecError, CodecFault, bits, decode, encode
+from tests.vectors import load
 
 VECTORS = load("bucket-codec")
 

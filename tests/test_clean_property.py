@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import pytest
-from clean_histories import FULL, History, Reader
-from cleaning import NOW, gone, listing, sound
 
 from acidctl.cleaning import guards as plan_clean_guards
 from acidctl.cleaning import rules as plan_clean_rules
@@ -20,6 +18,8 @@ from acidctl.format.listing import Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
 from acidctl.state.resolve import Profile, resolve
+from tests.clean_histories import FULL, History, Reader
+from tests.cleaning import NOW, gone, listing, sound
 
 FAST = 10
 SLOW = 800

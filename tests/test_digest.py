@@ -28,7 +28,7 @@ def digest_of(
     edges = [0, *sorted(cuts), count]
     for start, stop in pairwise(edges):
         part = None if keys is None else tuple(k.slice(start, stop - start) for k in keys)
-        total.update(part, [a.slice(start, stop - start) for a in arrays], [parse_type(t) for t in types])  # type: ignore[arg-type]
+        total.update(part, [a.slice(start, stop - start) for a in arrays], [parse_type(t) for t in types])
     return total.hexdigest()
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from slow_reader import Event
-from test_slow_reader import write_events, write_orc
 
 from acidctl import open_table
 from acidctl.errors import DamagedDataError, StorageError, UsageError
 from acidctl.rows.export import ROW_ID_TYPE, write_arrow, write_bytes
 from acidctl.rows.snapshot import Snapshot
+from tests.slow_reader import Event
+from tests.test_slow_reader import write_events, write_orc
 
 BUCKET = 536870912
 NESTED = (

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import catalogue
 import pytest
-from services.scenario import scenarios
+
+from tests.services.scenario import scenarios
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TABLES = FIXTURES / "tables"

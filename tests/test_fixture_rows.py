@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.runner import Result, acidctl
 from restore import restore
 
 from acidctl import open_table
@@ -18,6 +17,7 @@ from acidctl.cleaning.guards import without
 from acidctl.options import ReadView
 from acidctl.rows.table_view import Reading, read
 from acidctl.types.format_rows import json_lines
+from tests.cli.runner import Result, acidctl
 
 TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
 STEPS = sorted(TABLES.glob("*/*/*/step.json"))

@@ -16,8 +16,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from slow_reader import read as read_slowly
-from support.written_table import COLUMNS, SLOW_COLUMNS, Fate, Ids, Reader, Rows, Txn, Work, WrittenTable
 
 from acidctl import open_table
 from acidctl.cleaning import guards as plan_clean_guards
@@ -31,6 +29,8 @@ from acidctl.compaction.report import Outcome
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.merge import DeletedRows
+from tests.slow_reader import read as read_slowly
+from tests.support.written_table import COLUMNS, SLOW_COLUMNS, Fate, Ids, Reader, Rows, Txn, Work, WrittenTable
 
 READERS = 3
 STEPS = 25

@@ -87,7 +87,7 @@ def samples(count: int) -> dict[str, npt.NDArray[np.float64]]:
 @pytest.mark.parametrize("kind", list(samples(10)))
 def test_doubles_against_a_jvm(kind: str) -> None:
     """A million doubles of several kinds are printed as a real Java 17 prints them."""
-    from orc_tools import program
+    from tests.orc_tools import program
 
     values = samples(100_000)[kind]
     expected = program("FloatTexts", "d", stdin=values.astype(">f8").tobytes()).decode().split("\n")[:-1]
@@ -98,7 +98,7 @@ def test_doubles_against_a_jvm(kind: str) -> None:
 @pytest.mark.parametrize("kind", list(samples(10)))
 def test_floats_against_a_jvm(kind: str) -> None:
     """Single floats are printed as a real Java 17 prints them."""
-    from orc_tools import program
+    from tests.orc_tools import program
 
     with np.errstate(over="ignore", invalid="ignore"):
         values = samples(20_000)[kind].astype(np.float32)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from vectors import load
 
 from acidctl.errors import UsageError
 from acidctl.format.id_lists import MAX_ID
 from acidctl.format.list_texts import recognise, recognise_many
+from tests.vectors import load
 
 WHOLE = (
     "default.orders:9:8:8:6",

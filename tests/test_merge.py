@@ -140,7 +140,7 @@ def test_deleted_rows_survive_keys_that_do_not_pack(
 ) -> None:
     """Row numbers too far apart for one 64-bit code are still found, and only they."""
     asked = asked + gone[::2]
-    deletes = [(2, w, b, r, 5, None) for w, b, r in gone]
+    deletes: list[Event] = [(2, w, b, r, 5, None) for w, b, r in gone]
     deleted = DeletedRows.collect([batch_of(deletes).keys] if gone else [], write_ids(9, set(), set()))
     events: list[Event] = [(0, w, b, r, w, None) for w, b, r in asked]
     mask = deleted.mask(batch_of(events).keys) if events else None

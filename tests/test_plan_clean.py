@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cleaning import HOUR, NOW, gone, ids, judged, listing, planned, sound
 
 from acidctl.cleaning.guards import GUARDS, CoverFacts, Evidence
 from acidctl.cleaning.plan import CleanPlan, from_json, plan_location, to_json
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo
 from acidctl.state.resolve import TableGuess, TableType
+from tests.cleaning import HOUR, NOW, gone, ids, judged, listing, planned, sound
 
 D1_5 = [f"delta_{i}_{i}" for i in range(1, 6)]
 MIN_BASE = "base_-9223372036854775808_v10"

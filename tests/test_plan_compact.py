@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from plans import (
+
+from acidctl.compaction.plan import Action, CompactionKind, Target
+from acidctl.errors import NotEnoughHistoryError, UsageError
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.state.resolve import ORIGINALS_NAME, TableGuess, TableType
+from acidctl.types.schema import parse_schema
+from tests.plans import (
     FULL,
     INSERT_ONLY,
     MAJOR,
@@ -20,12 +26,6 @@ from plans import (
     planned,
     txns,
 )
-
-from acidctl.compaction.plan import Action, CompactionKind, Target
-from acidctl.errors import NotEnoughHistoryError, UsageError
-from acidctl.format.write_ids import ValidWriteIds
-from acidctl.state.resolve import ORIGINALS_NAME, TableGuess, TableType
-from acidctl.types.schema import parse_schema
 
 MIN_BASE = "base_-9223372036854775808"
 SINGLE = ["delta_{0:07d}_{0:07d}_0000", "delete_delta_{0:07d}_{0:07d}_0000"]

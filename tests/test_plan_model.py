@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from plans import FULL, MAJOR, MINOR, drafted, inputs
-from vectors import listing_of
 
 from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
@@ -16,6 +14,8 @@ from acidctl.format.listing import Listing
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, EntryState, Profile, live_entries, resolve
+from tests.plans import FULL, MAJOR, MINOR, drafted, inputs
+from tests.vectors import listing_of
 
 OWN = 99
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from plans import MAJOR, MINOR, ground_of, ids
 
 from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.compaction.planner import draft
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.types.schema import parse_schema
+from tests.plans import MAJOR, MINOR, ground_of, ids
 
 MB = 1 << 20
 DDL = (
@@ -30,8 +32,8 @@ def _listing(base: int | None, deltas: list[int], originals: int = 0) -> Listing
     return Listing("t", tuple(files), tuple(sorted({info.directory for info in files} - {""})), {})
 
 
-def _verdict(listing: Listing, kind: CompactionKind, **options: object) -> tuple[Action, str, str]:
-    ground = ground_of(listing, kind, ids(99), "99:9223372036854775807::", only_if_needed=True, **options)  # type: ignore[arg-type]
+def _verdict(listing: Listing, kind: CompactionKind, **options: Any) -> tuple[Action, str, str]:
+    ground = ground_of(listing, kind, ids(99), "99:9223372036854775807::", only_if_needed=True, **options)
     plan = draft(ground, "", "", listing).plan
     return plan.action, plan.reason_code, plan.reason
 

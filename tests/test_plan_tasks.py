@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,11 +126,11 @@ def test_both_sides_of_a_minor() -> None:
     ]
 
 
-def plain(name: str, file_format: str = "orc", number: int | None = 0, **more: object) -> InputFile:
+def plain(name: str, file_format: str = "orc", number: int | None = 0, **more: Any) -> InputFile:
     """A file of an insert-only table."""
     buckets = () if number is None else (number,)
     known = InputFile(name, name.partition("/")[0], 50, 5, 1, is_acid=False, file_format=file_format, buckets=buckets)
-    return replace(known, **more)  # type: ignore[arg-type]
+    return replace(known, **more)
 
 
 def test_insert_only_files_keep_their_numbers() -> None:
@@ -181,11 +182,11 @@ def test_formats_of_insert_only_tables(files: list[InputFile], code: str | None)
         ({"raw": (0, B0), "before": "raw"}, None),
     ],
 )
-def test_rows_without_row_ids(change: dict[str, object], code: str | None) -> None:
+def test_rows_without_row_ids(change: dict[str, Any], code: str | None) -> None:
     """Files from before the table was ACID need names that number their rows beyond doubt."""
     acid = file("acid", 0)
     raw = replace(file("raw", 0), is_acid=False, raw=(0, B0))
-    odd = replace(file("odd", 0), is_acid=False, **change)  # type: ignore[arg-type]
+    odd = replace(file("odd", 0), is_acid=False, **change)
     problem = problem_of([acid, raw, odd], insert_only=False)
     assert (problem and problem[0]) == code
 

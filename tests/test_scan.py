@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc
 import pytest
-from slow_reader import Event
-from test_slow_reader import write_events, write_orc
 
 from acidctl import open_table
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
+from tests.slow_reader import Event
+from tests.test_slow_reader import write_events, write_orc
 
 COLUMNS = "struct<a:int>"
 HIVE2 = {"validtxns": "999:9223372036854775807::", "list_format": "hive2"}
@@ -88,6 +89,7 @@ def test_rows_that_nobody_takes_leave_no_file_open(tmp_path: Path, watch: Watch,
     seen = updated(tmp_path, 5, 200)
     stream = seen.rows(batch_rows=batch_rows)
     next(stream)
+    assert isinstance(stream, Generator)
     stream.close()
     assert watch.now == 0
     batches = seen.to_batches(batch_rows=batch_rows, limit=1)

@@ -15,13 +15,13 @@ import pyorc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_json, moment, read
 
 from acidctl import open_table
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.snapshot import Snapshot
 from acidctl.types.format_rows import json_lines
+from tests.slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_json, moment, read, struct_of
 
 TABLES = Path(__file__).resolve().parent.parent / "fixtures" / "tables"
 # Hive's own rows are compared elsewhere; here are tables whose columns the slow reader knows.
@@ -94,7 +94,7 @@ class Maker:
         """So many rows of values, of the old columns or of today's; moments are all ordinary, or some are not."""
         draw, pool = self.draw, WIDE if self.flip(3) else NARROW
         moments = st.none() | st.sampled_from(pool)
-        made = []
+        made: list[list[Any]] = []
         for _ in range(count):
             number = draw(st.none() | st.integers(-5, 5))
             if not draw(st.booleans()):
@@ -102,7 +102,8 @@ class Maker:
                 continue
             member = (number,) if old else (number, draw(moments))
             seconds = draw(moments)
-            union: Any = draw(st.sampled_from({"string": ["x", None], UNIONS[0]: [1, "é", None]}.get(self.union, [1])))
+            plain: dict[str, list[int | str | None]] = {"string": ["x", None], UNIONS[0]: [1, "é", None]}
+            union: Any = draw(st.sampled_from(plain.get(self.union, [1])))
             if self.union == UNIONS[1] and seconds:
                 union = seconds
             values = [number, draw(moments), member, draw(st.lists(moments, max_size=2)), {"k": number}, union]
@@ -241,7 +242,7 @@ def check(root: Path, ids: ValidWriteIds, columns: str, sizes: tuple[int, ...] =
         with pytest.raises(NotEnoughHistoryError):
             open_table(str(root)).snapshot(**view)
         return []
-    kinds = pyorc.TypeDescription.from_string(columns)
+    kinds = struct_of(pyorc.TypeDescription.from_string(columns))
     types = [kinds[name] for name in kinds.fields]
     expected = [(row.key, [as_json(v, t) for v, t in zip(row.values, types, strict=True)]) for row in want]
     for size in sizes:
@@ -251,8 +252,8 @@ def check(root: Path, ids: ValidWriteIds, columns: str, sizes: tuple[int, ...] =
         assert in_order(got) == in_order(expected)
     assert open_table(str(root)).snapshot(**view).count() == len(want)
     for at, name in ((6, "z"), (2, "n")) if "z" in kinds.fields else ():
-        got = [value for rows in seen.rows([name]) for value in rows.columns[0].is_valid().to_pylist()]
-        assert sum(got) == sum(values[at] is not None for _, values in expected)
+        there = [value for rows in seen.rows([name]) for value in rows.columns[0].is_valid().to_pylist()]
+        assert sum(there) == sum(values[at] is not None for _, values in expected)
     return want
 
 

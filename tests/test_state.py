@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from vectors import listing_of
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.listing import Listing
@@ -24,6 +23,7 @@ from acidctl.state.resolve import (
     guess_table_type,
     resolve,
 )
+from tests.vectors import listing_of
 
 ALL = ValidWriteIds.everything()
 COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'

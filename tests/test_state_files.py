@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vectors import listing_of
-
 from acidctl.format.names import BucketFile, OriginalFile, Unrecognised
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.state.resolve import AcidState, StateEntry, TableType, data_files, ignored_files, resolve, synthetic_layout
+from tests.vectors import listing_of
 
 
 def state_of(paths: list[str], table_type: TableType | None = None) -> AcidState:

@@ -8,13 +8,13 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import listing_of
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.state import resolve as state_module
 from acidctl.state.resolve import EntryState, Profile, disagreements, resolve
+from tests.vectors import listing_of
 
 pytestmark = pytest.mark.slow
 

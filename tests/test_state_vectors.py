@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vectors import load, vector_listing
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.write_ids import ListView, ValidTxns, ValidWriteIds
@@ -19,6 +18,7 @@ from acidctl.state.resolve import (
     disagreements,
     resolve,
 )
+from tests.vectors import load, vector_listing
 
 CASES = load("acid-state")
 FUZZ = load("acid-state-fuzz")
@@ -45,6 +45,7 @@ def test_vector(case: dict[str, Any]) -> None:
     else:
         with pytest.raises((HiveFailureError, MissingTxnListError)) as caught:
             _resolve(case)
+        assert isinstance(caught.value, HiveFailureError | MissingTxnListError)
         assert caught.value.fault.value == expect["error"]
 
 

@@ -270,18 +270,22 @@ def csv_model(value: Any, hive_type: HiveType) -> str:
     if wanted is None:
         return ""
     if not isinstance(hive_type, Primitive) or hive_type.kind is TypeKind.BINARY:
-        return json_column(build([value], hive_type), hive_type)[0].as_py()  # type: ignore[no-any-return]
+        return _as_json(value, hive_type)
     if isinstance(wanted, bool):
         return "true" if wanted else "false"
     if isinstance(wanted, float):
-        return json_column(build([value], hive_type), hive_type)[0].as_py()  # type: ignore[no-any-return]
+        return _as_json(value, hive_type)
     return str(wanted)
 
 
 def one(value: Any, text: str) -> str:
     """The JSON text of a single value."""
-    hive_type = parse_type(text)
-    return json_column(build([value], hive_type), hive_type)[0].as_py()  # type: ignore[no-any-return]
+    return _as_json(value, parse_type(text))
+
+
+def _as_json(value: Any, hive_type: HiveType) -> str:
+    shown: str = json_column(build([value], hive_type), hive_type)[0].as_py()
+    return shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vectors import load
 
 from acidctl.errors import UsageError
 from acidctl.format.list_texts import recognise
@@ -24,6 +23,7 @@ from acidctl.format.write_ids import (
     WriteIdRange,
     describe_ids,
 )
+from tests.vectors import load
 
 VECTORS = load("write-id-lists")
 VIEWS = {"reader": ListView.READER, "compactor": ListView.COMPACTOR, "cleaner": ListView.CLEANER}

@@ -1,11 +1,11 @@
-"""`PYTHONPATH=tests python -m bench` runs all benchmarks; `read`, `compact` or `storage` runs one, with its options."""
+"""`python -m tests.bench` runs all benchmarks; `read`, `compact` or `storage` runs one, with its options."""
 
 from __future__ import annotations
 
 import sys
 
 if __name__ == "__main__":
-    from bench import bench_compact, bench_read, bench_storage
+    from tests.bench import bench_compact, bench_read, bench_storage
 
     chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     sys.argv[1:] = rest

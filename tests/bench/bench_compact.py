@@ -19,12 +19,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import acidctl as acidctl_package
-from bench.compact_tables import (
+from tests.bench.compact_tables import (
     COLUMNS,
     LAST_WRITE_ID,
     VALID_TXNS,
@@ -96,8 +97,8 @@ class HiveCompactor:
     """Hive 4 in a JVM with a full compiler, and tables linked into its warehouse."""
 
     def __init__(self, folder: Path) -> None:
-        from services import jvm
-        from services.hive import HIVE4, Hive
+        from tests.services import jvm
+        from tests.services.hive import HIVE4, Hive
 
         self.hive = Hive(dataclasses.replace(HIVE4, java_options=(*jvm.ADD_OPENS, "-Xmx4g")), folder)
 
@@ -144,7 +145,7 @@ def measure(table: Path, root: Path, rounds: int, *, hive: bool, spark: bool) ->
     for name, options in ENGINES.items():
         if name == "local" or spark:
             target = root / name.replace(" ", "_")
-            found[name] = best(lambda target=target, options=options: compacted(table, target, options), rounds)
+            found[name] = best(partial(compacted, table, target, options), rounds)
             assert digest(target) == want, f"{name}: other rows"
     if hive:
         compactor = HiveCompactor(root / "hive")

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orc_tools
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 import acidctl
-from bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests import orc_tools
+from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,10 @@ def main() -> None:
     options = parser.parse_args()
     root = Path(tempfile.gettempdir()) / "acidctl-bench"
     table, base = make_table(root, options.rows)
-    commands = {**commands_for(table, base), "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base]}
+    commands: dict[str, Sequence[str | Path]] = {
+        **commands_for(table, base),
+        "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base],
+    }
     scans: dict[str, list[float]] = {"plain scan": [], "to_batches()": []}
     plain_scan(base)
     for _ in range(options.rounds):

@@ -24,11 +24,11 @@ import fsspec
 import hdfs
 import hdfs_native
 from hdfs_native.fsspec import HdfsFileSystem
-from services.hdfs import Hdfs
 
 import acidctl
 from acidctl.storage.resolve import resolve
-from bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests.services.hdfs import Hdfs
 
 _BLOCK = 1 << 20
 _ROWS_A_MIB = 36_000
@@ -63,6 +63,10 @@ def _print_reading(cluster: Hdfs, table: Path, base: Path, rounds: int) -> None:
         "hdfs-native's fsspec": HdfsFileSystem(host=cluster.host, port=cluster.rpc),
     }
     size = base.stat().st_size
+
+    def through(filesystem: Any) -> Callable[[], None]:
+        return lambda: _drain(_other_blocks(filesystem, path), size)
+
     seconds = _timed(
         {
             "local rows": lambda: _rows(str(table)),
@@ -72,10 +76,7 @@ def _print_reading(cluster: Hdfs, table: Path, base: Path, rounds: int) -> None:
             "webhdfs bytes": lambda: _drain(_web_blocks(web, path), size),
             "webhdfs:// bytes": lambda: _drain(_blocks(cluster.webhdfs + path), size),
             "webhdfs:// rows": lambda: _rows(cluster.webhdfs + "/t"),
-            **{
-                f"{name} bytes": lambda filesystem=filesystem: _drain(_other_blocks(filesystem, path), size)
-                for name, filesystem in others.items()
-            },
+            **{f"{name} bytes": through(filesystem) for name, filesystem in others.items()},
         },
         rounds,
     )

@@ -18,7 +18,7 @@ from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.orc.writer import write_orc
 from acidctl.types.schema import parse_schema
-from bench.tables import CHUNK, user_columns
+from tests.bench.tables import CHUNK, user_columns
 
 BUCKETS = 4
 ROUNDS = 10

@@ -21,7 +21,7 @@ from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
 
 if TYPE_CHECKING:
-    from services.hdfs import Hdfs
+    from tests.services.hdfs import Hdfs
 
 STEP = Path(__file__).resolve().parent.parent.parent / "fixtures/tables/hive4/demo_orders/03-demo"
 PARTS = STEP.parent.parent / "insert_only_partitioned/02-minor"

@@ -24,6 +24,7 @@ from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.format.events import EventKeys
+from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.stitch import stitch
 from acidctl.rows import merge
 from tests.cli.runner import Result, acidctl
@@ -153,12 +154,12 @@ def test_a_merge_that_loses_a_delete(kind: str, tmp_path: Path, monkeypatch: pyt
     """The file is what the merge gave, and that is wrong: rows are counted and looked for apart from it."""
     case = _case(TABLE, kind, tmp_path)
     if kind == "major":
-        collect = merge.DeletedRows.collect.__func__  # type: ignore[attr-defined]
+        collect = merge.DeletedRows.collect
 
-        def but_one(cls: type, batches: Iterator[EventKeys], write_ids: object) -> merge.DeletedRows:
+        def but_one(cls: type, batches: Iterator[EventKeys], write_ids: ValidWriteIds) -> merge.DeletedRows:
             kept = list(batches)
             kept[:1] = [keys.select(slice(1, None)) for keys in kept[:1]]
-            return collect(cls, kept, write_ids)  # type: ignore[no-any-return]
+            return collect(kept, write_ids)
 
         monkeypatch.setattr(merge.DeletedRows, "collect", classmethod(but_one))
     else:

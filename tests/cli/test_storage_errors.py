@@ -15,8 +15,8 @@ from tests.cli.runner import Result, acidctl
 from tests.support.relay import Relay, java
 
 if TYPE_CHECKING:
-    from services.hdfs import Hdfs
-    from services.s3 import S3Server
+    from tests.services.hdfs import Hdfs
+    from tests.services.s3 import S3Server
 
 COMMANDS = {
     "ls": ["ls"],

@@ -14,10 +14,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from support.written_table import Fate, Ids, Reader, Work, WrittenTable
-
 from acidctl.compaction.plan import Target
 from tests.fuzz.bench import Bench, Finding, difference, warned
+from tests.support.written_table import Fate, Ids, Reader, Work, WrittenTable
 
 MAX = 9223372036854775807
 # What tables are called decides about nothing that is read; commands that change data take a plain name.

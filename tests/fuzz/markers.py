@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -127,7 +127,7 @@ def _dead_compactions() -> Iterator[Left]:
             root = plant(Path(tempfile.mkdtemp(prefix="left")) / table.title, table)
             before = tree(root)
             states: list[dict[str, Any]] = []
-            _watching(root, states, lambda r=root, k=kind, t=table: _compact(r, k, t))  # type: ignore[misc]
+            _watching(root, states, partial(_compact, root, kind, table))
             for state in states[:: max(1, len(states) // 6)]:
                 ours = {n: d for n, d in state.items() if isinstance(d, bytes) and before.get(n) != d}
                 if any("_acidctl" in name for name in ours):
@@ -207,14 +207,14 @@ def own_files(bench: Bench, random: Random) -> None:
     own = sorted(path for path in left.ours if "_acidctl" in path)
     json_ones = [path for path in own if path.endswith((".json", "_lock", "failed"))] or own
     for _ in range(random.choice([1, 1, 2])):
-        path = root / random.choice(json_ones if random.random() < 0.8 else own)
-        if not path.is_file():
+        struck = root / random.choice(json_ones if random.random() < 0.8 else own)
+        if not struck.is_file():
             continue
         if random.random() < 0.7:
-            _change_json(path, random)
+            _change_json(struck, random)
         else:
-            _scribble(path, path.read_bytes(), random)
-        bench.say(f"{table.name}: {path.relative_to(root)}: {_shown(path)}")
+            _scribble(struck, struck.read_bytes(), random)
+        bench.say(f"{table.name}: {struck.relative_to(root)}: {_shown(struck)}")
     options = (*table.options, "--schema", table.ddl)
     result, after = bench.rows(root, *options)
     if not warned(result) and after != before and not _half_published(left):

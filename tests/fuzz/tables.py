@@ -15,12 +15,11 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from slow_reader import NotEnoughHistory
-from slow_reader import read as read_slowly
-
 from acidctl.errors import AcidctlError
 from acidctl.format.write_ids import ValidWriteIds
 from tests.fuzz.bench import Bench, Finding, Table, corpus, difference, plant, row_ids, tree, warned
+from tests.slow_reader import NotEnoughHistory
+from tests.slow_reader import read as read_slowly
 
 Mutation = Callable[[Path, Random], str]
 EXECUTE = ("--assume-exclusive", "--engine", "local", "--parallelism", "1", "-o", "json")

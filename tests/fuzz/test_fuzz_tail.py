@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import AcidctlError
 from acidctl.orc.codec import Compression
@@ -22,6 +21,7 @@ from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import parse_logical_length
 from acidctl.orc.stripe import read_stripe_footer
 from acidctl.orc.tail import read_tail
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,8 @@ from acidctl.compaction.partition_run import TablePlace
 from acidctl.compaction.plan import CompactionPlan
 from acidctl.compaction.report import CompactionReport, Outcome
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskSpec
 from acidctl.compaction.task import outcome_of
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine.base import Task, TaskOutcome
 from acidctl.errors import AcidctlError
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
@@ -32,6 +31,7 @@ from acidctl.storage.resolve import resolve
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.jobs.cleaning_cases import LATER, MADE, age, step
+from tests.jobs.specs import task_specs
 
 _TXN = 900_000
 
@@ -74,8 +74,8 @@ class AllAtOnce:
 
     name = "all at once"
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
-        return iter([outcome_of(index, spec, threads=False) for index, spec in enumerate(specs)])
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
+        return iter([outcome_of(index, spec, threads=False) for index, spec in enumerate(task_specs(specs))])
 
     def close(self) -> None:
         """Nothing was started."""

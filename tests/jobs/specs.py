@@ -13,6 +13,7 @@ import pyarrow as pa
 from acidctl import open_table
 from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
 from acidctl.compaction.spec import TaskSpec
+from acidctl.engine.base import Task
 from acidctl.format.bucket_codec import decode, encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
@@ -139,6 +140,13 @@ def _file(batch: EventBatch) -> bytes:
     sink = io.BytesIO()
     write_orc(sink, [batch], parse_schema(COLUMNS).columns, _SETTINGS, acid=True, metadata={})
     return sink.getvalue()
+
+
+def task_specs(tasks: Sequence[Task]) -> list[TaskSpec]:
+    """What an engine is given, for one that looks into tasks: the others know no more of them than `Task`."""
+    specs = [task for task in tasks if isinstance(task, TaskSpec)]
+    assert len(specs) == len(tasks)
+    return specs
 
 
 def small_table(table: Path, rows: int = 200) -> tuple[Path, AcidState, str]:

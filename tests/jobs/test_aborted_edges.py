@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.written_table import Fate, Work, WrittenTable
 
 from acidctl.compaction.plan import Target
 from tests.cli.runner import acidctl
 from tests.jobs.cleaning_cases import step
+from tests.support.written_table import Fate, Work, WrittenTable
 
 # A batch of six write ids in one directory, the last of them aborted as a streaming writer leaves them.
 ABORTED = "3,5,6,7"

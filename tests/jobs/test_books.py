@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 
 from acidctl.compaction import inputs
 from acidctl.compaction.inputs import TaskEvents
@@ -18,8 +17,10 @@ from acidctl.compaction.plan import KeyCut, Role
 from acidctl.compaction.task import run_task
 from acidctl.errors import VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows import merge, scan
 from acidctl.rows.scan import LocationReader
+from tests.jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 
 MINOR = (Role.INSERTS, Role.DELETES)
 
@@ -39,11 +40,11 @@ def _no_mask(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], Non
 
 def _forget_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A delete event that never gets into the set of deleted rows."""
-    collect = merge.DeletedRows.collect.__func__  # type: ignore[attr-defined]
+    collect = merge.DeletedRows.collect
 
-    def but_one(cls: type, batches: Iterator[EventKeys], write_ids: object) -> merge.DeletedRows:
+    def but_one(cls: type, batches: Iterator[EventKeys], write_ids: ValidWriteIds) -> merge.DeletedRows:
         kept = list(batches)
-        return collect(cls, [kept[0].select(slice(1, None)), *kept[1:]], write_ids)  # type: ignore[no-any-return]
+        return collect([kept[0].select(slice(1, None)), *kept[1:]], write_ids)
 
     monkeypatch.setattr(merge.DeletedRows, "collect", classmethod(but_one))
 

@@ -8,21 +8,24 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import acidctl
 from acidctl.compaction import run as module
 from acidctl.compaction.plan import Action, Role
+from acidctl.compaction.publish import publish
 from acidctl.compaction.report import Outcome
 from acidctl.compaction.run import Prepared, Progress
 from acidctl.compaction.spec import TaskSpec
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine.base import Task, TaskOutcome
 from acidctl.engine.choose import EngineChoice
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import DamagedDataError, MissingDependencyError, StalePlanError, UsageError, VerificationError
 from acidctl.maintenance.lock import acquire
 from acidctl.storage.local import LocalStorage
+from tests.jobs.specs import task_specs
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 STEP = TABLES / "hive4/demo_orders/03-demo"
@@ -44,13 +47,14 @@ class Engine:
         self.roles: list[Role] = []
         self.closed = False
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """As the local engine, one after the other."""
         self.waves.append(len(specs))
-        self.roles += [spec.task.role for spec in specs]
+        known = task_specs(specs)
+        self.roles += [spec.task.role for spec in known]
         with LocalEngine(parallelism=1) as engine:
             for outcome in engine.run(specs):
-                yield self.change(outcome.index, specs[outcome.index], outcome)
+                yield self.change(outcome.index, known[outcome.index], outcome)
 
     def close(self) -> None:
         """Remembered."""
@@ -65,8 +69,8 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def _prepared(table: Path, kind: str = "major", **options: object) -> Prepared:
-    return acidctl.open_table(str(table)).prepare_compaction(kind, validtxns=LISTS, **options)  # type: ignore[arg-type]
+def _prepared(table: Path, kind: str = "major", **options: Any) -> Prepared:
+    return acidctl.open_table(str(table)).prepare_compaction(kind, validtxns=LISTS, **options)
 
 
 def _digest(table: Path) -> tuple[int, str]:
@@ -198,12 +202,11 @@ def test_what_is_not_complete_is_not_published(table: Path) -> None:
 @pytest.mark.slow
 def test_a_fault_of_our_own_stops_nobody_else(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that nobody foresaw is that partition's failure, in a sentence."""
-    publish = module.publish
 
-    def faulty(*args: object) -> tuple[str, ...]:
+    def faulty(*args: Any) -> tuple[str, ...]:
         if str(args[1]).endswith("ds=3"):
             raise ZeroDivisionError("division by zero")
-        return publish(*args)  # type: ignore[arg-type]
+        return publish(*args)
 
     monkeypatch.setattr(module, "publish", faulty)
     report = _prepared(table).start(Engine()).run()
@@ -216,7 +219,7 @@ def test_what_concerns_all_is_raised(table: Path) -> None:
     """No Java: nothing was done, so that is the answer of the whole run."""
 
     class Broken(Engine):
-        def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
             raise MissingDependencyError("there is no Java")
 
     names = _names(table)
@@ -232,7 +235,7 @@ def test_what_concerns_all_does_not_hide_what_is_done(table: Path, monkeypatch: 
     monkeypatch.setattr(module, "_STORAGE_THREADS", 1)
 
     class Fading(Engine):
-        def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
             if self.waves:
                 raise MissingDependencyError("the cluster is gone")
             return super().run(specs)
@@ -430,7 +433,7 @@ def test_the_machines_of_large_inputs_are_told_to_engines_that_ask(
     class Placing(Engine):
         uses_hosts = True
 
-        def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+        def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
             self.hosts = [spec.hosts for spec in specs]
             yield from super().run(specs)
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,7 @@ import acidctl
 from acidctl.compaction import run as module
 from acidctl.compaction.report import PartitionReport
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskSpec
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine.base import Task, TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.maintenance.owner import TimeLimit
@@ -62,7 +62,7 @@ class Engine:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """One after the other."""
         with LocalEngine(parallelism=1) as engine:
             for outcome in engine.run(specs):
@@ -87,7 +87,7 @@ def _digest(table: Path) -> tuple[int, str]:
     return acidctl.open_table(str(table)).snapshot(validtxns=LISTS).count_and_digest()
 
 
-def _prepared(table: Path, limit: TimeLimit, **options: object) -> Prepared:
+def _prepared(table: Path, limit: TimeLimit, **options: Any) -> Prepared:
     return acidctl.open_table(str(table)).prepare_compaction("major", validtxns=LISTS, limit=limit, **options)
 
 

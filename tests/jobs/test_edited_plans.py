@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -55,8 +55,9 @@ def edits(values: Any, at: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     for step in at:
         old = old[step]
     yield "left out", edited(lambda holder, key: holder.pop(key))
-    for name, new in {"null": None, "true": True, "text": "x", "none": "", "list": [], "object": {}}.items():
-        yield name, put(new)
+    others: dict[str, object] = {"null": None, "true": True, "text": "x", "none": "", "list": [], "object": {}}
+    for name, other in others.items():
+        yield name, put(other)
     for number in (0, 1, -1, 7, 0.5, -0.5, 2**31, 2**63, HUGE, -HUGE, 1e300, float("nan"), float("inf")):
         yield repr(number), put(number)
     if isinstance(at[-1], int):
@@ -93,7 +94,14 @@ def _table(folder: Path) -> Path:
     return folder / "t"
 
 
-def _agreed(kind: str) -> dict[str, bool]:
+class Agreed(TypedDict):
+    """What is said again when the plan is carried out."""
+
+    assume_committed: bool
+    assume_exclusive: bool
+
+
+def _agreed(kind: str) -> Agreed:
     return {"assume_committed": True, "assume_exclusive": kind == "minor"}
 
 
@@ -193,7 +201,7 @@ def test_what_an_editor_decides(tmp_path: Path) -> None:
     assert report.exit_code == 3
 
 
-NOT_HIS = {
+NOT_HIS: dict[str, Callable[[Any], object]] = {
     "no deletes": _task(delete_files=[]),
     "a role": _task(role="rows"),
     "bytes": _task(role="bytes"),

@@ -15,14 +15,14 @@ import acidctl
 from acidctl.api import Table
 from acidctl.compaction.report import CompactionReport
 from acidctl.compaction.run import Prepared
-from acidctl.compaction.spec import TaskSpec
 from acidctl.compaction.task import outcome_of
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine.base import Task, TaskOutcome
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
 from acidctl.maintenance.reach import IN_A_ROW
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import PathStat, Storage
 from tests.jobs.breaking import in_turn
+from tests.jobs.specs import task_specs
 from tests.support.faulty import Fault, FaultyStorage
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/bucketed/02-changed/table"
@@ -49,9 +49,9 @@ class Engine:
     def __init__(self, before: Callable[[int], None] = lambda index: None) -> None:
         self.before = before
 
-    def run(self, specs: Sequence[TaskSpec]) -> Iterator[TaskOutcome]:
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """One outcome a spec."""
-        for index, spec in enumerate(specs):
+        for index, spec in enumerate(task_specs(specs)):
             try:
                 self.before(index)
             except AcidctlError as error:

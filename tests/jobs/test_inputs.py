@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from jobs.specs import small_table
-from orc.files import by_arrow
 
 from acidctl.compaction.inputs import Sieve
 from acidctl.errors import DamagedDataError
@@ -24,18 +22,20 @@ from acidctl.rows.merge import EventStream, merge_events
 from acidctl.rows.scan import DataSource, Projection
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type
+from tests.jobs.specs import small_table
+from tests.orc.files import by_arrow
 
 BUCKET = encode(0)
 
 
-def source_of(data: bytes, **facts: int) -> DataSource:
+def source_of(data: bytes, raw_write_id: int = 0, raw_bucket: int | None = None) -> DataSource:
     """A data file in memory."""
 
     @contextmanager
     def opened() -> Iterator[OrcFile]:
         yield open_orc(io.BytesIO(data), name="file")
 
-    return DataSource("file", opened, 0, **facts)
+    return DataSource("file", opened, 0, raw_write_id=raw_write_id, raw_bucket=raw_bucket)
 
 
 def spans(rows: int, write_ids: tuple[int, ...]) -> Iterator[KeySpan]:
@@ -108,15 +108,15 @@ def test_spans_of_rows_without_columns() -> None:
 
 def batch_of(*events: tuple[int, int, int, int], operation: int = 0) -> EventBatch:
     """Events as (write id, bucket, row id, current)."""
-    parts = [np.asarray(part, dtype=np.int64) for part in zip(*events, strict=True)]
-    return EventBatch(EventKeys(*parts, np.full(len(events), operation) if operation else None))
+    writes, buckets, rows, current = (np.asarray(part, dtype=np.int64) for part in zip(*events, strict=True))
+    return EventBatch(EventKeys(writes, buckets, rows, current, np.full(len(events), operation) if operation else None))
 
 
 def test_sieve_takes_its_bucket_and_counts() -> None:
     """Events of other buckets are no concern of the task; those of aborted writes are counted and left out."""
     ids = ValidWriteIds.parse("t:9:9223372036854775807::4")
     sieve = Sieve(3, ids)
-    source = DataSource("file", None, 3, max_write_id=9)  # type: ignore[arg-type]
+    source = DataSource("file", nullcontext, 3, max_write_id=9)
     mixed = batch_of((2, 3, 0, 2), (2, encode(3), 0, 2), (2, encode(3, 7), 0, 2), (2, encode(4), 0, 2))
     aborted = batch_of((4, encode(3), 0, 4), (5, encode(3), 0, 5), (5, encode(3), 1, 5))
     foreign = batch_of((6, encode(2), 0, 6))
@@ -141,7 +141,7 @@ def test_sieve_takes_its_bucket_and_counts() -> None:
 )
 def test_sieve_refuses(events: list[tuple[int, int, int, int]], said: str) -> None:
     """What a compaction must not carry on is damage of the inputs, in one batch or across two."""
-    source = DataSource("file", None, 0, max_write_id=9)  # type: ignore[arg-type]
+    source = DataSource("file", nullcontext, 0, max_write_id=9)
     cuts = [[batch_of(*events)], [batch_of(event) for event in events]]
     for batches in cuts:
         with pytest.raises(DamagedDataError, match=said):

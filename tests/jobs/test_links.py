@@ -159,7 +159,7 @@ def _tree(root: Path) -> dict[str, object]:
 def _run(layout: str, change: str, root: Path) -> Result:
     command, *more = CHANGES[change]
     kind = [more.pop(0)] if command == "compact" else []
-    lists = PARTED_LISTS if layout.startswith("partition") else LISTS
+    lists: tuple[str, ...] = PARTED_LISTS if layout.startswith("partition") else LISTS
     if command == "compact" and lists is PARTED_LISTS:
         lists = (*PARTED, "--assume-committed")
     return acidctl(command, *kind, str(root), *lists, *more)

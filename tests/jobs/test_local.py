@@ -8,13 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from jobs.fake_tasks import act
-from jobs.specs import WORK, small_table, specs_of
 
 from acidctl.compaction import task
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts
@@ -25,6 +23,8 @@ from acidctl.engine.choose import EarlyEngine, EngineChoice
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.errors import ExitCode
 from acidctl.format.bucket_codec import BucketCodecError, CodecFault
+from tests.jobs.fake_tasks import act
+from tests.jobs.specs import WORK, small_table, specs_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,7 +106,8 @@ def test_abandoned_run(tmp_path: Path) -> None:
         started = time.monotonic()
         outcomes = engine.run(specs_for(tmp_path, "sleep", "ok"))
         assert next(outcomes).index == 1
-        outcomes.close()  # type: ignore[attr-defined]
+        assert isinstance(outcomes, Generator)
+        outcomes.close()
         assert run(engine, specs_for(tmp_path, "ok", "ok"))[1].error is None
         assert time.monotonic() - started < 30
     wait_until_gone(pids(tmp_path))
@@ -124,11 +125,11 @@ def test_abandoned_run(tmp_path: Path) -> None:
 def test_end_of_the_parent(how: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C, SIGTERM and SIGKILL of the parent end the workers in the middle of a task."""
     code = (
-        f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'tests')]!r}\n"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path\n"
         "from acidctl.engine.local import LocalEngine\n"
-        "from jobs.fake_tasks import act\n"
-        "from jobs.test_local import specs_for\n"
+        "from tests.jobs.fake_tasks import act\n"
+        "from tests.jobs.test_local import specs_for\n"
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with LocalEngine(2, small_bytes=0, work=act) as engine:\n"
         f"    list(engine.run(specs_for(Path({str(tmp_path)!r}), 'sleep', 'sleep')))\n"

@@ -8,20 +8,21 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from acidctl.compaction import publish as publish_module
 from acidctl.errors import StalePlanError, StorageError, VerificationError
 from acidctl.format.write_ids import ValidTxns
-from acidctl.maintenance.lock import acquire
+from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import list_location
 from acidctl.state.journal import Journal, OutputFile, parse_journal, standing_of
 from acidctl.storage import objects as objects_module
 from acidctl.storage import retry
 from acidctl.storage.port import Storage
 from tests.jobs.publishing import NOW, Case, leftovers, make_case, state_of
-from tests.support.faulty import Fault, FaultyStorage, in_child, sweep
+from tests.support.faulty import Answer, Fault, FaultyStorage, in_child, sweep
 from tests.support.objects import object_store
 
 KINDS = ("minor", "minor_txn", "major")
@@ -197,7 +198,9 @@ def test_a_name_that_is_taken_meanwhile_is_never_overwritten(folder: Path, tmp_p
     last = Path(copies[-1])
 
     class Intruded(FaultyStorage):
-        def call(self, name, path, action, half=lambda: None):  # type: ignore[no-untyped-def]
+        def call(
+            self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
+        ) -> Answer:
             if name == "copy" and path == str(last):
                 last.write_bytes(b"theirs")
             return super().call(name, path, action, half)
@@ -215,10 +218,12 @@ def test_what_was_copied_is_looked_at_once_more(folder: Path, tmp_path: Path) ->
     case.plant(root)
 
     class Lying(FaultyStorage):
-        def call(self, name, path, action, half=lambda: None):  # type: ignore[no-untyped-def]
-            return (
-                None if name == "copy" and path.endswith("_metadata_acid") else super().call(name, path, action, half)
-            )
+        def call(
+            self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
+        ) -> Answer:
+            if name == "copy" and path.endswith("_metadata_acid"):
+                return cast(Answer, None)
+            return super().call(name, path, action, half)
 
     with pytest.raises(VerificationError, match="_metadata_acid is not there"):
         case.run(object_store(Lying(object_store())), root)
@@ -237,7 +242,7 @@ def _sweep(case: Case, root: Path, fault: Fault, every: int = 1, first: int = 1)
     rows, published, count = case.rows(case.template), _published(case, root), 0
     hits = sweep(
         lambda: _planted(case, root),
-        lambda faults: case.run(object_store(faults), root),  # type: ignore[arg-type]
+        lambda faults: case.run(object_store(faults), root),
         fault,
         every=every,
         first=first,
@@ -272,7 +277,7 @@ def test_lost_answers_do_not_stop_a_run(kind: str, folder: Path, tmp_path: Path)
     hits = 0
     for hit in sweep(
         lambda: _planted(case, root),
-        lambda faults: case.run(object_store(faults), root),  # type: ignore[arg-type]
+        lambda faults: case.run(object_store(faults), root),
         Fault.LOST,
     ):
         # What a task writes is written again by another attempt of it.
@@ -296,7 +301,7 @@ def test_recovery_may_break_at_any_request(kind: str, fault: Fault, folder: Path
     rows, published, count = case.rows(case.template), _published(case, root), 0
     for hit in sweep(
         lambda: _planted(again, root),
-        lambda faults: case.run(object_store(faults), root),  # type: ignore[arg-type]
+        lambda faults: case.run(object_store(faults), root),
         fault,
     ):
         count += 1
@@ -349,10 +354,12 @@ def test_a_dead_lock_has_one_heir(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (root / "delta_1_1/f").write_bytes(b"x")
     in_child(lambda: acquire(object_store(), str(root), now=NOW))
     dead = json.loads((root / "_acidctl_lock").read_bytes())["id"]
-    heirs = []
+    heirs: list[Lock] = []
 
     class Slow(FaultyStorage):
-        def call(self, name, path, action, half=lambda: None):  # type: ignore[no-untyped-def]
+        def call(
+            self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
+        ) -> Answer:
             if name == "swap" and not heirs:
                 heirs.append(acquire(object_store(), str(root), now=NOW))
             return super().call(name, path, action, half)
@@ -379,8 +386,8 @@ def test_taking_a_lock_over_may_break_at_any_request(fault: Fault, tmp_path: Pat
         in_child(lambda: acquire(object_store(), str(root), now=NOW))
         return object_store()
 
-    def run(faults: Storage) -> None:
-        acquire(object_store(faults), str(root), now=NOW).release()  # type: ignore[arg-type]
+    def run(faults: FaultyStorage) -> None:
+        acquire(object_store(faults), str(root), now=NOW).release()
 
     count = 0
     for hit in sweep(prepare, run, fault):

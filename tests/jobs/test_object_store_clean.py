@@ -9,6 +9,7 @@ import pytest
 
 from acidctl.cleaning.report import CleanReport, Outcome
 from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
+from acidctl.errors import StorageError
 from acidctl.format.names import QUARANTINE_NAME
 from acidctl.storage import objects as objects_module
 from acidctl.storage.locations import gather
@@ -150,5 +151,5 @@ def _must_work(report: CleanReport) -> None:
     """A report of failures as the error that it tells of, for the sweep."""
     for part in report.failed:
         assert part.problem is not None
-        error = objects_module.StorageError(part.problem.message)
+        error = StorageError(part.problem.message)
         raise error

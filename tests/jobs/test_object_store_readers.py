@@ -108,7 +108,7 @@ def test_what_changes_again_and_again_is_told(tmp_path: Path) -> None:
         Table(ObjectStorage(_Hidden(), FACTS), str(root)).locations()
 
 
-class _Forgetful(LocalFileSystem):
+class _Forgetful(LocalFileSystem):  # type: ignore[misc]
     """Answers a write that it has carried out as if somebody else had been there first, as a second try does."""
 
     cachable = False

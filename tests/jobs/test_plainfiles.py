@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from jobs.specs import WORK
 
 from acidctl import open_table
 from acidctl.compaction import insert_only as plainfiles
@@ -20,6 +19,7 @@ from acidctl.compaction.spec import Attempt, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.listing import FileInfo
+from tests.jobs.specs import WORK
 
 
 def spec_of(root: Path, contents: list[bytes], form: str, ending: str = "") -> TaskSpec:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -407,11 +408,9 @@ def test_three_runs_may_die_one_after_another(folder: Path, tmp_path: Path, kind
     for first in range(1, calls, 9):
         for second in range(1 + first % 7, calls + 10, 7):
             storage = _die(case, root, first)
-            in_child(lambda storage=storage, at=second: case.run(FaultyStorage(storage, at, Fault.KILLED), root))
+            in_child(partial(case.run, FaultyStorage(storage, second, Fault.KILLED), root))
             assert case.rows(root) == rows
-            in_child(
-                lambda storage=storage, at=second: case.run(FaultyStorage(storage, at // 2 + 1, Fault.KILLED), root)
-            )
+            in_child(partial(case.run, FaultyStorage(storage, second // 2 + 1, Fault.KILLED), root))
             assert case.rows(root) == rows
             case.run(storage, root)
             assert case.rows(root) == rows

@@ -8,16 +8,17 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
-from services.spark import children
 
 from acidctl.engine.spark import SparkEngine, Waits, _end_gateway
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
+from tests.services.spark import children
 
 from .spark_tasks import specs, standing_in, wait_for
 
@@ -41,9 +42,10 @@ def test_an_application_of_its_own_is_quiet_and_leaves_nothing(
     for _ in range(2):
         with SparkEngine("local[1]", conf, work=standing_in()) as engine:
             assert len(list(engine.run(specs(2, tmp_path)))) == 2
+            active = SparkContext._active_spark_context
+            assert active is not None
             assert engine.warnings == (
-                f"Spark {SparkContext._active_spark_context.version} does not know the setting spark.exectuor.memory; "  # type: ignore[union-attr]
-                "check its spelling",
+                f"Spark {active.version} does not know the setting spark.exectuor.memory; check its spelling",
             )
             assert engine.description.endswith("on local[1,4]")
             context = engine._context
@@ -105,7 +107,8 @@ def test_a_master_that_never_answers_is_not_waited_for_for_ever() -> None:
 def test_a_start_that_was_given_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its JVM answers when nobody waits for it any more."""
     before = children(os.getpid())
-    launch, given_up = java_gateway.launch_gateway, threading.Event()
+    launch: Callable[..., Any] = java_gateway.launch_gateway
+    given_up = threading.Event()
 
     def late(*args: Any) -> Any:
         gateway = launch(*args)

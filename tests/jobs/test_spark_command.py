@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from services.spark import children
 
 from tests.cli.runner import acidctl as run_acidctl
+from tests.services.spark import children
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -16,7 +16,6 @@ from typing import Any
 import pyspark
 import pytest
 from restore import restore
-from services.spark import SparkCluster, descendants, spark_cluster
 
 import acidctl
 from acidctl.compaction.report import Outcome
@@ -24,6 +23,7 @@ from acidctl.engine.spark import SparkEngine
 from acidctl.orc.reader import open_orc
 from acidctl.types.stored_digest import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
+from tests.services.spark import SparkCluster, descendants, spark_cluster
 
 from .spark_runs import SlowRun, clean_environment
 from .spark_tasks import traces, wait_for

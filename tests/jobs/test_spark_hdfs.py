@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from live.adopted import FIRST_TXN, FIXTURES
-from live.hdfs_tables import SCHEMES, AdoptedOnHdfs
-from services.hdfs import Hdfs, write_sites
-from services.hive import HIVE4, Hive
-from services.spark import SparkCluster, descendants, spark_cluster
+
+from tests.live.adopted import FIRST_TXN, FIXTURES
+from tests.live.hdfs_tables import SCHEMES, AdoptedOnHdfs
+from tests.services.hdfs import Hdfs, write_sites
+from tests.services.hive import HIVE4, Hive
+from tests.services.spark import SparkCluster, descendants, spark_cluster
 
 from .spark_runs import SlowRun, clean_environment
 from .spark_tasks import SECRET, wait_for

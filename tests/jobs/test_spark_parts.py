@@ -11,6 +11,7 @@ import tomllib
 import types
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,8 +291,8 @@ def _answers(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
     return TaskOutcome(index, TaskResult(spec.task.output, None, 7, 0))
 
 
-def _body(**changes: object) -> Body:
-    return Body(**{"sink": _Sink(), "version": acidctl.__version__, "work": _answers, **changes})  # type: ignore[arg-type]
+def _body(**changes: Any) -> Body:
+    return Body(**{"sink": _Sink(), "version": acidctl.__version__, "work": _answers, **changes})
 
 
 def test_answers_go_back_twice() -> None:
@@ -368,7 +369,7 @@ def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) 
 def test_an_executor_with_an_old_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual case on a cluster that somebody else looks after."""
     old = types.ModuleType("pyarrow")
-    old.__version__ = "4.0.1"  # type: ignore[attr-defined]
+    monkeypatch.setattr(old, "__version__", "4.0.1", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", old)
     assert "has pyarrow 4.0.1, and 17.0 or newer is needed" in _unfit(_body()).reason
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 from restore import restore
 
 from acidctl import open_table
@@ -29,6 +29,7 @@ from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.types.stored_digest import combined
+from tests.jobs.specs import WORK, delta, small_table, specs_of, state_of, write_events
 from tests.support.extent import SWEEP
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
@@ -189,10 +190,10 @@ def test_parts_of_two_writers(role: Role, tmp_path: Path, monkeypatch: pytest.Mo
     cut = KeyCut(1, 536870912, 150 if role is Role.SURVIVING else 70)
     parts = [run_task(replace(spec, part=0, upper=cut))]
 
-    def exact_only(*args: object, backend: Backend, **rest: object) -> WrittenFile:
+    def exact_only(*args: Any, backend: Backend, **rest: Any) -> WrittenFile:
         if backend is Backend.ARROW:
             raise NeedsExactWriter("as if")
-        return write_orc(*args, backend=backend, **rest)  # type: ignore[arg-type]
+        return write_orc(*args, backend=backend, **rest)
 
     monkeypatch.setattr(task, "write_orc", exact_only)
     parts.append(run_task(replace(spec, part=1, lower=cut)))

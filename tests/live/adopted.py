@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.runner import acidctl
 from restore import restore
-from services.hive import Hive
 
 from acidctl.format.names import DEFAULT_PARTITION, is_hidden, parse_partition
 from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
+from tests.cli.runner import acidctl
+from tests.services.hive import Hive
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 # Above every transaction of the fixtures, whose `_v` names then count as committed.

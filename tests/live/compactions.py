@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
-from cli.runner import acidctl
 from pyarrow import orc
-from services.hive import Hive, HiveError
-from support.evolved import dropped_columns
-from support.extent import SWEEP
 
 from acidctl.format.names import is_hidden
 from acidctl.format.write_ids import TxnListFormat, ValidTxns
-from live.adopted import FIXTURES, Adopted, hive_rows, steps
+from tests.cli.runner import acidctl
+from tests.live.adopted import FIXTURES, Adopted, hive_rows, steps
+from tests.services.hive import Hive, HiveError
+from tests.support.evolved import dropped_columns
+from tests.support.extent import SWEEP
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from services.hdfs import Hdfs
-from services.hive import Hive
-
-from live.adopted import Adopted
-from live.compactions import Adopt
+from tests.live.adopted import Adopted
+from tests.live.compactions import Adopt
+from tests.services.hdfs import Hdfs
+from tests.services.hive import Hive
 
 SCHEMES = ("hdfs", "webhdfs")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from cli.runner import acidctl
-from services.hive import Hive, HiveError, Session
+from tests.cli.runner import acidctl
+from tests.services.hive import Hive, HiveError, Session
 
 LAYOUTS = ("clustered by (id) into 2 buckets", "", "partitioned by (p string)")
 HIVE2_LAYOUTS = ("clustered by (id) into 2 buckets", "partitioned by (p string) clustered by (id) into 2 buckets")

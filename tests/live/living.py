@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from services.hive import Hive, HiveError
-
-from live.adopted import FIXTURES, Adopted
-from live.compactions import Adopt, compact_alike, went_well
-from live.statements import Statement, full_acid, inserts, overwrite, refused_by_insert_only
+from tests.live.adopted import FIXTURES, Adopted
+from tests.live.compactions import Adopt, compact_alike, went_well
+from tests.live.statements import Statement, full_acid, inserts, overwrite, refused_by_insert_only
+from tests.services.hive import Hive, HiveError
 
 REFUSED = "refused"
 READERS = ("row", "vectorised")

@@ -58,8 +58,8 @@ class Columns:
         found = ((kind, name) for kind in CHANGES for name, its in kinds.items() if its == kind)
         kind, target = next(found, (None, "id"))
         partition = tuple(field.name for field in schema.partition_columns)
-        change = CHANGES[kind] if kind else BY_ID
-        return cls(tuple(kinds), partition, target, *change, hybrid=facts["engine"] == "hive4")
+        expression, value = CHANGES[kind] if kind else BY_ID
+        return cls(tuple(kinds), partition, target, expression, value, hybrid=facts["engine"] == "hive4")
 
     def written(self, row: Row) -> Row:
         """The row as Hive writes it: Hive 4 takes 5 to 14 October 1582, which its calendar lacks, for later days."""

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services.hive import Hive
-from services.hive3 import start_hive
 
-from live.adopted import FIRST_TXN, steps
-from live.compactions import (
+from tests.live.adopted import FIRST_TXN, steps
+from tests.live.compactions import (
     FAILED,
     SAME,
     compact_and_read_all,
@@ -18,8 +16,10 @@ from live.compactions import (
     read_from_acid_v1,
     these_or_all,
 )
-from live.histories import MaintainedHistory
-from live.living import faults_without_us, live_on
+from tests.live.histories import MaintainedHistory
+from tests.live.living import faults_without_us, live_on
+from tests.services.hive import Hive
+from tests.services.hive3 import start_hive
 
 pytestmark = pytest.mark.hive3
 STEPS = 12

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from services.hive import HIVE4, Hive
 
-from live.adopted import FIRST_TXN
-from live.compactions import FAILED, SAME, compact_and_read_all, compare_all_with_hives_own, these_or_all
-from live.histories import MaintainedHistory
-from live.living import live_on
+from tests.live.adopted import FIRST_TXN
+from tests.live.compactions import FAILED, SAME, compact_and_read_all, compare_all_with_hives_own, these_or_all
+from tests.live.histories import MaintainedHistory
+from tests.live.living import live_on
+from tests.services.hive import HIVE4, Hive
 
 pytestmark = pytest.mark.hive
 STEPS = 12

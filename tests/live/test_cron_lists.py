@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from services.hive import Hive
+
+from tests.services.hive import Hive
 
 pytestmark = pytest.mark.hive
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.runner import acidctl
-from services.hive import Hive
+
+from tests.cli.runner import acidctl
+from tests.services.hive import Hive
 
 LATE = 666
 DDL = "(id int) clustered by (id) into 1 buckets stored as orc tblproperties ('transactional'='true')"

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.runner import acidctl
-from services.hdfs import Hdfs
-from services.hive import HIVE4, Hive
-from test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
 
 import acidctl as package
 from acidctl.types.format_rows import json_lines
-from live.adopted import FIRST_TXN, FIXTURES
-from live.compactions import SWEEP, cases, compact_and_read, label
-from live.hdfs_tables import SCHEMES, AdoptedOnHdfs, on_hdfs, root_url
-from live.histories import MaintainedHistory
-from live.living import live_on
-from live.statements import full_acid
+from tests.cli.runner import acidctl
+from tests.live.adopted import FIRST_TXN, FIXTURES
+from tests.live.compactions import cases, compact_and_read, label
+from tests.live.hdfs_tables import SCHEMES, AdoptedOnHdfs, on_hdfs, root_url
+from tests.live.histories import MaintainedHistory
+from tests.live.living import live_on
+from tests.live.statements import full_acid
+from tests.services.hdfs import Hdfs
+from tests.services.hive import HIVE4, Hive
+from tests.support.extent import SWEEP
+from tests.test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
 HISTORY = 6

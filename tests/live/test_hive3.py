@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from services.hive3 import start_hive
 
-from live.histories import History
+from tests.live.histories import History
+from tests.services.hive3 import start_hive
 
 pytestmark = pytest.mark.hive3
 STEPS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from services.hive import HIVE4, Hive
 
-from live.histories import History
+from tests.live.histories import History
+from tests.services.hive import HIVE4, Hive
 
 pytestmark = pytest.mark.hive
 STEPS = 9

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cli.runner import acidctl
-from services.hive import Hive
+
+from tests.cli.runner import acidctl
+from tests.services.hive import Hive
 
 pytestmark = pytest.mark.hive
 

@@ -6,15 +6,16 @@ import io
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.tail import OrcKind
 from tests.fuzz.orcbytes import DATA, OrcBytes, put, value
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 COLUMNS = (
     "row:struct<b:boolean,i:int,l:bigint,f:float,g:double,s:string,v:varchar(9),c:char(4),x:binary,d:date,"
@@ -43,9 +44,9 @@ def _statistics(orc: OrcBytes) -> list[int]:
     return [place for place, node in enumerate(orc.footer) if node[0] == 7]
 
 
-def _read(data: bytes, **options: object) -> OrcFile:
+def _read(data: bytes, **options: Any) -> OrcFile:
     orc = open_orc(io.BytesIO(data), name="f")
-    for _ in orc.scan(**options):  # type: ignore[arg-type]
+    for _ in orc.scan(**options):
         pass
     return orc
 

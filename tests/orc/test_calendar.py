@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orc.files import by_pyorc, fixture_files
 
 from acidctl.orc.calendar import (
     SWITCH_DAY,
@@ -22,6 +21,7 @@ from acidctl.orc.calendar import (
 )
 from acidctl.orc.convert import clock_text, day_text
 from acidctl.orc.reader import open_orc
+from tests.orc.files import by_pyorc, fixture_files
 
 EPOCH_JULIAN_DAY = 2_440_588
 

@@ -56,10 +56,11 @@ def _plain(array: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind):
         return [None if v is None else divmod(v, 10**9) for v in array.cast(pa.int64()).to_pylist()]
     if pa.types.is_date(kind):
-        return array.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
+        array = array.cast(pa.int32())
     if pa.types.is_string(kind):
-        return array.cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
-    return array.to_pylist()  # type: ignore[no-any-return]
+        array = array.cast(pa.binary())
+    values: list[Any] = array.to_pylist()
+    return values
 
 
 def _shown(value: Any, kind: pa.DataType) -> str:

@@ -12,13 +12,13 @@ import pyorc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orc.files import CLOCKS, by_arrow, by_pyorc, fixture_files
 
 from acidctl.format.arrays import WIDE
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.reader import open_orc
 from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bits, decode_v1, decode_v2, exact_bounds
 from acidctl.orc.stripe import EncodingKind, StreamKind
+from tests.orc.files import CLOCKS, by_arrow, by_pyorc, fixture_files
 
 YEAR_1 = -62_135_596_800
 YEAR_9999_END = 253_402_300_799
@@ -39,7 +39,8 @@ def as_pyorc_reads(data: bytes) -> list[object]:
 def nanos(array: pa.Array) -> list[int | None]:
     """Timestamps of either form as nanoseconds since 1970."""
     if not pa.types.is_struct(array.type):
-        return array.cast(pa.int64()).to_pylist()
+        found: list[int | None] = array.cast(pa.int64()).to_pylist()
+        return found
     return [None if v is None else v["seconds"] * 10**9 + v["nanos"] for v in array.to_pylist()]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from orc.files import by_arrow, by_pyorc
 
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stripe import StreamKind
+from tests.orc.files import by_arrow, by_pyorc
 
 
 def corrupted(data: bytes, kind: StreamKind, column: int, content: bytes) -> bytes:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cli.runner import acidctl
-from orc_tools import SEPARATOR, by_width, edge_files, fixture_files, orc_tools
 from pyarrow.orc import write_table
 
 from acidctl.orc.orc_tools_rows import SEPARATOR as OURS
 from acidctl.orc.orc_tools_rows import data_lines, row_style
 from acidctl.orc.reader import open_orc
 from acidctl.types.schema import parse_type
+from tests.cli.runner import acidctl
+from tests.orc_tools import SEPARATOR, by_width, edge_files, fixture_files, orc_tools
 
 TIMES = ["1582-10-04 00:00:00", "1582-10-15 00:00:00.5", "0001-01-01 00:00:00"]
 
@@ -138,7 +138,8 @@ def _unsummed(statistics: Any) -> bool:
     """A decimal column whose sum is absent, or has more than the 18 digits that a short decimal's sum may have."""
     if statistics.get("type") != "DECIMAL" or "min" not in statistics:
         return False
-    return sum(character.isdigit() for character in statistics.get("sum", "0" * 19)) > 18
+    total: str = statistics.get("sum", "0" * 19)
+    return sum(character.isdigit() for character in total) > 18
 
 
 def _is_old(file: Path) -> bool:

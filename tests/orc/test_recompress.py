@@ -14,10 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyorc
 import pytest
-from cli.runner import acidctl
-from orc.events import EventBatch, keys, read_all, written
-from orc.files import CLOCKS
-from orc.test_writer import columns_of, union, wide
 
 from acidctl.errors import InternalError
 from acidctl.orc import arrow_writer as arrowwriter
@@ -31,6 +27,10 @@ from acidctl.orc.stripe import EncodingKind, StreamKind
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.wirewrite import block
 from acidctl.orc.writer import Backend, WrittenFile
+from tests.cli.runner import acidctl
+from tests.orc.events import EventBatch, keys, read_all, written
+from tests.orc.files import CLOCKS
+from tests.orc.test_writer import columns_of, union, wide
 
 ROWS, STRIDE = 4000, 500
 TYPES = {
@@ -380,13 +380,14 @@ def test_a_writer_that_puts_files_together_otherwise(odd: str, monkeypatch: pyte
 @pytest.mark.orctools
 def test_orc_tools_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ORC's Java reader finds the same rows."""
-    from orc_tools import SEPARATOR, orc_tools
+    from tests.orc_tools import SEPARATOR, orc_tools
 
     files = []
-    for name, options in {
+    variants: dict[str, dict[str, int]] = {
         **{chunk: {"chunk": size, "stripe_size": 1 << 16} for chunk, size in CHUNKS.items()},
         "arrow": {"igzip": False},
-    }.items():
+    }
+    for name, options in variants.items():
         files.append(tmp_path / f"{name}.orc")
         files[-1].write_bytes(made(values(True), monkeypatch, **options)[0])
     *mine, usual, rest = orc_tools("data", *files).split(SEPARATOR)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from orc.events import EventBatch
-from orc.test_recompress import CHUNKS, STRIPES, TYPES, made, values
-from orc.test_writer import columns_of
-from orc.test_writer_hive import answers, put
-from orc.test_writer_hive import made as made_table
-from services.hive import Hive
+
+from tests.orc.events import EventBatch
+from tests.orc.test_recompress import CHUNKS, STRIPES, TYPES, made, values
+from tests.orc.test_writer import columns_of
+from tests.orc.test_writer_hive import answers, put
+from tests.orc.test_writer_hive import made as made_table
+from tests.services.hive import Hive
 
 # Columns whose readers start in mid-stream when groups before are skipped; each predicate hits groups far apart.
 PREDICATES: dict[str, Callable[[Any], bool]] = {

@@ -6,11 +6,11 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.format.events import RowId
@@ -18,6 +18,7 @@ from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.types.schema import Dialect
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 
 def opened(data: bytes) -> OrcFile:
@@ -25,9 +26,9 @@ def opened(data: bytes) -> OrcFile:
     return open_orc(io.BytesIO(data), name="f")
 
 
-def rows_of(file: OrcFile, **options: object) -> list[dict[str, object]]:
+def rows_of(file: OrcFile, **options: Any) -> list[dict[str, Any]]:
     """All rows of a scan as Python values."""
-    return [row for batch in file.scan(**options) for row in batch.to_pylist()]  # type: ignore[arg-type]
+    return [row for batch in file.scan(**options) for row in batch.to_pylist()]
 
 
 def events(count: int, *, deletes: bool = False) -> bytes:
@@ -88,7 +89,7 @@ def test_single_fields_of_the_row(deletes: bool) -> None:
     for fields in ([0], [3, 1], [2], [0, 1, 2, 3], []):
         got = [row["row"] for row in rows_of(file, columns=["rowId", "row"], fields=fields)]
         wanted = [names[i] for i in fields]
-        assert got == [None if row is None else {name: row[name] for name in wanted} for row in whole]  # type: ignore[index]
+        assert got == [None if row is None else {name: row[name] for name in wanted} for row in whole]
 
 
 def test_fields_of_an_original_are_its_columns() -> None:
@@ -178,8 +179,8 @@ def test_keys_and_operations_from_statistics() -> None:
     """Bounds hold for every key; without a row index nothing is claimed."""
     file = opened(events(100))
     assert file.key_range() == (RowId(1, 536870912, 0), RowId(1, 536870912, 99))
-    assert file.operations() == {0}
-    assert opened(events(5, deletes=True)).operations() == {2}
+    assert file.operations() == frozenset({0})
+    assert opened(events(5, deletes=True)).operations() == frozenset({2})
     rows = [(0, 1, 536870912, 0, 1, (5,))]
     blind = opened(by_pyorc(f"struct<{EVENT},row:struct<id:int>>", rows, row_index_stride=0))
     assert (blind.key_range(), blind.operations()) == (None, None)

@@ -6,6 +6,8 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyorc
@@ -13,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import EventBatch, keys, read_all, written
 
 from acidctl.errors import InternalError
 from acidctl.format.events import RowId
@@ -30,9 +31,10 @@ from acidctl.orc.stitch import StripeRun, merged_statistics, mismatch, stitch
 from acidctl.orc.wirewrite import block, number
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import KeyIndexState, acid_facts
-from acidctl.types.schema import parse_type
+from tests.orc.events import EventBatch, keys, read_all, written
+from tests.orc.test_writer import columns_of
 
-COLUMNS = parse_type("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")
+COLUMNS = columns_of("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")
 
 
 def events(start: int, rows: int) -> EventBatch:
@@ -70,13 +72,14 @@ def joined(runs: Sequence[StripeRun]) -> bytes:
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_the_same_as_written_at_once(codec: str) -> None:
     """Rows, key index, counts and all statistics; pyorc reads it too."""
-    options = {"compression": codec, "stripe_size": 1 << 14}
-    parts = [written([events(i * 500, 500)], COLUMNS, **options)[0] for i in range(3)]
-    whole, _ = written([events(0, 1500)], COLUMNS, **options)
+    write = partial(written, columns=COLUMNS, compression=codec, stripe_size=1 << 14)
+    parts = [write([events(i * 500, 500)])[0] for i in range(3)]
+    whole, _ = write([events(0, 1500)])
     data = joined([run(part) for part in parts])
     mine, other = open_orc(io.BytesIO(data), name="f"), open_orc(io.BytesIO(whole), name="f")
     assert read_all(data) == read_all(whole)
     facts = acid_facts(mine)
+    assert facts.stats is not None
     assert (facts.key_index, facts.stats.inserts, facts.ordered) == (KeyIndexState.MATCHES, 1500, True)
     assert len(mine.tail.stripes) == sum(len(run(part).tail.stripes) for part in parts) >= 3
     for found, meant in zip(mine.tail.statistics, other.tail.statistics, strict=True):
@@ -87,7 +90,7 @@ def test_the_same_as_written_at_once(codec: str) -> None:
 
 def test_stripes_are_copied_byte_for_byte() -> None:
     """Also when only some are taken; the rest of the file is that of the chosen ones."""
-    columns = parse_type("struct<id:int>")
+    columns = columns_of("struct<id:int>")
 
     def numbers(start: int, rows: int) -> EventBatch:
         return EventBatch(keys(rows, start=start), (pa.array(range(start, start + rows), pa.int32()),))
@@ -102,6 +105,7 @@ def test_stripes_are_copied_byte_for_byte() -> None:
     assert result[stripe.offset : stripe.end] == data[old.offset : old.end]
     assert file.tail.rows == 9500
     facts = acid_facts(file)
+    assert facts.stats is not None
     assert (facts.key_index, facts.stats.inserts) == (KeyIndexState.MATCHES, 9500)
     assert file.key_range() == (RowId(1, 536870912, 9000), RowId(1, 536870912, 30_499))
     assert done.first_key == RowId(1, 536870912, 30_000)
@@ -134,7 +138,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert mismatch(run(base).tail, run(other).tail) == "are compressed differently"
     with pytest.raises(InternalError, match="compressed differently"):
         joined([run(base), run(other)])
-    narrow, _ = written([EventBatch(keys(1), (pa.array([1], pa.int32()),))], parse_type("struct<id:int>"))
+    narrow, _ = written([EventBatch(keys(1), (pa.array([1], pa.int32()),))], columns_of("struct<id:int>"))
     assert mismatch(run(base).tail, run(narrow).tail) == "have different columns"
 
 
@@ -153,7 +157,7 @@ KINDS = {
     "boolean": st.booleans(),
     "decimal(38,3)": st.decimals(-(10**9), 10**9, places=3),
     "date": st.dates(),
-    "timestamp": st.datetimes(timezones=st.just(pyorc.writer.zoneinfo.ZoneInfo("UTC"))).filter(lambda t: t.year > 1970),
+    "timestamp": st.datetimes(timezones=st.just(ZoneInfo("UTC"))).filter(lambda t: t.year > 1970),
     "binary": st.binary(max_size=4),
 }
 
@@ -171,7 +175,8 @@ def test_merged_statistics(kind: str, data: st.DataObject) -> None:
     if isinstance(merged.values, IntegerStatistics) and isinstance(whole.values, IntegerStatistics):
         # Whether a sum overflows on the way depends on the order; a part without one leaves the whole without any.
         assert merged.values.sum in (None, whole.values.sum) or whole.values.sum is None
-        merged, whole = (replace(found, values=replace(found.values, sum=None)) for found in (merged, whole))
+        merged = replace(merged, values=replace(merged.values, sum=None))
+        whole = replace(whole, values=replace(whole.values, sum=None))
     assert comparable(merged) == comparable(whole)
 
 

@@ -9,7 +9,6 @@ import sys
 import pyarrow as pa
 import pyorc
 import pytest
-from orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
@@ -17,6 +16,7 @@ from acidctl.orc.rowindex import read_stripe_statistics
 from acidctl.orc.stats import IntegerStatistics, StringStatistics
 from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer
 from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
+from tests.orc.files import EVENT, by_arrow, by_pyorc, fixture_files
 
 ROWS = [(i, f"name {i}") for i in range(1000)]
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.files import by_arrow, by_pyorc, fixture_files
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression, expand, pack
@@ -30,6 +29,7 @@ from acidctl.orc.tailedit import (
 )
 from acidctl.orc.wirewrite import block, encode_varint, number, raw_fields, rewritten, zigzagged
 from acidctl.types.schema import parse_type
+from tests.orc.files import by_arrow, by_pyorc, fixture_files
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 

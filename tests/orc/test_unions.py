@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -13,9 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import EventBatch, keys, plain, read_all, written
-from orc.test_recompress import indexes
-from orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 from acidctl.compaction.index_check import IndexCheck
 from acidctl.errors import InternalError, VerificationError
@@ -27,6 +25,9 @@ from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.orc.events import EventBatch, keys, plain, read_all, written
+from tests.orc.test_recompress import indexes
+from tests.orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 UNION = "uniontype<int,string,double,array<string>>"
 VALUES: list[tuple[int, Any] | None] = [(0, 7), (1, "x"), (3, ["a", None]), (2, 0.5), (1, ""), (3, []), (0, -1)]
@@ -204,10 +205,10 @@ def test_byte_for_byte_as_orc_writes_unions() -> None:
     assert [(part.offset, part.index_length, part.data_length, part.rows) for part in exact.tail.stripes] == places
     assert exact.tail.content_length == exact.tail.stripes[-1].end - exact.tail.header_length
     assert exact.tail.statistics == arrow.tail.statistics
-    one, other = (
+    by_arrow, by_exact = (
         read_stripe_statistics(io.BytesIO(data), file.tail) for data, file in zip(files, (arrow, exact), strict=True)
     )
-    assert one == other
+    assert by_exact == by_arrow
     (one,), (other,) = arrow.stripe_footers(), exact.stripe_footers()
     assert other.encodings == one.encodings
     streams = [
@@ -234,7 +235,8 @@ def test_statistics_of_null_unions() -> None:
 def test_a_null_union_is_counted_apart_from_a_union_of_null() -> None:
     """Statistics of the one do not pass for those of the other."""
     data = check(f"struct<u:{UNION}>", [union(UNION, HOLES)], Backend.EXACT)
-    for values in (HOLES, [value or (0, None) for value in HOLES]):
+    filled: list[tuple[int, Any] | None] = [value or (0, None) for value in HOLES]
+    for values in (HOLES, filled):
         index = IndexCheck(opened(data), io.BytesIO(data), lambda text: VerificationError(text))
         if values is HOLES:
             index.add([(7, union(UNION, values))], len(HOLES))
@@ -327,11 +329,11 @@ def test_any_union(data: st.DataObject, codec: str) -> None:
     pattern = data.draw(st.lists(st.sampled_from([0, 2]), min_size=1, max_size=5))
     operations = list(islice(cycle(pattern), rows))
     stripe = data.draw(st.sampled_from([1 << 10, 1 << 20]))
-    options = {"compression": codec, "stripe_size": stripe, "row_index_stride": data.draw(st.sampled_from([100, 1024]))}
+    stride = data.draw(st.sampled_from([100, 1024]))
     batch = EventBatch(keys(rows, operation=operations), (array,))
-    file, _ = written(
-        [batch], StructType((columns_of(f"struct<u:{kind}>").fields[0],)), backend=Backend.EXACT, **options
-    )
+    columns = StructType((columns_of(f"struct<u:{kind}>").fields[0],))
+    write = partial(written, backend=Backend.EXACT, compression=codec, stripe_size=stripe, row_index_stride=stride)
+    file, _ = write([batch], columns)
     expected = [None if op == 2 else (value,) for op, value in zip(operations, plain(array), strict=True)]
     assert [row["row"] for row in read_all(file)] == expected
     held_to_its_index(file)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Context, Decimal
 from itertools import accumulate
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
-from orc.files import CLOCKS
 
 from acidctl.errors import DamagedDataError, UsageError
 from acidctl.format.arrays import WIDE
@@ -32,6 +30,8 @@ from acidctl.orc.writer import Backend, NeedsExactWriter, OrcWriter, write_orc
 from acidctl.rows.file_report import KeyIndexState, acid_facts
 from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.orc.events import SETTINGS, EventBatch, keys, plain, read_all, written
+from tests.orc.files import CLOCKS
 
 BACKENDS = (Backend.ARROW, Backend.EXACT)
 both = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.value)
@@ -253,6 +253,7 @@ def test_deletes(backend: Backend) -> None:
     for batch in (EventBatch(keys(4, operation=2)), EventBatch(keys(4, operation=2), nulls)):
         data, done = written([batch, EventBatch(keys(2, start=4, operation=2))], columns, backend=backend)
         facts = acid_facts(opened(data))
+        assert facts.stats is not None
         assert (facts.stats.deletes, facts.stats.inserts, facts.operations) == (6, 0, (("delete", 6),))
         assert (facts.key_index, facts.version) == (KeyIndexState.MATCHES, "2")
         assert [row["row"] for row in read_all(data)] == [None] * 6
@@ -342,7 +343,9 @@ def test_bloom_filters_do_not_depend_on_the_backend() -> None:
         found.append([read_column_index(io.BytesIO(data), file.tail, footer, i).filters for i in range(13)])
     assert found[0] == found[1]
     assert [i for i, filters in enumerate(found[0]) if filters] == [7, 8, 9]
-    assert found[0][7][0].set_count > 1000
+    of_text = found[0][7]
+    assert of_text is not None
+    assert of_text[0].set_count > 1000
 
 
 @both
@@ -407,7 +410,7 @@ def test_a_sink_that_fails(backend: Backend, room: int) -> None:
     settings = replace(SETTINGS, stripe_size=1 << 13)
     pieces = (batch.slice(start, start + 1000) for start in range(0, 8000, 1000))
     with pytest.raises(OSError, match="No space left"):
-        write_orc(sink, pieces, columns, settings, acid=True, metadata={}, backend=backend)  # type: ignore[arg-type]
+        write_orc(cast(BinaryIO, sink), pieces, columns, settings, acid=True, metadata={}, backend=backend)
 
 
 @both
@@ -417,7 +420,7 @@ def test_a_sink_that_takes_little_at_a_time(backend: Backend) -> None:
     batch = EventBatch(keys(9000), (pa.array(range(9000), pa.int32()),))
     whole, _ = written([batch], columns, backend=backend)
     sink = Refusing(1 << 20)
-    writer = OrcWriter(sink, columns, SETTINGS, acid=True, metadata={}, backend=backend)  # type: ignore[arg-type]
+    writer = OrcWriter(cast(BinaryIO, sink), columns, SETTINGS, acid=True, metadata={}, backend=backend)
     writer.write(batch)
     assert writer.close().bytes == len(whole)
     assert bytes(sink.taken) == whole
@@ -453,6 +456,7 @@ TYPES = st.recursive(
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a Hive type as Arrow takes them, NULL at every level."""
+    inner: st.SearchStrategy[Any]
     if isinstance(kind, StructType):
         inner = st.fixed_dictionaries({field.name: values_of(field.type) for field in kind.fields})
     elif hasattr(kind, "element"):

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from cli.runner import acidctl
-from orc.events import EventBatch, EventKeys, keys, written
-from orc.test_writer import DAY_1, YEAR_1, YEAR_1500, YEAR_9999, columns_of, union, wide
-from orc.test_writer import made as made_array
-from services.hive import Hive
 
+from acidctl.format.events import EventKeys
 from acidctl.orc.writer import Backend
 from acidctl.types.schema import parse_type
+from tests.cli.runner import acidctl
+from tests.orc.events import EventBatch, keys, written
+from tests.orc.test_writer import DAY_1, YEAR_1, YEAR_1500, YEAR_9999, columns_of, union, wide
+from tests.orc.test_writer import made as made_array
+from tests.services.hive import Hive
 
 TYPES = {
     "id": "int",

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 from urllib.parse import quote, unquote_plus
 from xml.sax.saxutils import escape
 
@@ -312,8 +313,9 @@ class Hdfs:
         for node in self._datanodes:
             node.process = None
 
-    def __enter__(self) -> Hdfs:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -49,7 +49,7 @@ class Scenario:
 
     def steps(self) -> tuple[tuple[str, str], ...]:
         """Folder name and note of each recorded step, in order: `("01-inserted", "two buckets")`."""
-        found = []
+        found: list[tuple[str, str]] = []
         for action in self.actions:
             if action.word == "step":
                 name, _, note = action.text.partition(":")

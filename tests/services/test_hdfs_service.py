@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from services.hdfs import Hdfs
-from services.hdfs_pair import HdfsPair
-from services.processes import ServiceError, answers
+from tests.services.hdfs import Hdfs
+from tests.services.hdfs_pair import HdfsPair
+from tests.services.processes import ServiceError, answers
 
 pytestmark = pytest.mark.hdfs
 
@@ -22,7 +22,8 @@ def fetch(hdfs: Hdfs, path: str, query: str) -> bytes:
     """What WebHDFS answers, as the superuser."""
     url = hdfs.webhdfs.replace("webhdfs:", "http:", 1)
     with urllib.request.urlopen(f"{url}/webhdfs/v1{path}?user.name={hdfs.superuser}&{query}", timeout=10) as answer:
-        return answer.read()
+        content: bytes = answer.read()
+        return content
 
 
 def test_a_tree_goes_in_and_out_with_its_names_as_they_are(hdfs_cluster: Hdfs, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.hive import Hive
+from tests.services.hive import Hive
 
 pytestmark = pytest.mark.hive3
 

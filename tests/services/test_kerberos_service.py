@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.fixtures import SecureHdfs
+from tests.services.fixtures import SecureHdfs
 
 pytestmark = pytest.mark.hdfs
 

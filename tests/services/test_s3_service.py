@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from services.s3 import S3Server
+from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.s3
 @pytest.fixture(params=["moto", "versitygw"])
 def server(request: pytest.FixtureRequest) -> S3Server:
     """Each of the two."""
-    return request.getfixturevalue(request.param)
+    server: S3Server = request.getfixturevalue(request.param)
+    return server
 
 
 def test_of_many_who_create_a_name_one_wins(server: S3Server) -> None:
@@ -27,7 +28,8 @@ def test_of_many_who_create_a_name_one_wins(server: S3Server) -> None:
         try:
             client.put_object(Bucket=bucket, Key="lock", Body=str(number).encode(), IfNoneMatch="*")
         except ClientError as error:
-            return error.response["Error"]["Code"]
+            code: str = error.response["Error"]["Code"]
+            return code
         return "created"
 
     with ThreadPoolExecutor(8) as pool:

@@ -15,7 +15,7 @@ from acidctl.errors import NoSuchTableError, StorageError, UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import Location, gather, own_partition
 from acidctl.storage.memory import MemoryStorage
-from acidctl.storage.port import PathStat, Walk
+from acidctl.storage.port import Descend, PathStat, Walk
 
 
 def _gather(files: dict[str, bytes], *filters: str, root: str = "t") -> tuple[Location, ...]:
@@ -110,18 +110,18 @@ def test_filters_narrow_the_walk(filters: list[str], expected: list[str]) -> Non
     assert sorted(found) == sorted(expected)
 
 
-def test_filters_keep_excluded_partitions_unlisted() -> None:
+def test_filters_keep_excluded_partitions_unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
     """On storage where a listing costs, what is not asked for is not walked."""
     storage = MemoryStorage({"t/ds=1/d/f": b"", "t/ds=2/d/f": b""})
     entered: list[str] = []
     walk = storage.walk
 
-    def counted(root: str, descend: object = None) -> object:
-        found = walk(root, descend)  # type: ignore[arg-type]
+    def counted(root: str, descend: Descend | None = None) -> Walk:
+        found = walk(root, descend)
         entered.extend(found.directories)
         return found
 
-    storage.walk = counted  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(storage, "walk", counted)
     gather(storage, "t", ["ds=2"])
     assert entered == ["ds=2", "ds=2/d"]
 

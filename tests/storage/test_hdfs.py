@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 import hdfs_native
 import pytest
-from services.hdfs import Hdfs, write_sites
-from services.hdfs_pair import HdfsPair
 
 from acidctl.errors import (
     DeniedError,
@@ -35,6 +33,8 @@ from acidctl.storage.port import Storage
 from acidctl.storage.resolve import connect, resolve
 from acidctl.storage.timeouts import GRACE
 from acidctl.storage.webhdfs import connect as connect_web
+from tests.services.hdfs import Hdfs, write_sites
+from tests.services.hdfs_pair import HdfsPair
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.faulty import KILLED, in_child
 
@@ -356,7 +356,9 @@ class TestWriting:
             assert [oct(info.permission) for info in found] == ["0o600", "0o640", "0o750"]
             assert [(info.owner, info.group) for info in found[1:]] == [("bob", "analysts")] * 2
 
-    def test_a_run_that_dies_between_a_lock_and_its_content(self, hdfs_cluster: Hdfs, root: str) -> None:
+    def test_a_run_that_dies_between_a_lock_and_its_content(
+        self, hdfs_cluster: Hdfs, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A file is there before what is in it: the next run has the lock at once all the same."""
         storage = _storage(hdfs_cluster)
         real = type(storage).create
@@ -368,7 +370,7 @@ class TestWriting:
 
         def child() -> None:
             signal.alarm(30)
-            type(storage).create = die  # type: ignore[method-assign]
+            monkeypatch.setattr(type(storage), "create", die)
             acquire(storage, root, now=time.time())
 
         assert in_child(child) == KILLED

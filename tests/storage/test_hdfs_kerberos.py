@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from restore import restore
-from services.fixtures import SecureHdfs
+
+from tests.services.fixtures import SecureHdfs
 
 pytestmark = pytest.mark.hdfs
 
@@ -49,9 +50,8 @@ def test_a_table_is_read_compacted_and_cleaned_with_a_ticket(secure_hdfs: Secure
     (part,) = json.loads(done.stdout)["partitions"]
     assert (part["outcome"], digest()) == ("compacted", before)
     assert " alice analysts " in " ".join(hdfs.run("dfs", "-ls", "-d", f"{TABLE}/{part['outputs'][0]}").split())
-    cleaned = _acidctl(
-        *(secure_hdfs, ticket, "clean", url, *lists, "--delete", "--yes", "--unsafe-no-retention", "-o", "json"),
-    )
+    by_force = ("--delete", "--yes", "--unsafe-no-retention")
+    cleaned = _acidctl(secure_hdfs, ticket, "clean", url, *lists, *by_force, "-o", "json")
     assert cleaned.returncode == 0, cleaned.stderr
     assert (digest(), json.loads(cleaned.stdout)["partitions"][0]["outcome"]) == (before, "deleted")
     assert not {path.split("/")[3] for path in hdfs.list(TABLE)} & {entry.split("/")[-1] for entry in part["inputs"]}

@@ -12,6 +12,7 @@ from acidctl.errors import NoSuchTableError, StorageError, ThrottledError, Unrea
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
+from acidctl.storage.ranged import RangedFile
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Patience, Retrying
 from acidctl.storage.treewalk import Found, walk_tree
@@ -208,7 +209,7 @@ def test_what_a_file_can_fetch_ahead_it_still_can() -> None:
 
     files = {"t/f": b"0" * 1_000_000}
     with Retrying(Ranged(files)).open("t/f") as file:
-        file.prefetch([(0, 10)])  # type: ignore[attr-defined]
+        cast(RangedFile, file).prefetch([(0, 10)])
         assert file.read(10) == b"0" * 10
     assert requests.ranges == [("f", 0, 10)]
     assert not hasattr(Retrying(MemoryStorage(files)).open("t/f"), "prefetch")

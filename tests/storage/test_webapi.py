@@ -10,6 +10,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -24,6 +25,7 @@ from acidctl.errors import (
     ThrottledError,
     UnreachableError,
 )
+from acidctl.storage.ranged import RangedFile
 from acidctl.storage.webaccess import Access
 from acidctl.storage.webapi import WebApi
 from acidctl.storage.webhdfs import connect
@@ -45,9 +47,9 @@ STATUS = {
 }
 
 
-def _storage(*relays: Relay | int, timeout: float = 5.0, **access: str) -> WebHdfsStorage:
+def _storage(*relays: Relay | int, timeout: float = 5.0, **access: Any) -> WebHdfsStorage:
     nodes = tuple(f"http://127.0.0.1:{relay if isinstance(relay, int) else relay.port}" for relay in relays)
-    return WebHdfsStorage(WebApi(Access(nodes, token=SECRET, timeout=timeout, **access)), "webhdfs", "nn")  # type: ignore[arg-type]
+    return WebHdfsStorage(WebApi(Access(nodes, token=SECRET, timeout=timeout, **access)), "webhdfs", "nn")
 
 
 def _all_text(error: AcidctlError) -> str:
@@ -241,7 +243,7 @@ def test_ranges_are_asked_of_the_datanode_that_gave_the_block() -> None:
     with Relay(datanode) as nodes, Relay(namenode) as names:
         storage = _storage(names)
         with storage.open("/t") as stream:
-            read_at = stream._read_at  # type: ignore[attr-defined]
+            read_at = cast(RangedFile, stream)._read_at
             for offset, length in ((5, 10), (60, 30), (999, 1), (0, 100), (950, 50)):
                 assert read_at(offset, length) == data[offset : offset + length]
             assert (names.count("OPEN"), nodes.count("OPEN"), names.connections) == (2, 5, 1)

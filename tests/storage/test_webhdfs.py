@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from services.hdfs import Hdfs
-from services.httpfs import HttpFs
 
 from acidctl.errors import (
     DeniedError,
@@ -24,9 +22,12 @@ from acidctl.errors import (
 )
 from acidctl.storage.hadoopstorage import Status
 from acidctl.storage.port import Storage, join
+from acidctl.storage.ranged import RangedFile
 from acidctl.storage.webhdfs import connect
 from acidctl.storage.webstorage import WebHdfsStorage
 from tests.cli.runner import acidctl
+from tests.services.hdfs import Hdfs
+from tests.services.httpfs import HttpFs
 from tests.storage.conformance import Make, WritingStorage
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
@@ -117,7 +118,7 @@ class TestReading:
         with Relay(target=hdfs_cluster.http) as relay:
             through, path = _open(f"webhdfs://127.0.0.1:{relay.port}{root}")
             with through.open(f"{path}/f") as stream:
-                read_at = stream._read_at  # type: ignore[attr-defined]
+                read_at = cast(RangedFile, stream)._read_at
                 for offset in range(0, 50_000, 1000):
                     assert read_at(offset, 10) == data[offset : offset + 10]
                 assert read_at(len(data) - 5, 5) == data[-5:]
@@ -248,7 +249,9 @@ class TestWriting:
             f"work{number}/base_5/f" for number in range(8) if number not in winners
         ]
 
-    def test_a_gateway_renames_to_other_names_without_remains(self, httpfs: HttpFs, root: str) -> None:
+    def test_a_gateway_renames_to_other_names_without_remains(
+        self, httpfs: HttpFs, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """In two steps through a directory of its own, which is gone afterwards, also when the target is taken."""
         storage, path = _open(httpfs.url + root)
         storage.mkdir(f"{path}/begun")
@@ -261,7 +264,7 @@ class TestWriting:
         def too_early(asked: str) -> Status | None:
             return None if asked == f"{path}/done" and next(taken, False) else real(asked)
 
-        storage._status = too_early  # type: ignore[method-assign,assignment]
+        monkeypatch.setattr(storage, "_status", too_early)
         with pytest.raises(ExistsError, match="/done exists already"):
             storage.rename_dir(f"{path}/begun", f"{path}/done")
         found = storage.walk(path)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from services.fixtures import SecureHdfs
+
+from tests.services.fixtures import SecureHdfs
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.timeout(600)]
 

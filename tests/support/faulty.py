@@ -250,7 +250,7 @@ class Hit:
 
 def sweep(
     prepare: Callable[[], Storage],
-    run: Callable[[Storage], object],
+    run: Callable[[FaultyStorage], object],
     fault: Fault,
     *,
     every: int = 1,
@@ -267,7 +267,7 @@ def sweep(
         at += every
 
 
-def broken_run(inner: Storage, run: Callable[[Storage], object], fault: Fault, at: int) -> Hit | None:
+def broken_run(inner: Storage, run: Callable[[FaultyStorage], object], fault: Fault, at: int) -> Hit | None:
     """One run on a storage whose `at`-th call goes wrong; None when it ended before, and then it must have worked."""
     storage = FaultyStorage(inner, at, fault)
     if fault in (Fault.KILLED, Fault.HALFWAY):

@@ -31,8 +31,8 @@ STEPS = (
     "hive2/v1_bucketed/02-changed",
     "hive4/types_nested/01-written",
 )
-URLS = ("/t", "file:///t", "hdfs://127.0.0.1:1/t", "webhdfs://127.0.0.1:1/t", "swebhdfs://127.0.0.1:1/t")
-URLS += (
+URLS = (
+    *("/t", "file:///t", "hdfs://127.0.0.1:1/t", "webhdfs://127.0.0.1:1/t", "swebhdfs://127.0.0.1:1/t"),
     "s3://b/t",
     "s3a://b/t",
     "gs://b/t",
@@ -174,7 +174,7 @@ def inventory(checkout: Path) -> dict[str, Any]:
     }
 
 
-def _errors(kind: type) -> list[type]:
+def _errors(kind: type[BaseException]) -> list[type[BaseException]]:
     return [kind, *(found for sub in kind.__subclasses__() for found in _errors(sub))]
 
 

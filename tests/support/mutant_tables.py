@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ _ROWS = 20_000
 
 def work(verb: str, *args: str) -> dict[str, Any]:
     """What a process is asked for: `make` tables, `compact` copies of them, `compare` two results."""
-    return {"make": make, "compact": compact, "compare": compare}[verb](*map(Path, args))
+    verbs: dict[str, Callable[..., dict[str, Any]]] = {"make": make, "compact": compact, "compare": compare}
+    return verbs[verb](*map(Path, args))
 
 
 # --- tables

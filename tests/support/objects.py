@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.memory import MemoryStorage
@@ -19,7 +18,7 @@ from acidctl.storage.objects import Item, ObjectStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.s3 import FACTS
 from acidctl.storage.treewalk import Found
-from tests.support.faulty import FaultyStorage
+from tests.support.faulty import Answer, FaultyStorage
 
 
 class FolderObjects:
@@ -97,7 +96,9 @@ class FolderObjects:
 
         return self._ask("swap", path, swap)
 
-    def _ask(self, name: str, path: str, action: Callable[[], Any], half: Callable[[], None] = lambda: None) -> Any:
+    def _ask(
+        self, name: str, path: str, action: Callable[[], Answer], half: Callable[[], None] = lambda: None
+    ) -> Answer:
         return self._faults.call(name, path, action, half)
 
 
