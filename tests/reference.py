@@ -116,7 +116,7 @@ def _described(thing: object) -> str:
     where = node.name if node.name in acidctl.__all__ else f"{thing.__module__}.{node.name}"
     title = f"acidctl.{where}" if where == node.name else where
     parts = [f"## {title}\n\n{_doc(node)}\n"]
-    values = [ast.unparse(item) for item in node.body if isinstance(item, ast.AnnAssign)]
+    values = [_code(item) for item in node.body if isinstance(item, ast.AnnAssign)]
     if values:
         parts.append("```python\n" + "\n".join(values) + "\n```\n")
     for item in node.body:
@@ -132,10 +132,15 @@ def _signature(node: ast.FunctionDef) -> str:
     if any(mark.endswith("property") for mark in marks):
         return f"```python\n{node.name}: {returns.removeprefix(' -> ')}\n```\n"
     # Arguments are parted by ", " outside of brackets.
-    text = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
+    text = re.sub(r"^(self|cls)(, )?", "", _code(node.args))
     if len(text) > WIDTH - len(node.name) - len(returns):
         text = "\n    " + re.sub(r", (?![^\[(]*[\])])", ",\n    ", text) + ",\n"
     return f"```python\n{node.name}({text}){returns}\n```\n"
+
+
+def _code(node: ast.AST) -> str:
+    """Source text with quotes as the rest of the code has them."""
+    return ast.unparse(node).replace("'", '"')
 
 
 def _doc(node: ast.ClassDef | ast.FunctionDef) -> str:
