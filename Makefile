@@ -76,7 +76,7 @@ fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hou
 
 docs: install ## Write the generated parts of the documents, then build the site in build/site
 	$(BIN)/python -m tests.reference --write
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -240,16 +240,32 @@ def test_every_page_stands_in_the_navigation() -> None:
     assert sorted(f"docs/{page}" for page in named) == sorted(name for name in TEXTS if name != "README.md")
 
 
+def _build_site(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    # Not with --quiet: it hides the warnings from --strict.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
     """mkdocs-material, which `make install` brings, finds no fault with pages, links and diagrams."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = _build_site(ROOT, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for page in (name.removeprefix("docs/") for name in TEXTS if name.startswith("docs/")):
         html = (tmp_path / page).with_suffix(".html").read_text()
         assert html.count('class="mermaid"') == TEXTS[f"docs/{page}"].count("```mermaid"), page
+
+
+@pytest.mark.slow
+def test_the_site_with_a_broken_link_does_not_build(tmp_path: Path) -> None:
+    """A heading that is not there is found, so the check above can fail."""
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs/index.md").write_text("[a heading](concepts.md#that-is-not-there)")
+    done = _build_site(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    assert "#that-is-not-there" in done.stderr
 
 
 def test_packages_stand_in_the_architecture() -> None:

@@ -1,4 +1,4 @@
-"""The way to the lists in docs/operations.md: its SQL on the metastore of real Hive, its shell lines, and Hive's answer."""
+"""The way to the lists in docs/operations.md: its SQL on the metastore of real Hive, its shell lines, Hive's answer."""
 
 from __future__ import annotations
 
