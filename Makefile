@@ -74,8 +74,9 @@ fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hou
 	$(BIN)/python fixtures/generate.py --engine hive3
 	$(BIN)/python fixtures/generate.py --engine hive2
 
-docs: install ## Write the generated parts of the documents
+docs: install ## Write the generated parts of the documents, then build the site in build/site
 	$(BIN)/python -m tests.reference --write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -114,6 +114,17 @@ def _outer(name: str) -> Iterator[str]:
         name = name.rpartition(".")[0]
 
 
+def package_imports() -> dict[str, set[str]]:
+    """Which packages each package imports, at any depth; itself not counted."""
+    found: dict[str, set[str]] = {_package(module): set() for module in MODULES}
+    for module in MODULES:
+        for _, name in _imports(_tree(module)):
+            target = _package(name.removeprefix("acidctl."))
+            if name.startswith("acidctl.") and target in found and target != _package(module):
+                found[_package(module)].add(target)
+    return found
+
+
 def test_imports_point_one_way() -> None:
     """A module imports its own package and those of earlier rows; a new package has to be given a row."""
     for module in MODULES:

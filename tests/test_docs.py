@@ -1,30 +1,40 @@
-"""The documents say what the code does: generated blocks, exit codes, field names, links, the Makefile."""
+"""The documents say what the code does: generated blocks, command lines, exit codes, fields, links, the Makefile."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from acidctl.cleaning.guards import GUARDS
 from acidctl.cli import fields
 from acidctl.cli import fields as fields_maintenance
 from acidctl.cli.fields import Described
-from acidctl.cli.main import COMMANDS, cli
+from acidctl.cli.main import COMMANDS, Session, cli
 from acidctl.cli.options import EXIT_MEANINGS
+from acidctl.cli.output import Terminal
+from acidctl.config import is_safety_option
 from acidctl.errors import AcidctlError, ExitCode
+from acidctl.state.resolve import EntryState
 from tests.cli.runner import acidctl
-from tests.reference import README, ROOT, stale
+from tests.reference import DOCS, PAGES, README, ROOT, stale
 from tests.test_architecture import ROWS
 
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
+TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in (README, *sorted(DOCS.rglob("*.md")))}
+EXIT_CODES, COMMANDS_PAGE = TEXTS["docs/reference/exit-codes.md"], TEXTS["docs/reference/commands.md"]
 
 
 def _command(name: str) -> click.Command:
@@ -34,14 +44,16 @@ def _command(name: str) -> click.Command:
 
 
 def test_generated_blocks_are_current() -> None:
-    """`make docs` would change nothing."""
+    """`make docs` would change nothing, and every page with generated blocks is checked."""
     assert stale() == []
+    assert {name for name, text in TEXTS.items() if "<!-- begin: " in text} == {f"docs/{page}" for page in PAGES}
 
 
 def test_exit_codes_have_one_meaning_each() -> None:
-    """The enum, the meanings in every help, and the README table are one list."""
+    """The enum, the meanings in every help, and the table of the reference are one list."""
     assert set(EXIT_MEANINGS) == set(ExitCode)
-    rows = re.findall(r"^\| (\d+) \| (.+) \|$", README.read_text(), re.MULTILINE)
+    table = EXIT_CODES.partition("<!-- begin: exit codes -->")[2].partition("<!-- end")[0]
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", table, re.MULTILINE)
     assert [(int(code), meaning) for code, meaning in rows] == [
         (int(code), meaning) for code, meaning in EXIT_MEANINGS.items()
     ]
@@ -73,11 +85,96 @@ def test_examples_parse(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_stands_in_the_readme(name: str) -> None:
-    """With its reference, and in a sentence before it."""
-    text = README.read_text()
-    assert f"### acidctl {name}\n" in text
-    assert f"`acidctl {name}" in text
+def test_every_command_and_option_is_documented(name: str) -> None:
+    """The command in a sentence of the README, all of its options in the reference."""
+    assert f"`acidctl {name}" in README.read_text()
+    reference = COMMANDS_PAGE.partition(f"\n## acidctl {name}\n")[2].partition("\n## ")[0]
+    options = {opt for param in _command(name).params if isinstance(param, click.Option) for opt in param.opts}
+    assert options - set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", reference)) == set()
+
+
+def _shell_lines(text: str) -> Iterator[str]:
+    """The lines of all shell blocks, continued ones joined, without comments."""
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        yield from (re.sub(r"(^|\s)#.*", "", line) for line in block.replace("\\\n", " ").splitlines())
+
+
+def _command_lines(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of acidctl in a line of shell."""
+    words: list[str] | None = None
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    for word in lexer:
+        if word in ("acidctl", "acidctl_main.py"):
+            words = []
+        elif words is not None and set(word) <= set("();<>|&"):
+            yield words
+            words = None
+        elif words is not None:
+            words.append(word)
+    if words is not None:
+        yield words
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_command_lines_parse(page: str) -> None:
+    """Every call of acidctl in a shell block is one that acidctl takes; in a sentence, one whose options exist."""
+    for line in _shell_lines(TEXTS[page]):
+        if not re.search(r"(^|\s)acidctl(_main.py)? ", line):
+            continue
+        for name, *args in _command_lines(line):
+            session = Session(Terminal(BytesIO(), BytesIO()), args)
+            with cli.make_context("acidctl", [name, "--help"], obj=session, resilient_parsing=True) as group:
+                _command(name).make_context(name, args, parent=group)
+    for name, rest in re.findall(r"`acidctl ([a-z-]+)([^`\n]*)`", TEXTS[page]):
+        known = {opt for param in _command(name).params for opt in param.opts} | {"-h", "--help"}
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known, f"acidctl {name}{rest}"
+
+
+def test_command_lines_are_found() -> None:
+    """The check above sees calls behind pipes and before redirections, and none of the other programs."""
+    block = "```sh\nhdfs dfs -ls -R /t | acidctl ls --names \\\n  a#b /t > names.txt || code=$?  # why\n```"
+    assert [list(_command_lines(line)) for line in _shell_lines(block)] == [[["ls", "--names", "a#b", "/t"]]]
+    assert list(_command_lines("jq -c . /var/log/acidctl/orders.jsonl")) == []
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_examples_in_python_and_configuration_are_well_formed(page: str) -> None:
+    """Python compiles, and TOML is a configuration."""
+    for block in re.findall(r"```python\n(.*?)```", TEXTS[page].partition("<!-- begin: python -->")[0], re.DOTALL):
+        compile(block, page, "exec")
+    for block in re.findall(r"```toml\n(.*?)```", TEXTS[page], re.DOTALL):
+        assert set(tomllib.loads(block)) <= {"options", "storage", "spark"}
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, on a copy of the table that the demo shows."""
+    shutil.copytree(DEMO, tmp_path / "orders")
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(block.replace("/warehouse/orders", str(tmp_path / "orders")), {})
+    assert "base_0000007" in capsys.readouterr().out
+    assert (tmp_path / "orders" / "base_0000007").is_dir()
+
+
+def test_the_readme_is_short() -> None:
+    """A beginning, and links to the rest."""
+    assert README.read_text().count("\n") <= 200
+    linked = set(re.findall(r"\]\((docs/[a-z/-]+\.md)", README.read_text()))
+    assert {name for name in TEXTS if name.startswith("docs/")} - linked == {"docs/index.md"}
+
+
+def test_words_of_the_code_are_explained() -> None:
+    """States, guards, and the options that no file and no variable may set."""
+    for state in EntryState:
+        assert re.search(rf"^\| {state.value.replace('_', ' ')} \|", TEXTS["docs/concepts.md"], re.MULTILINE), state
+    for guard in GUARDS:
+        assert re.search(rf"^\| `?{guard}`? \|", TEXTS["docs/cleaning.md"], re.MULTILINE), guard
+    page = TEXTS["docs/configuration.md"]
+    named = set(re.findall(r"`(--[a-z-]+)`", page.partition("command line only:")[2].partition("\n\n")[0]))
+    for name in COMMANDS:
+        for opt in (opt for param in _command(name).params for opt in param.opts if opt.startswith("--")):
+            stands = opt in named or any(opt.startswith(start) for start in named if start.endswith("-"))
+            assert stands == is_safety_option(opt), opt
 
 
 def test_commands_that_do_not_exist_are_not_offered() -> None:
@@ -118,19 +215,62 @@ def test_markers_are_run_by_make() -> None:
     assert 'pytest -q -n auto --dist worksteal -m "slow and not ($(SERVICES))"' in makefile
 
 
-def test_links_and_paths_in_the_readme_exist() -> None:
-    """Relative links, and the files that the listing names."""
-    text = README.read_text()
-    for link in re.findall(r"\]\(([^)#]+)\)", text):
-        assert link.startswith("http") or (ROOT / link).exists(), link
-    listing = text.partition("```text\nacidctl/\n")[2].partition("```")[0]
-    for pattern in re.findall(r"[a-z_*]+\.py", listing):
-        assert list((ROOT / "acidctl").rglob(pattern)), pattern
+def _anchors(text: str) -> set[str]:
+    """What a link may name behind `#`: headings as GitHub and MkDocs make anchors of them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
-def test_packages_stand_in_the_readme() -> None:
+@pytest.mark.parametrize("page", [*TEXTS, "CHANGELOG.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """Relative links name pages that exist, and headings in them."""
+    here = ROOT / page
+    for link in re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", here.read_text(), flags=re.DOTALL)):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (here.parent / path).resolve() if path else here
+        assert target.is_file(), link
+        assert not anchor or anchor in _anchors(target.read_text()), link
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    """mkdocs.yml names each page of docs/ once, and no other."""
+    named = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(f"docs/{page}" for page in named) == sorted(name for name in TEXTS if name != "README.md")
+
+
+def _build_site(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    # Not with --quiet: it hides the warnings from --strict.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    """mkdocs-material, which `make install` brings, finds no fault with pages, links and diagrams."""
+    done = _build_site(ROOT, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in (name.removeprefix("docs/") for name in TEXTS if name.startswith("docs/")):
+        html = (tmp_path / page).with_suffix(".html").read_text()
+        assert html.count('class="mermaid"') == TEXTS[f"docs/{page}"].count("```mermaid"), page
+
+
+@pytest.mark.slow
+def test_the_site_with_a_broken_link_does_not_build(tmp_path: Path) -> None:
+    """A heading that is not there is found, so the check above can fail."""
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs/index.md").write_text("[a heading](concepts.md#that-is-not-there)")
+    done = _build_site(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    assert "#that-is-not-there" in done.stderr
+
+
+def test_packages_stand_in_the_architecture() -> None:
     """Every package and every module at the top has its line in the listing, in the order of imports."""
-    listing = README.read_text().partition("```text\nacidctl/\n")[2].partition("```")[0]
+    listing = TEXTS["docs/architecture.md"].partition("```text\nacidctl/\n")[2].partition("```")[0]
     named = [line.split()[0] for line in listing.splitlines() if line.startswith("  ")]
     assert named == [
         f"{name}.py" if (ROOT / "acidctl" / f"{name}.py").exists() else f"{name}/"
@@ -138,6 +278,10 @@ def test_packages_stand_in_the_readme() -> None:
         for name in row
         if not name.startswith("__")
     ]
+    for pattern in re.findall(r"[a-z_*]+\.py", listing):
+        assert list((ROOT / "acidctl").rglob(pattern)), pattern
+    for module in re.findall(r"`([a-z]+/[a-z_]+\.py)`", TEXTS["docs/architecture.md"]):
+        assert (ROOT / "acidctl" / module).is_file() or (ROOT / module).is_file(), module
 
 
 def _keys(described: Described) -> set[str]:

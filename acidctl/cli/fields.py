@@ -19,7 +19,7 @@ class Described:
     fields: tuple[tuple[str, str, str], ...]
 
 
-TYPE = ("type", "string", "what the object is; with a new meaning it would get a new type")
+TYPE = ("type", "string", "which object this is; an object with another meaning gets another type")
 VERSION = ("schema_version", "number", "1; fields are only ever added")
 LOCATION = ("location", "string", "the table as it was named, without secrets")
 ASSUMED = ("assumed", "list", "lists that were not given and count as everything committed: `write_ids`, `txns`")
@@ -41,7 +41,7 @@ COMPACT = Described(
         ("visibility_txn", "number or null", "the transaction with which the result becomes visible"),
         ASSUMED,
         ("seconds", "number", "of the whole run, planning not counted"),
-        ("notes", "list", "what was said on stderr about the plan"),
+        ("notes", "list", "notes about the plan, as on stderr"),
         ("summary", "summary of a compaction", "what all partitions add up to"),
         ("partitions", "list of compacted partitions", "in the order of their paths"),
     ),
@@ -194,10 +194,10 @@ COMPACT_RUN_LOG = Described(
         ("error", "object or null", "why the whole run failed: `code`, `message`, `hint`"),
         ("partitions", "number or null", "all partitions of the run; null when it failed"),
         ("outcomes", "object", "how many partitions ended with which outcome"),
-        ("rows_in", "number or null", "sums over what was compacted"),
-        ("rows_out", "number or null", "likewise"),
-        ("bytes_in", "number or null", "likewise"),
-        ("bytes_out", "number or null", "likewise"),
+        ("rows_in", "number or null", "sum over what was compacted"),
+        ("rows_out", "number or null", "sum over what was compacted"),
+        ("bytes_in", "number or null", "sum over what was compacted"),
+        ("bytes_out", "number or null", "sum over what was compacted"),
     ),
 )
 CLEAN = Described(
@@ -209,7 +209,7 @@ CLEAN = Described(
         LOCATION,
         ("table_type", "string", "full, insert_only, originals, empty"),
         ("action", "string", "`show` (a dry run), `delete`, `quarantine`, `undo`"),
-        ("dry_run", "boolean", "whether nothing was changed because nobody asked for it"),
+        ("dry_run", "boolean", "true where nothing was to be changed, only shown"),
         ("write_ids", "string", "what every reader sees: the lists combined"),
         ("txns", "string or null", "the same for transactions; null when no list was given"),
         ("retention_seconds", "number or null", "what is younger stays; null when ages were not looked at"),
@@ -225,8 +225,8 @@ CLEAN = Described(
         ("deleted", "number", "entries that were deleted"),
         ("quarantined", "number", "entries that were moved away"),
         ("restored", "number", "entries that were brought back"),
-        ("notes", "list", "what was said on stderr as notes"),
-        ("warnings", "list", "what was said on stderr as warnings"),
+        ("notes", "list", "the notes, as on stderr"),
+        ("warnings", "list", "the warnings, as on stderr"),
     ),
 )
 CLEAN_GUARD = Described(
@@ -267,13 +267,13 @@ CLEAN_ENTRY = Described(
         ("because_of", "list", "names of the entries that cover it"),
         ("bytes", "number", "size of all its files"),
         ("files", "number", "files below it, markers included"),
-        ("age_seconds", "number or null", "since anything in it last changed; null when nobody knows"),
+        ("age_seconds", "number or null", "since anything in it last changed; null when the storage does not say"),
     ),
 )
 
 
 _IDS = (
-    ("min_write_id", "number or null", "first write id in the name; null for a base, which begins at the beginning"),
+    ("min_write_id", "number or null", "first write id in the name; null for a base, which starts at the first write"),
     ("max_write_id", "number or null", "last write id in the name, inclusive"),
     ("statement_id", "number or null", "statement of a multi-statement write"),
     ("visibility_txn_id", "number or null", "transaction of the compaction that wrote the directory"),
@@ -298,7 +298,7 @@ LS_SUMMARY = Described(
         ("entries", "number", "all entries"),
         ("states", "object", "how many entries are in each state that occurs"),
         ("files_live", "number", "files of live entries, markers included"),
-        ("bytes_live", "number or null", "their size; null when the listing told none"),
+        ("bytes_live", "number or null", "their size; null when the listing has no sizes"),
         ("reclaimable", "number", "obsolete and aborted entries"),
         ("files_reclaimable", "number", "their files"),
         ("bytes_reclaimable", "number or null", "their size"),
@@ -314,7 +314,7 @@ LS_ENTRY = Described(
         *_IDS,
         *_JUDGED,
         ("files", "number", "files below the entry, markers included"),
-        ("bytes", "number or null", "their size; null when the listing told none"),
+        ("bytes", "number or null", "their size; null when the listing has no sizes"),
         ("rows", "number or null", "stored rows or delete events, with `--rows`"),
         ("modified", "string or null", "time of the newest file, ISO 8601 in UTC"),
         ("file_list", "list of files", "with `--long`"),
@@ -360,8 +360,8 @@ LS = Described(
         ("disagreements", "list", "`partition` and `message`: where Hive 4 itself would read something else"),
         ("gaps", "list", "`partition`, `message`, `hint`: where there is not enough history for this snapshot"),
         ("damaged", "list", "`partition`, `path`, `message` of files that `--rows` or `--long` found damaged"),
-        ("notes", "list", "what was said on stderr as notes"),
-        ("warnings", "list", "what was said on stderr as warnings"),
+        ("notes", "list", "the notes, as on stderr"),
+        ("warnings", "list", "the warnings, as on stderr"),
         (
             "doubts",
             "list",

@@ -1,4 +1,4 @@
-"""The README's way to the lists: its SQL on the metastore of real Hive, its shell lines, and what Hive itself says."""
+"""The way to the lists in docs/operations.md: its SQL on the metastore of real Hive, its shell lines, Hive's answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.services.hive import Hive
 
 pytestmark = pytest.mark.hive
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-CHAPTER = README.partition("\n## In cron\n")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
+CHAPTER = PAGE.partition("\n## The lists\n")[2].partition("\n## ")[0]
 WRITE_IDS, TXNS = "write_ids.txt", "txns.txt"
 
 
@@ -21,7 +21,7 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", CHAPTER, re.DOTALL)
 
 
-def test_the_lists_of_the_cron_chapter_are_hives_own(hive4: Hive, tmp_path: Path) -> None:
+def test_the_lists_of_the_page_are_hives_own(hive4: Hive, tmp_path: Path) -> None:
     """Committed, open and aborted writes: both lists, letter by letter."""
     hive4.run("create table orders (id int) stored as orc tblproperties ('transactional'='true')")
     hive4.run("insert into orders values (1)")
