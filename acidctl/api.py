@@ -12,7 +12,7 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -160,8 +160,18 @@ class Table:
             readings.schema,
             readings.notes,
             readings.warnings,
-            readings.doubts,
+            (*readings.doubts, *self._missing_halves(readings)),
         )
+
+    def _missing_halves(self, readings: Readings) -> Iterator[str]:
+        """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""
+        for part in readings.parts:
+            for entry in part.state.entries:
+                if entry.name in part.state.lonely:
+                    details = self._entry_details(part, entry, True, part.state.insert_only)
+                    if any(detail.rows or detail.problem for _, detail in details):
+                        where = f"{part.location.partition}: " if part.location.partition else ""
+                        yield where + part.state.lonely[entry.name]
 
     # --- compaction
 

@@ -93,16 +93,19 @@ def overlap_notes(choices: Sequence[Choice], base: Candidate | None) -> list[str
     return notes
 
 
-def lonely_notes(choices: Sequence[Choice]) -> list[str]:
-    """Sentences about deltas covered only by deltas of the other kind: half of a compaction is missing."""
-    notes = []
+def lonely_deltas(choices: Sequence[Choice]) -> dict[str, str]:
+    """Deltas covered only by deltas of the other kind, each with a sentence: half of a compaction is missing.
+
+    Unless they hold nothing: Hive 3 writes files without events for the side of a minor compaction that has none.
+    """
+    notes = {}
     for choice in choices:
         if not choice.covered or not choice.cover or not any(file.size for file in choice.candidate.files):
             continue
         kind = delta_of(choice.candidate).kind
         if all(delta_of(cover).kind is not kind for cover in choice.cover):
             missing = "inserted" if kind.value == "delta" else "deleted"
-            notes.append(
+            notes[choice.candidate.name] = (
                 f"{choice.candidate.name} is covered by {choice.cover[0].name} alone, which cannot hold what "
                 f"it {missing}; the other half of that compaction is missing."
             )

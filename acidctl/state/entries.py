@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -149,7 +150,7 @@ class AcidState:
     `deltas` are insert and delete deltas in selection order; `originals` are in path order, which makes their
     row ids; `entries` holds every listed entry exactly once, by name. `obsolete_paths` and `aborted_paths`
     are Hive's lists of that name: directories, and original files one by one. `doubts` are those of the `notes` that
-    say why rows may be missing or come twice.
+    say why rows may be missing or come twice; `lonely` are entries and notes that say so if the entry holds a row.
     """
 
     base: StateEntry | None
@@ -164,6 +165,7 @@ class AcidState:
     aborted_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    lonely: Mapping[str, str] = field(default_factory=dict)
     history_gap: HistoryGap | None = None
     root: str = ""
     # Profile hive4 only: on what Hive 4 fails here, where that was not raised.
@@ -317,4 +319,5 @@ class Selection:
     uncompacted_aborts: bool = False
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    lonely: Mapping[str, str] = field(default_factory=dict)
     history_gap: HistoryGap | None = None

@@ -202,6 +202,7 @@ def _resolve_strict(
         aborted_paths=tuple(e.name for e in entries if e.state is EntryState.ABORTED),
         notes=(*stock.notes, *half.notes, *selection.notes, *twice),
         doubts=(*half.doubts, *selection.doubts, *twice),
+        lonely=selection.lonely,
         history_gap=selection.history_gap,
         root=listing.root,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from acidctl.format.names import METADATA_MARKER, VERSION_MARKER, BaseDir, DeltaDir, DeltaKind
 from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
 from acidctl.state import verdicts
-from acidctl.state.deltas import Choice, choose_deltas, delta_of, lonely_notes, overlap_notes
+from acidctl.state.deltas import Choice, choose_deltas, delta_of, lonely_deltas, overlap_notes
 from acidctl.state.entries import Candidate, EntryState, HistoryGap, MarkerContent, Selection, Stock, Verdict
 
 MARKERS = (METADATA_MARKER, VERSION_MARKER)
@@ -50,7 +50,7 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
             if delta.kind is DeltaKind.DELETE and delta.min_write_id <= delta.max_write_id <= floor:
                 draft.verdicts[candidate.name] = verdicts.covered_by_base("", base)
     draft.doubts += overlap_notes(choices, base)
-    draft.doubts += lonely_notes(choices)
+    lonely = lonely_deltas(choices)
     if insert_only:
         draft.notes += _whole_notes(choices, ids)
     return Selection(
@@ -59,8 +59,9 @@ def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_o
         verdicts=draft.verdicts,
         aborted_write_ids=tuple(sorted(draft.aborted)),
         uncompacted_aborts=draft.uncompacted_aborts,
-        notes=(*draft.notes, *draft.doubts),
+        notes=(*draft.notes, *draft.doubts, *lonely.values()),
         doubts=tuple(draft.doubts),
+        lonely=lonely,
         history_gap=gap,
     )
 

@@ -131,3 +131,19 @@ def test_healthy_tables_have_no_findings() -> None:
         if snapshot.findings:
             found[str(step.relative_to(FIXTURES))] = snapshot.findings
     assert found == {}
+
+
+@pytest.mark.parametrize(("deletes", "code"), [(True, ExitCode.FINDINGS), (False, ExitCode.DONE)])
+def test_a_delete_delta_without_its_half(deletes: bool, code: ExitCode, tmp_path: Path) -> None:
+    """Covered by an insert delta alone: no finding where it deletes nothing, as Hive 3's compactor writes some."""
+    lonely = tmp_path / "t" / "delete_delta_0000001_0000003"
+    shutil.copytree(FIXTURES / "hive3/open_aborted/02-minor/table" / lonely.name, lonely)
+    if not deletes:
+        (lonely / "bucket_00000").unlink()
+    assert [file.stat().st_size for file in lonely.glob("bucket_*")] != []
+    wide = tmp_path / "t" / "delta_0000001_0000004"
+    wide.mkdir()
+    (wide / "_orc_acid_version").write_bytes(b"2")
+    result = acidctl("snapshot", str(tmp_path / "t"), "--count", "-o", "json")
+    assert result.code == code, result
+    assert "other half of that compaction is missing" in result.stderr
