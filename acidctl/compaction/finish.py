@@ -29,7 +29,8 @@ from acidctl.compaction.tasks import (
     problem_of,
 )
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.format.names import BaseDir, parse_directory
+from acidctl.format.id_lists import describe_ids
+from acidctl.format.names import BaseDir, BucketFile, parse_directory, parse_file
 from acidctl.state.resolve import EntryKind
 from acidctl.types.hive_types import (
     Dialect,
@@ -382,10 +383,24 @@ def finish_partition(ground: Ground, draft: Draft, files: Sequence[InputFile]) -
     return replace(plan, outputs=outputs, tasks=tasks, rows_in=rows)
 
 
+def _is_of_another_bucket(file: InputFile) -> bool:
+    """Whether a file of events is called a bucket that is not that of its rows."""
+    name = parse_file(file.path.rpartition("/")[2])
+    return file.is_acid and bool(file.rows) and isinstance(name, BucketFile) and file.buckets != (name.bucket_id,)
+
+
 def _problem_of_table(ground: Ground, files: Sequence[InputFile]) -> tuple[str, str] | None:
     """Code and reason where the kind of compaction, or what the DDL says, forbids these files."""
     schema = ground.view.schema
     if not ground.insert_only:
+        strange = next((file for file in files if ground.acid_v1 and _is_of_another_bucket(file)), None)
+        if strange is not None:
+            return (
+                "v1_buckets",
+                f"{strange.path} holds rows of bucket {describe_ids(strange.buckets)}; Hive 1 and 2 bring updates and "
+                "rows together by the names of files, so that readers see other rows than a compaction would write: "
+                "give the file back its name",
+            )
         updated = next((file for file in files if file.updates), None)
         if updated is None or ground.acid_v1 or ground.request.kind is CompactionKind.MAJOR:
             return None

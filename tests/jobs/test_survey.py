@@ -527,6 +527,18 @@ def test_updates_among_rows_need_a_major() -> None:
     assert one(plan_of(marked, MAJOR)).action is Action.COMPACT
 
 
+def test_events_under_the_name_of_another_bucket() -> None:
+    """Hive 2 merges by the names of files; Hive 2's own compactions leave no statistics that would tell."""
+    step = "hive2/v1_bucketed/04-minor-cleaned"
+    files = files_of(step)
+    old = f"{ROOT}/delta_0000101_0000106/bucket_00001"
+    renamed = {path.replace(old, old[:-5] + "00010"): data for path, data in files.items()}
+    assert renamed.keys() != files.keys()
+    part = one(plan_of(renamed, MAJOR))
+    assert (part.action, part.reason_code) == (Action.REFUSED, "v1_buckets")
+    assert "bucket_00010 holds rows of bucket 1;" in part.reason
+
+
 def test_a_damaged_parquet_file_is_named() -> None:
     """By its path, in one sentence."""
     with pytest.raises(DamagedDataError, match="delta_0000002_0000002_0000/000000_0 begins as a Parquet file"):
