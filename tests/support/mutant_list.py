@@ -91,6 +91,8 @@ PLAN = (
         "        return max(known)",
         "        return max(known) + 1",
         "a base named one too high",
+        "refused but up to the high watermark of a list that was given, where no directory lies between: a base may be "
+        "named after that, and no reader of Hive sees other rows",
     ),
     Mutant(
         "compaction/planner.py",
