@@ -15,6 +15,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -161,7 +162,8 @@ class History:
         while any(run.is_alive() for run in runs):
             for run, end in zip(runs, ends, strict=True):
                 if end is not None and time.monotonic() > end and run.is_alive() and run.pid:
-                    os.kill(run.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(run.pid, signal.SIGKILL)
                     run.join()
                     self.seen["killed"] += 1
             self._read(now, quiet=True)

@@ -164,7 +164,15 @@ def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan) 
         else:
             kind = EntryKind.DELETE_DELTA if name.deletes else EntryKind.DELTA
             fits = fits and not name.base and output.kind == kind.value
-            fits = fits and (name.low == low or (name.low < low and name.low in below))
+            if fits and name.low < low and name.low not in below:
+                # A cleaner may have removed the aborted write that it was to cover.
+                raise StalePlanError(
+                    f"no directory of {listing.root} begins with write id {name.low} any more, from which on "
+                    f"{output.name} was to reach",
+                    path=listing.root,
+                    hint="Nothing was published. Run compact again, which plans anew.",
+                )
+            fits = fits and name.low <= low
         if not fits:
             raise _wrong(listing, f"{output.name} is not the name of what its inputs hold")
     if len({output.name for output in part.outputs}) < len(part.outputs) or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,24 @@ def test_a_base_named_after_an_aborted_write_is_compacted_again(target: Target, 
     assert len(table.visible(table.reader())) == 6
     count = acidctl("snapshot", str(table.root), "--validtxns", table.reader().lists()[0], "--count", "-o", "json")
     assert count.json()["rows"] == 6
+
+
+def test_a_cleaner_takes_the_aborted_write_that_a_minor_was_to_cover(tmp_path: Path) -> None:
+    """Between planning and locking: the plan is stale, and nothing is wrong with anything."""
+    table = WrittenTable(tmp_path / "t", Target.HIVE4, bucketed=False)
+    table.root.mkdir()
+    for fate in (Fate.ABORTED, Fate.COMMITTED, Fate.COMMITTED):
+        txn = table.begin(Work.WRITE)
+        table.insert(txn, 2, 1)
+        txn.fate = fate
+    plan = str(tmp_path / "plan.json")
+    ids = ("--validtxns", table.reader().lists()[0])
+    minor = ("compact", "minor", str(table.root))
+    more = ("--assume-exclusive", "--table-type", "full", "-o", "json")
+    planned = acidctl(*minor, *ids, *more, "--plan-out", plan)
+    assert '"delta_0000001_0000003"' in planned.stdout, planned
+    (aborted,) = table.root.glob("delta_0000001_*")
+    shutil.rmtree(aborted)
+    result = acidctl(*minor, "--plan", plan, "--assume-exclusive", "-o", "json")
+    assert result.code == 15, result
+    assert "begins with write id 1 any more" in result.stdout
