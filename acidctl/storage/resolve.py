@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from acidctl.errors import MissingDependencyError, UsageError
-from acidctl.storage.hdfsplace import locate
+from acidctl.errors import UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_credentials, without_secret
@@ -65,7 +64,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
 def _connector(scheme: str) -> Connect:
     """What opens URLs of a scheme; imported on demand, because each needs a package of its own."""
     if scheme in ("hdfs", "viewfs"):
-        from acidctl.storage import resolve as hdfs
+        from acidctl.storage import hdfs
 
         return hdfs.connect
     if scheme in ("webhdfs", "swebhdfs"):
@@ -99,21 +98,3 @@ def _local_path(url: str) -> str:
 
 def _trimmed(path: str) -> str:
     return path.rstrip("/") or ("/" if path.startswith("/") else os.curdir)
-
-
-# --- `hdfs://` and `viewfs://` without a JVM: from an address and its options to a storage over hdfs-native's client.
-
-
-def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
-    """The storage of a URL and the path within it; nothing is asked of the servers yet."""
-    place = locate(url, scheme, options, os.environ)
-    try:
-        from acidctl.storage.hdfsclient import HdfsClient
-        from acidctl.storage.hdfsstorage import HdfsStorage
-    except ImportError:
-        raise MissingDependencyError(
-            f"{scheme}: needs a package that is not installed",
-            path=without_secret(url),
-            hint="pip install 'acidctl[hdfs]'",
-        ) from None
-    return HdfsStorage(HdfsClient(place)), place.path

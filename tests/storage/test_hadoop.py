@@ -22,7 +22,7 @@ from acidctl.errors import (
     UnreachableError,
     UsageError,
 )
-from acidctl.storage import resolve as hdfs
+from acidctl.storage import hdfs
 from acidctl.storage.hadoopconf import load_hadoop_conf
 from acidctl.storage.hadoopfault import MissingError, of_java
 from acidctl.storage.hdfsplace import locate, with_order

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import UnreachableError
+from acidctl.storage.hdfs import connect
 from acidctl.storage.panics import without_panics
-from acidctl.storage.resolve import connect
 
 _PANIC = b"""
 thread 'tokio-runtime-worker' (17) panicked at rust/src/hdfs/block_reader.rs:272:57:
