@@ -170,8 +170,7 @@ class Table:
                 if entry.name in part.state.lonely:
                     details = self._entry_details(part, entry, True, part.state.insert_only)
                     if any(detail.rows or detail.problem for _, detail in details):
-                        where = f"{part.location.partition}: " if part.location.partition else ""
-                        yield where + part.state.lonely[entry.name]
+                        yield part.location.prefix + part.state.lonely[entry.name]
 
     # --- compaction
 

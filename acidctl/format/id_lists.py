@@ -232,8 +232,12 @@ def describe_ids(ids: Iterable[int], *, limit: int = 5) -> str:
 
 def shorten(text: str) -> str:
     """At most 60 characters of a text on one line, for a message."""
-    cut = text if len(text) <= 60 else text[:57] + "..."
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+    return on_one_line(text if len(text) <= 60 else text[:57] + "...")
+
+
+def on_one_line(text: str) -> str:
+    """A text for a message, with what cannot be printed escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _count(ids: tuple[int, ...], min_id: int, max_id: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.events import Operation, RowId
+from acidctl.format.id_lists import on_one_line
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.orc.tail import OrcKind, Tail, damaged
@@ -188,4 +189,4 @@ def _kinds(tail: Tail) -> tuple[OrcKind, ...]:
 
 def _shown(name: str) -> str:
     """A name out of a file for a message: not the whole of a long one, and on one line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in name[:_SHOWN_LETTERS])
+    return on_one_line(name[:_SHOWN_LETTERS])

@@ -64,7 +64,7 @@ class Readings:
         """Why rows may be missing or come twice, as far as the listing tells."""
         found = []
         for part in self.parts:
-            where = f"{part.location.partition}: " if part.location.partition else ""
+            where = part.location.prefix
             found += [where + text for text in part.state.doubts]
         unread = sum(len(part.state.unread) for part in self.parts)
         if unread:
@@ -120,7 +120,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
     if kind is TableType.EMPTY:
         notes.append("Nothing here holds rows: an empty table.")
     for part in parts:
-        where = f"{part.location.partition}: " if part.location.partition else ""
+        where = part.location.prefix
         warnings.extend(where + note for note in (*part.state.notes, *empty_file_notes(part.state)))
         if part.location.stray and part.state.unrecognised:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
@@ -137,7 +137,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
 def link_notes(location: Location) -> list[str]:
     """What to say of symbolic links and of files that are none: how Hive takes them, and how acidctl does."""
     listing, said = location.listing, []
-    where = f"{location.partition}: " if location.partition else ""
+    where = location.prefix
     if "" in listing.links:
         said.append(
             f"{location.partition or 'the table'} is a symbolic link to {listing.links['']}: it is read, as Hive reads "

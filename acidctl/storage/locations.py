@@ -51,6 +51,11 @@ class Location:
     listing: Listing
     stray: bool = False
 
+    @property
+    def prefix(self) -> str:
+        """What a sentence about this place begins with: `ds=1/hr=2: `, "" for a table."""
+        return f"{self.partition}: " if self.partition else ""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
