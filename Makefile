@@ -16,7 +16,7 @@ SLOW := $(SERVICES) or slow
 # Nothing below these is fast; not even to be collected.
 FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
 # A process each: PySpark changes py4j for all of its process, and holds one session in it.
-SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/jobs/test_*.py)
+SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/live/test_*.py)
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 demo: install ## Show a small table that real Hive has written, compact a copy of it and clean that
-	@$(BIN)/python -m tests.demo $(DEMO_STEP)
+	@$(BIN)/python -m tests.support.demo $(DEMO_STEP)
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
 	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
@@ -49,22 +49,22 @@ test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 
 sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
-		tests/live/test_compact_hive[34].py tests/jobs/test_service_faults.py
+		tests/live/test_compact_hive[34].py tests/live/test_service_faults.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
-	PYTHONPATH=fixtures $(BIN)/python -m tests.fuzz --cases 100000 --seed $(or $(SEED),1)
+	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)
 
 mutate: install ## Put a hundred one-line faults into compactions, one at a time: nine of ten that matter must be refused
 	$(BIN)/python -m tests.support.mutants
 
 histories: install ## 200 histories of a table whose compactors and cleaner are killed: no reader sees other rows
-	PYTHONPATH=fixtures $(BIN)/python -m tests.killed_histories --histories 200
+	PYTHONPATH=fixtures $(BIN)/python -m tests.support.killed_histories --histories 200
 
 lint: install ## Check format, style, types and generated documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m tests.reference --check
+	$(BIN)/python -m tests.support.reference --check
 
 bench: install ## Measure reading and compacting beside plain passes, orc-tools and Hive's own compactor
 	$(BIN)/python -m tests.bench
@@ -75,7 +75,7 @@ fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hou
 	$(BIN)/python fixtures/generate.py --engine hive2
 
 docs: install ## Write the generated parts of the documents, then build the site in build/site
-	$(BIN)/python -m tests.reference --write
+	$(BIN)/python -m tests.support.reference --write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean: ## Remove .venv, caches and build results

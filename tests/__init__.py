@@ -1,1 +1,6 @@
-"""Tests and what they share: a package, so that each module has one name, and `tests` of another path stays out."""
+"""Tests of acidctl, and what they are built with (`support`), measured with (`bench`) and run against (`services`)."""
+
+from pathlib import Path
+
+# The top of the checkout.
+ROOT = Path(__file__).resolve().parent.parent

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 import acidctl
-from tests import orc_tools
 from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
+from tests.support import orc_tools
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,13 @@ from acidctl.cli import clean as clean_command
 from acidctl.cli import fields as fields_maintenance
 from acidctl.cli.fields import Described
 from acidctl.errors import ExitCode
+from tests import ROOT
 from tests.cli.runner import Result, acidctl
 
 if TYPE_CHECKING:
     from tests.services.hdfs import Hdfs
 
-STEP = Path(__file__).resolve().parent.parent.parent / "fixtures/tables/hive4/demo_orders/03-demo"
+STEP = ROOT / "fixtures/tables/hive4/demo_orders/03-demo"
 PARTS = STEP.parent.parent / "insert_only_partitioned/02-minor"
 WRITE_IDS, TXNS = "default.orders:9:8:8:6", "21:17:17:15"
 LISTS = ("--validtxns", WRITE_IDS, "--validtxns", TXNS)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from acidctl import open_table
 from acidctl.errors import AcidctlError
+from tests import ROOT
 from tests.cli.runner import acidctl
 
-DEMO = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/demo_orders/03-demo/table"
+DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 LISTS = ("--validtxns", "default.demo_orders:9:9223372036854775807::", "--validtxns", "99:9223372036854775807::")
 
 

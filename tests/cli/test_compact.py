@@ -22,11 +22,12 @@ from restore import restore
 from acidctl.compaction.plan import from_json
 from acidctl.errors import UnreachableError
 from acidctl.storage.local import LocalStorage
+from tests import ROOT
 from tests.cli.runner import Result, acidctl, heed_interrupts
 from tests.support.evolved import dropped_columns
 from tests.support.extent import SWEEP
 
-TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+TABLES = ROOT / "fixtures" / "tables"
 STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))
 DEMO = TABLES / "hive4/demo_orders/03-demo"
 PARTITIONED = TABLES / "hive4/partitioned/02-changed"

@@ -28,7 +28,7 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.stitch import stitch
 from acidctl.rows import merge
 from tests.cli.runner import Result, acidctl
-from tests.jobs.cleaning_cases import age, step
+from tests.support.cleaning_cases import age, step
 from tests.support.corruption import Corruption, corrupting_writer
 
 TABLE = "hive4/multi_statement/02-transaction"

@@ -20,8 +20,9 @@ from acidctl.cli.interrupts import called_by_writer, interruptible, interrupts_r
 from acidctl.compaction.run import Compaction
 from acidctl.errors import ExitCode
 from acidctl.maintenance.owner import TimeUpError
+from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
-from tests.jobs.cleaning_cases import step
+from tests.support.cleaning_cases import step
 
 STEP = step("hive4/many_rows/01-written")
 PARTITIONS = ("ds=a", "ds=b", "ds=c")
@@ -58,7 +59,7 @@ def _start(table: Path, how: str, *, limit: int | None = None) -> subprocess.Pop
 
     command = [sys.executable, "-c", PROGRAM, how, "compact", "major", str(table), *LISTS]
     command += ["--engine", "local", "--parallelism", "2", "-o", "json"]
-    here = Path(__file__).resolve().parents[2]
+    here = ROOT
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -15,9 +15,9 @@ import pyorc
 import pytest
 
 from acidctl.cli import fields
+from tests import ROOT
 from tests.cli.runner import acidctl
 
-ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 STREAMING = ROOT / "fixtures/tables/hive3/streaming/02-aborted-and-open/table/delta_0000002_0000006"
 INSERT_ONLY = ROOT / "fixtures/tables/hive4/insert_only"

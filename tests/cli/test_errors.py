@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from acidctl.cli.main import COMMANDS
+from tests import ROOT
 from tests.cli.runner import acidctl
 
-ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo"
 BUCKET = "delta_0000005_0000005_0000/bucket_00001_0"
 COMPACT = ["compact", "major", "--assume-committed"]

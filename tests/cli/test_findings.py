@@ -10,10 +10,11 @@ import pytest
 
 import acidctl as package
 from acidctl.errors import ExitCode
+from tests import ROOT
 from tests.cli.runner import acidctl
-from tests.orc.files import EVENT, by_pyorc
+from tests.support.orc_files import EVENT, by_pyorc
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/tables"
+FIXTURES = ROOT / "fixtures/tables"
 DEMO = FIXTURES / "hive4/demo_orders/03-demo/table"
 V1 = FIXTURES / "hive2/v1_bucketed/02-changed/table"
 VERDICT = "Rows of this answer may be missing or come twice"

@@ -17,9 +17,9 @@ import pyarrow.orc
 import pytest
 
 from acidctl.cli import options
+from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
 
-ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "fixtures/tables/hive4"
 DEMO = TABLES / "demo_orders/03-demo/table"
 STREAMING = TABLES / "streaming/02-aborted/table"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from acidctl.state.resolve import EntryState
+from tests import ROOT
 from tests.cli.runner import Result, acidctl
 
-ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo"
 PARTITIONED = ROOT / "fixtures/tables/hive4/partitioned/03-one-compacted"
 

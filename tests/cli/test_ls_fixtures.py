@@ -10,9 +10,10 @@ import pytest
 from restore import restore
 
 from acidctl.errors import ExitCode
+from tests import ROOT
 from tests.cli.runner import acidctl
 
-TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+TABLES = ROOT / "fixtures" / "tables"
 STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))
 
 

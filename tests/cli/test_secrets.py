@@ -14,9 +14,10 @@ import pytest
 from acidctl.cli.output import Format, Output, Terminal
 from acidctl.errors import AcidctlError
 from acidctl.storage.redact import secrets_given, without_secrets
+from tests import ROOT
 from tests.cli.runner import acidctl
 
-DEMO = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4/demo_orders/03-demo/table"
+DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 URL = "https://bob:SECRET@host.example/x"
 COMPACT = ("compact", "major", "TABLE", "--assume-committed")
 

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from acidctl.errors import ExitCode
+from tests import ROOT
 from tests.cli.runner import Result, acidctl
 
-HIVE4 = Path(__file__).resolve().parents[2] / "fixtures/tables/hive4"
+HIVE4 = ROOT / "fixtures/tables/hive4"
 DEMO = HIVE4 / "demo_orders/03-demo"
 PARTITIONED = HIVE4 / "partitioned/03-one-compacted"
 INSERT_ONLY = HIVE4 / "insert_only/02-aborted"

@@ -10,7 +10,7 @@ import pytest
 
 from acidctl.errors import ExitCode
 from tests.cli.runner import acidctl
-from tests.jobs.cleaning_cases import age, step, tree
+from tests.support.cleaning_cases import age, step, tree
 
 ORDERS = "hive4/demo_orders/03-demo"
 PARTED = "hive4/partitioned/01-inserted"

@@ -17,10 +17,11 @@ from restore import restore
 
 from acidctl.format.names import DEFAULT_PARTITION, is_hidden, parse_partition
 from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
+from tests import ROOT
 from tests.cli.runner import acidctl
 from tests.services.hive import Hive
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+FIXTURES = ROOT / "fixtures" / "tables"
 # Above every transaction of the fixtures, whose `_v` names then count as committed.
 FIRST_TXN = 1_000_001
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.services.hive import Hive
 
 pytestmark = pytest.mark.hive
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/operations.md").read_text()
 CHAPTER = PAGE.partition("\n## The lists\n")[2].partition("\n## ")[0]
 WRITE_IDS, TXNS = "write_ids.txt", "txns.txt"
 

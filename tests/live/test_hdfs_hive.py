@@ -23,7 +23,7 @@ from tests.live.statements import full_acid
 from tests.services.hdfs import Hdfs
 from tests.services.hive import HIVE4, Hive
 from tests.support.extent import SWEEP
-from tests.test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
+from tests.unit.rows.test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
 HISTORY = 6

@@ -22,7 +22,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
+from tests import ROOT
+
+FIXTURES = ROOT / "fixtures" / "tables"
 STEPS = (
     "hive4/demo_orders/03-demo",
     "hive4/partitioned/02-changed",

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
 _FIXTURES = ROOT / "fixtures" / "tables"
 _NEVER = 9223372036854775807
 LISTS = [f"default.t:12:{_NEVER}::6,8,9,10", f"100:{_NEVER}::"]

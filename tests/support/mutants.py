@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import ROOT
 from tests.support.mutant_list import MUTANTS, Mutant
 
-ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 90
 
 

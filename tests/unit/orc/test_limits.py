@@ -1,0 +1,55 @@
+"""The page of limits says what the code does."""
+
+from __future__ import annotations
+
+from acidctl.compaction import recover
+from acidctl.orc import (
+    acidmeta,
+    codec,
+    postprocess,
+    protobuf,
+    reader,
+    rowindex,
+    sidefile,
+    stream_guard,
+    stripe,
+    tail,
+)
+from acidctl.storage import locations
+from tests import ROOT
+
+PAGE = (ROOT / "docs/limits.md").read_text()
+
+
+def test_the_page_of_limits_is_true() -> None:
+    """Every number in it is a constant of the code."""
+    for name, number in {
+        "fields of a section": f"{protobuf.FREE_FIELDS:,} and {protobuf.FIELDS_OF_A_BYTE} more",
+        "| footer, expanded": f"{tail._MAX_FOOTER >> 20} MiB",
+        "statistics of stripes, expanded": f"{rowindex.MAX_METADATA >> 20} MiB",
+        "row index or bloom": f"{rowindex._MAX_INDEX >> 20} MiB",
+        "| stripes |": f"{tail._MAX_STRIPES:,}, each",
+        "| types |": f"{tail._MAX_TYPES:,}, nested {tail._MAX_NESTING} deep",
+        "| user metadata |": f"{tail._MAX_USER_KEYS:,} keys, {tail._MAX_USER_METADATA >> 20} MiB",
+        "key.index": f"{acidmeta._MAX_KEYS:,}",
+        "footer of a stripe": f"{stripe._FOOTER_BYTES >> 10} KiB and {stripe._COLUMN_BYTES >> 10} KiB",
+        "streams of a stripe": f"{stripe._MOST_STREAMS} for each",
+        "time zone": f"{stripe._MAX_ZONE} bytes",
+        "entries of a dictionary": f"{stripe._MAX_DICTIONARY:,}",
+        "streams of lengths": f"{stream_guard._FREE_BYTES >> 20} MiB and {stream_guard._BYTES_OF_A_BYTE} more",
+        "runs of lengths and": f"{stream_guard._FREE_RUNS:,} and one more"
+        f" for every {stream_guard._BYTES_OF_A_RUN} bytes",
+        "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
+        "a row, and": f"{stream_guard._FREE_HELD >> 20} MiB, or {stream_guard._HELD_OF_A_BYTE:,} times",
+        "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
+        "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
+        f" no more than the first {reader._FIRST_BATCHES}",
+        "side file": f"{sidefile._MAX_SIDE_FILE >> 20} MiB",
+        "_metadata_acid": f"{locations._MARKER_LIMIT >> 10} KiB",
+        "journal.json": f"{locations._JOURNAL_LIMIT >> 20} MiB",
+        "owner.json": f"{recover._LIMIT >> 10} KiB",
+        "elements of one": f"{stream_guard._MAX_ELEMENTS:,}",
+        "compressed chunk": f"{codec.MAX_BLOCK_SIZE >> 20} MiB",
+    }.items():
+        (line,) = [line for line in PAGE.splitlines() if name in line]
+        assert number in line

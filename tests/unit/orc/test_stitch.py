@@ -1,0 +1,209 @@
+"""Files joined stripe by stripe: the same rows, keys and statistics as one file of everything."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyorc
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from acidctl.errors import InternalError
+from acidctl.format.events import RowId
+from acidctl.orc.protobuf import Message
+from acidctl.orc.reader import open_orc
+from acidctl.orc.stats import (
+    CollectionStatistics,
+    ColumnStatistics,
+    DecimalStatistics,
+    IntegerStatistics,
+    parse_statistics,
+)
+from acidctl.orc.stitch import StripeRun, merged_statistics, mismatch, stitch
+from acidctl.orc.wirewrite import block, number
+from acidctl.orc.writer import Backend
+from acidctl.rows.file_report import KeyIndexState, acid_facts
+from tests.support.orc_events import EventBatch, keys, read_all, written
+from tests.unit.orc.test_writer import columns_of
+
+COLUMNS = columns_of("struct<id:int,v:string,x:double,d:decimal(20,2),t:timestamp,l:array<int>,b:boolean,day:date>")
+
+
+def events(start: int, rows: int) -> EventBatch:
+    """Some events with a value of every kind that has statistics of its own."""
+    numbers = range(start, start + rows)
+    columns = (
+        pa.array([None if i % 5 == 0 else i for i in numbers], pa.int32()),
+        pa.array([f"v{i * 7919 % 1000}" for i in numbers]),
+        pa.array([i / 8 - 100 for i in numbers]),
+        pa.array([i * 100 for i in numbers]).cast(pa.decimal128(20, 0)).cast(pa.decimal128(20, 2)),
+        pa.array([i * 10**14 + 1 for i in numbers]).cast(pa.timestamp("ns")),
+        pa.array([[1] * (i % 3) for i in numbers], pa.list_(pa.int32())),
+        pa.array([i % 3 == 0 for i in numbers]),
+        pa.array([i - 500 for i in numbers], pa.int32()).cast(pa.date32()),
+    )
+    return EventBatch(keys(rows, start=start), columns)
+
+
+def run(data: bytes, stripes: tuple[int, ...] | None = None) -> StripeRun:
+    """All or some stripes of a file in memory."""
+    whole = StripeRun.whole(io.BytesIO(data), name="part")
+    return StripeRun(whole.file, whole.tail, stripes)
+
+
+def joined(runs: Sequence[StripeRun]) -> bytes:
+    """The stitched bytes."""
+    sink = io.BytesIO()
+    done = stitch(sink, runs)
+    data = sink.getvalue()
+    assert (done.bytes, done.backend) == (len(data), Backend.COPY)
+    assert data[-4:-1] == b"ORC"
+    return data
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_same_as_written_at_once(codec: str) -> None:
+    """Rows, key index, counts and all statistics; pyorc reads it too."""
+    write = partial(written, columns=COLUMNS, compression=codec, stripe_size=1 << 14)
+    parts = [write([events(i * 500, 500)])[0] for i in range(3)]
+    whole, _ = write([events(0, 1500)])
+    data = joined([run(part) for part in parts])
+    mine, other = open_orc(io.BytesIO(data), name="f"), open_orc(io.BytesIO(whole), name="f")
+    assert read_all(data) == read_all(whole)
+    facts = acid_facts(mine)
+    assert facts.stats is not None
+    assert (facts.key_index, facts.stats.inserts, facts.ordered) == (KeyIndexState.MATCHES, 1500, True)
+    assert len(mine.tail.stripes) == sum(len(run(part).tail.stripes) for part in parts) >= 3
+    for found, meant in zip(mine.tail.statistics, other.tail.statistics, strict=True):
+        assert comparable(found) == comparable(meant)
+    assert [len(s) for s in mine.stripe_statistics()] == [len(mine.tail.types)] * len(mine.tail.stripes)
+    assert list(pyorc.Reader(io.BytesIO(data))) == list(pyorc.Reader(io.BytesIO(whole)))
+
+
+def test_stripes_are_copied_byte_for_byte() -> None:
+    """Also when only some are taken; the rest of the file is that of the chosen ones."""
+    columns = columns_of("struct<id:int>")
+
+    def numbers(start: int, rows: int) -> EventBatch:
+        return EventBatch(keys(rows, start=start), (pa.array(range(start, start + rows), pa.int32()),))
+
+    data, _ = written([numbers(i * 9000, 9000) for i in range(3)], columns, stripe_size=1 << 10, compression="none")
+    source = run(data)
+    assert [stripe.rows for stripe in source.tail.stripes] == [9000] * 3
+    other, done = written([numbers(30_000, 500)], columns, stripe_size=1 << 10, compression="none")
+    result = joined([run(data, (1,)), run(other)])
+    file = open_orc(io.BytesIO(result), name="f")
+    stripe, old = file.tail.stripes[0], source.tail.stripes[1]
+    assert result[stripe.offset : stripe.end] == data[old.offset : old.end]
+    assert file.tail.rows == 9500
+    facts = acid_facts(file)
+    assert facts.stats is not None
+    assert (facts.key_index, facts.stats.inserts) == (KeyIndexState.MATCHES, 9500)
+    assert file.key_range() == (RowId(1, 536870912, 9000), RowId(1, 536870912, 30_499))
+    assert done.first_key == RowId(1, 536870912, 30_000)
+    assert [row["row"][0] for row in read_all(result)] == [*range(9000, 18_000), *range(30_000, 30_500)]
+
+
+def test_parts_without_rows() -> None:
+    """An empty part adds nothing, wherever it stands, and only empty ones make an empty file."""
+    empty, _ = written([], COLUMNS)
+    full, _ = written([events(0, 100)], COLUMNS)
+    for parts in ([empty, full], [full, empty], [empty, full, empty]):
+        assert read_all(joined([run(part) for part in parts])) == read_all(full)
+    nothing = joined([run(empty), run(empty)])
+    assert read_all(nothing) == []
+    assert list(pyorc.Reader(io.BytesIO(nothing))) == []
+
+
+def test_both_backends_join() -> None:
+    """Parts that different libraries wrote stand in one file."""
+    one, _ = written([events(0, 100)], COLUMNS)
+    two, _ = written([events(100, 100)], COLUMNS, backend=Backend.EXACT)
+    data = joined([run(one), run(two)])
+    assert read_all(data) == read_all(written([events(0, 200)], COLUMNS)[0])
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """Other columns, codecs and block sizes."""
+    base, _ = written([events(0, 10)], COLUMNS)
+    other, _ = written([events(0, 10)], COLUMNS, compression="zstd")
+    assert mismatch(run(base).tail, run(other).tail) == "are compressed differently"
+    with pytest.raises(InternalError, match="compressed differently"):
+        joined([run(base), run(other)])
+    narrow, _ = written([EventBatch(keys(1), (pa.array([1], pa.int32()),))], columns_of("struct<id:int>"))
+    assert mismatch(run(base).tail, run(narrow).tail) == "have different columns"
+
+
+def statistics(kind: str, values: Sequence[object]) -> bytes:
+    """The encoded statistics that ORC's writer makes of a column."""
+    file = io.BytesIO()
+    with pyorc.Writer(file, f"struct<c:{kind}>") as writer:
+        writer.writerows((value,) for value in values)
+    return list(Message(run(file.getvalue()).tail.footer).blobs(7))[1]
+
+
+KINDS = {
+    "bigint": st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-5, 5)),
+    "double": st.floats(-1e9, 1e9).map(lambda x: float(round(x))),
+    "string": st.text(max_size=4),
+    "boolean": st.booleans(),
+    "decimal(38,3)": st.decimals(-(10**9), 10**9, places=3),
+    "date": st.dates(),
+    "timestamp": st.datetimes(timezones=st.just(ZoneInfo("UTC"))).filter(lambda t: t.year > 1970),
+    "binary": st.binary(max_size=4),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@hypothesis_settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_merged_statistics(kind: str, data: st.DataObject) -> None:
+    """Merging what ORC says of parts gives what it says of the whole."""
+    values = st.lists(st.one_of(st.none(), KINDS[kind]), max_size=6)
+    one, two = data.draw(values), data.draw(values)
+    merged = parse_statistics(Message(merged_statistics([statistics(kind, one), statistics(kind, two)])))
+    whole = parse_statistics(Message(statistics(kind, [*one, *two])))
+    if isinstance(merged.values, IntegerStatistics) and isinstance(whole.values, IntegerStatistics):
+        # Whether a sum overflows on the way depends on the order; a part without one leaves the whole without any.
+        assert merged.values.sum in (None, whole.values.sum) or whole.values.sum is None
+        merged = replace(merged, values=replace(merged.values, sum=None))
+        whole = replace(whole, values=replace(whole.values, sum=None))
+    assert comparable(merged) == comparable(whole)
+
+
+def comparable(statistics: ColumnStatistics) -> tuple[object, ...]:
+    """What has to agree; a decimal sum may end in zeros."""
+    values = statistics.values
+    if isinstance(values, DecimalStatistics) and values.sum is not None:
+        values = replace(values, sum=str(Decimal(values.sum).normalize()))
+    return statistics.count, statistics.has_null, values
+
+
+def test_unknown_statistics_stay_unknown() -> None:
+    """A part that does not say its bounds leaves the whole without any: readers would skip rows."""
+    known = statistics("string", ["a", "b"])
+    silent = statistics("binary", [b"a"])
+    merged = parse_statistics(Message(merged_statistics([known, silent])))
+    assert (merged.count, merged.values) == (3, None)
+
+
+def test_merged_statistics_of_lists() -> None:
+    """Those of the C++ writer depend on whether there are NULLs, so they are made by hand."""
+
+    def lists(low: int, high: int, total: int) -> bytes:
+        return number(1, 4) + block(12, number(1, low) + number(2, high) + number(3, total))
+
+    merged = parse_statistics(Message(merged_statistics([lists(1, 3, 8), lists(0, 2, 5)])))
+    assert (merged.count, merged.values) == (8, CollectionStatistics(0, 3, 13))
+    silent = number(1, 4) + block(12, number(3, 7))
+    merged = parse_statistics(Message(merged_statistics([lists(1, 3, 8), silent])))
+    assert merged.values == CollectionStatistics(None, None, 15)

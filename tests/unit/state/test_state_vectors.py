@@ -1,0 +1,103 @@
+"""The state vectors: profile hive4 decides as Hive 4's own code does, to the last case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acidctl.errors import NotEnoughHistoryError
+from acidctl.format.write_ids import ListView, ValidTxns, ValidWriteIds
+from acidctl.state import resolve as state_module
+from acidctl.state.resolve import (
+    AcidState,
+    HiveFailureError,
+    ListingMode,
+    MissingTxnListError,
+    Profile,
+    disagreements,
+    resolve,
+)
+from tests.support.vectors import load, vector_listing
+
+CASES = load("acid-state")
+FUZZ = load("acid-state-fuzz")
+
+
+def test_there_are_428_vectors() -> None:
+    """No vector is lost on the way."""
+    assert (len(CASES), len(FUZZ)) == (128, 300)
+
+
+@pytest.mark.parametrize("case", CASES + FUZZ, ids=[case["name"] for case in CASES + FUZZ])
+def test_vector(case: dict[str, Any]) -> None:
+    """Base, deltas in order, originals, obsolete and aborted paths, ids and errors are Hive's."""
+    expect = case["expect"]
+    if expect["error"] is None:
+        assert _answer(_resolve(case)) == {key: expect[key] for key in _answer(_resolve(case))}
+    elif expect["error"] == "ACID_NOT_ENOUGH_HISTORY":
+        with pytest.raises(NotEnoughHistoryError):
+            _resolve(case)
+        gap = _resolve(case, raise_on_history=False).history_gap
+        assert gap is not None
+        exception = "x" if gap.first_exception is None else str(gap.first_exception)
+        assert [gap.high_watermark, exception, gap.base] == expect["error_detail"]
+    else:
+        with pytest.raises((HiveFailureError, MissingTxnListError)) as caught:
+            _resolve(case)
+        assert isinstance(caught.value, HiveFailureError | MissingTxnListError)
+        assert caught.value.fault.value == expect["error"]
+
+
+@pytest.mark.parametrize("case", CASES + FUZZ, ids=[case["name"] for case in CASES + FUZZ])
+def test_no_entry_is_lost(case: dict[str, Any]) -> None:
+    """In both profiles every file of every vector ends in exactly one entry, with a reason."""
+    for profile in Profile:
+        listing = vector_listing(case)
+        state = _resolve(case, profile=profile, raise_on_history=False)
+        assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(f.path for f in listing.files)
+        names = [entry.name for entry in state.entries]
+        assert len(names) == len(set(names))
+        assert all(entry.reason and entry.reason_code for entry in state.entries)
+        assert all(cause in names for entry in state.entries for cause in entry.because_of if "/" not in entry.name)
+
+
+def test_what_is_plain_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the look at Hive's own algorithm is spared, it would have said nothing."""
+    spared = 0
+    with monkeypatch.context() as patched:
+        plain = state_module._reads_all
+        patched.setattr(state_module, "_reads_all", lambda listing, ours: False)
+        for case in CASES + FUZZ:
+            txns = ValidTxns.parse(case["valid_txns"] or ValidTxns.everything().format())
+            ids = ValidWriteIds.parse(case["valid_write_ids"], view=ListView(case.get("list_kind", "reader")))
+            listing = vector_listing(case)
+            if plain(listing, resolve(listing, ids, txns, raise_on_history=False)):
+                spared += 1
+                assert disagreements(listing, ids, txns) == (), case["name"]
+    assert spared > 10
+
+
+def _resolve(case: dict[str, Any], *, profile: Profile = Profile.HIVE4, raise_on_history: bool = True) -> AcidState:
+    txns = case["valid_txns"]
+    return resolve(
+        vector_listing(case),
+        ValidWriteIds.parse(case["valid_write_ids"], view=ListView(case.get("list_kind", "reader"))),
+        None if txns is None else ValidTxns.parse(txns),
+        profile=profile,
+        mode=ListingMode(case.get("mode", "snapshot")),
+        ignore_empty_files=bool(case.get("ignore_empty_files")),
+        raise_on_history=raise_on_history,
+    )
+
+
+def _answer(state: AcidState) -> dict[str, Any]:
+    return {
+        "base": None if state.base is None else state.base.name,
+        "originals": [file.path for file in state.originals],
+        "deltas": [entry.name for entry in state.deltas],
+        "obsolete": sorted(state.obsolete_paths),
+        "aborted": sorted(state.aborted_paths),
+        "aborted_write_ids": list(state.aborted_write_ids),
+        "uncompacted_aborts": state.uncompacted_aborts,
+    }

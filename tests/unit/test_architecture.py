@@ -1,0 +1,275 @@
+"""The shape of the code: who may import whom, what is loaded when, where anything may be printed."""
+
+from __future__ import annotations
+
+import ast
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+PACKAGE = ROOT / "acidctl"
+
+# Packages in the order of their imports: a module imports its own package and what stands in an earlier row. Packages
+# of one row know nothing of each other; `errors` is everybody's.
+ROWS = (
+    ("errors",),
+    ("options",),
+    ("format",),
+    ("types",),
+    ("state", "orc"),
+    ("storage",),
+    ("rows",),
+    ("maintenance", "engine"),
+    ("compaction",),
+    ("cleaning",),
+    ("config",),
+    ("api",),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+RANK = {package: rank for rank, row in enumerate(ROWS) for package in row}
+
+# What only one place may know: packages, or modules of one.
+ONLY_IN = {
+    "numpy": ("format", "types", "orc", "rows", "compaction"),
+    "pyarrow": ("format", "types", "orc", "rows", "compaction", "cli"),
+    "pyarrow.orc": ("orc",),
+    "pyorc": ("orc",),
+    "isal": ("orc.deflate",),
+    "pyspark": ("engine",),
+    "click": ("cli",),
+    "rich": ("cli",),
+    "fsspec": ("storage.fsspec",),
+    "s3fs": ("storage.fsspec",),
+    "botocore": ("storage.s3",),
+    "hdfs": ("storage.webapi",),
+    "requests": ("storage.webapi", "storage.webfault"),
+    "urllib3": ("storage.webapi", "storage.webfault"),
+    "hdfs_native": ("storage.hdfsclient", "storage.hdfsstorage"),
+}
+
+# What decides takes values and gives values: no clock, no chance, no file. Packages, or modules of one.
+PURE = (
+    "format",
+    "types",
+    "state",
+    *(f"compaction.{name}" for name in ("plan", "planner", "edited_plan", "finish", "ranges", "request")),
+    *(f"compaction.{name}" for name in ("report", "tasks")),
+    *(f"cleaning.{name}" for name in ("plan", "guards", "rules", "leftovers", "candidates", "report")),
+)
+IMPURE = (
+    *("io", "os", "pathlib", "random", "secrets", "shutil", "socket", "subprocess", "tempfile", "threading", "time"),
+    *("pyarrow.csv", "pyarrow.dataset", "pyarrow.feather", "pyarrow.fs", "pyarrow.json", "pyarrow.orc"),
+    *("pyarrow.parquet",),
+)
+# The exceptions, and why.
+IMPURE_BUT = {("types.format_scalars", "threading"): "a counter of replaced bytes that threads of an export share"}
+
+HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", "requests", "fsspec", "rich", "google")
+
+# A file of more lines has two subjects; a function of more is two.
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
+
+# Names of modules below `acidctl`; what they hold is read only by the tests that run.
+MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module in ("acidctl", "acidctl.orc", "acidctl.storage", "acidctl.cli"):
+                yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, node.module
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, "." * node.level
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _within(module: str, places: tuple[str, ...]) -> bool:
+    return module in places or _package(module) in places
+
+
+def _outer(name: str) -> Iterator[str]:
+    """The name itself and all packages around it."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def package_imports() -> dict[str, set[str]]:
+    """Which packages each package imports, at any depth; itself not counted."""
+    found: dict[str, set[str]] = {_package(module): set() for module in MODULES}
+    for module in MODULES:
+        for _, name in _imports(_tree(module)):
+            target = _package(name.removeprefix("acidctl."))
+            if name.startswith("acidctl.") and target in found and target != _package(module):
+                found[_package(module)].add(target)
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    """A module imports its own package and those of earlier rows; a new package has to be given a row."""
+    for module in MODULES:
+        for line, name in _imports(_tree(module)):
+            assert not name.startswith("."), f"{module}:{line} uses a relative import"
+            if not name.startswith("acidctl."):
+                continue
+            own, target = _package(module), _package(name.removeprefix("acidctl."))
+            if target not in ("errors", own, "__version__"):
+                assert RANK[target] < RANK[own], f"{module}:{line} imports {name}"
+    assert set(RANK) == set(map(_package, MODULES))
+
+
+def test_nothing_imports_itself_by_a_detour() -> None:
+    """No circles between modules, not even inside of functions."""
+    known = {
+        module: {
+            target
+            for _, name in _imports(_tree(module))
+            for target in (name.removeprefix("acidctl."), name.removeprefix("acidctl.").rpartition(".")[0])
+            if target in MODULES and target != module
+        }
+        for module in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, " -> ".join([*way[way.index(module) :], module])
+        if module not in done:
+            for target in sorted(known[module]):
+                visit(target, (*way, module))
+            done.add(module)
+
+    for module in MODULES:
+        visit(module, ())
+
+
+def test_libraries_stay_in_their_places() -> None:
+    """Each library is known where it is needed, and nowhere else."""
+    for module in MODULES:
+        for line, name in _imports(_tree(module)):
+            if name.partition(".")[0] in (*sys.stdlib_module_names, "acidctl"):
+                continue
+            assert name.partition(".")[0] in ONLY_IN, f"{module}:{line} imports {name}"
+            for outer in _outer(name):
+                assert outer not in ONLY_IN or _within(module, ONLY_IN[outer]), f"{module}:{line} imports {name}"
+
+
+def _impurities(module: str, tree: ast.Module) -> Iterator[str]:
+    for line, name in _imports(tree):
+        for outer in _outer(name):
+            if outer in IMPURE and (module, outer) not in IMPURE_BUT:
+                yield f"{module}:{line} imports {name}"
+
+
+def test_what_decides_touches_nothing() -> None:
+    """Formats, types, states and plans know no clock, no chance and no file."""
+    assert [said for module in MODULES if _within(module, PURE) for said in _impurities(module, _tree(module))] == []
+    assert {name for name in PURE if "." in name} <= set(MODULES)
+    planted = ast.parse("def now() -> float:\n    import time\n    return time.time()")
+    assert list(_impurities("state.resolve", planted)) == ["state.resolve:2 imports time"]
+
+
+def test_only_the_command_line_prints() -> None:
+    """No print at all: even the command line writes through its injected streams."""
+    for module in MODULES:
+        for node in ast.walk(_tree(module)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "print", f"{module}:{node.lineno} prints"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
+                own = module in ("cli.output", "cli.stderr")
+                assert node.attr not in ("stdout", "stderr") or own, f"{module}:{node.lineno}"
+
+
+def test_files_stay_short() -> None:
+    """One subject to a file, one thing to a function."""
+    for name, path in MODULES.items():
+        lines = path.read_text().count("\n")
+        assert lines <= MOST_LINES, f"{name} has {lines} lines"
+        for node in ast.walk(_tree(name)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                assert node.end_lineno - node.lineno < MOST_LINES_OF_A_FUNCTION, (
+                    f"{name}:{node.lineno} {node.name} is long"
+                )
+                count = (
+                    len(node.args.args)
+                    + len(node.args.kwonlyargs)
+                    - (node.args.args[:1] != [] and node.args.args[0].arg in ("self", "cls"))
+                )
+                assert count <= MOST_PARAMETERS, f"{name}:{node.lineno} {node.name} has {count} parameters"
+
+
+def _loaded(code: str, *args: str) -> set[str]:
+    """Top-level names of the packages that a fresh interpreter has loaded after `code`."""
+    script = (
+        "import sys\nsys.argv = ['acidctl', *sys.argv[1:]]\n"
+        f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write('LOADED ' + ' '.join(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.rpartition("LOADED ")[2].split())
+
+
+RUN = "from acidctl.cli.main import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("code", "args"),
+    [
+        ("import acidctl", ()),
+        (RUN, ("--help",)),
+        (RUN, ("--version",)),
+        (RUN, ("decode-bucket", "1")),
+        (RUN, ("decode-bucket", "--help")),
+        (RUN, ("ls", "--help")),
+        (RUN, ("ls", "TABLE")),
+        (RUN, ("ls", "TABLE", "-o", "json", "-l", "--validtxns", "1:9223372036854775807::")),
+        (RUN, ("ls", "/no/such/table")),
+    ],
+)
+def test_light_commands_load_nothing_heavy(code: str, args: tuple[str, ...], tmp_path: Path) -> None:
+    """A quick look costs no second of imports."""
+    (tmp_path / "delta_0000001_0000001_0000").mkdir()
+    (tmp_path / "delta_0000001_0000001_0000" / "bucket_00000").write_bytes(b"ORC")
+    loaded = _loaded(code, *(str(tmp_path) if word == "TABLE" else word for word in args))
+    assert not loaded.intersection(HEAVY)
+
+
+def test_import_acidctl_does_not_load_the_command_line() -> None:
+    """The library works without click."""
+    assert "click" not in _loaded("import acidctl; acidctl.open_table")
+
+
+@pytest.mark.slow
+def test_help_is_as_quick_as_its_framework() -> None:
+    """`acidctl --help` takes at most twice the CPU of `import click`; the best of several runs counts."""
+
+    def once(*command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # In turns, so that whatever else the machine does meets both.
+    pairs = [(once("-m", "acidctl", "--help"), once("-c", "import click")) for _ in range(10)]
+    assert min(ours for ours, _ in pairs) <= 2 * min(theirs for _, theirs in pairs)

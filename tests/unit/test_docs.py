@@ -1,0 +1,385 @@
+"""The documents say what the code does: generated blocks, command lines, exit codes, fields, links, the Makefile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from acidctl.cleaning.guards import GUARDS
+from acidctl.cli import fields
+from acidctl.cli import fields as fields_maintenance
+from acidctl.cli.fields import Described
+from acidctl.cli.main import COMMANDS, Session, cli
+from acidctl.cli.options import EXIT_MEANINGS
+from acidctl.cli.output import Terminal
+from acidctl.config import is_safety_option
+from acidctl.errors import AcidctlError, ExitCode
+from acidctl.state.resolve import EntryState
+from tests import ROOT
+from tests.cli.runner import acidctl
+from tests.support.reference import DOCS, PAGES, README, stale
+from tests.unit.test_architecture import ROWS
+
+DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
+TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in (README, *sorted(DOCS.rglob("*.md")))}
+EXIT_CODES, COMMANDS_PAGE = TEXTS["docs/reference/exit-codes.md"], TEXTS["docs/reference/commands.md"]
+
+
+def _command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+def test_generated_blocks_are_current() -> None:
+    """`make docs` would change nothing, and every page with generated blocks is checked."""
+    assert stale() == []
+    assert {name for name, text in TEXTS.items() if "<!-- begin: " in text} == {f"docs/{page}" for page in PAGES}
+
+
+def test_exit_codes_have_one_meaning_each() -> None:
+    """The enum, the meanings in every help, and the table of the reference are one list."""
+    assert set(EXIT_MEANINGS) == set(ExitCode)
+    table = EXIT_CODES.partition("<!-- begin: exit codes -->")[2].partition("<!-- end")[0]
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", table, re.MULTILINE)
+    assert [(int(code), meaning) for code, meaning in rows] == [
+        (int(code), meaning) for code, meaning in EXIT_MEANINGS.items()
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_explains_and_ends_with_lines_to_paste(name: str) -> None:
+    """What it does, what it returns, two or three examples at the end; every option explains itself."""
+    command = _command(name)
+    assert all(param.help for param in command.params if isinstance(param, click.Option))
+    text = command.get_help(click.Context(command, info_name=f"acidctl {name}", terminal_width=100))
+    codes, _, examples = text.partition("Exit codes:")[2].partition("Examples:")
+    assert all(int(line.split()[0]) in list(ExitCode) for line in codes.strip().splitlines())
+    lines = examples.strip().splitlines()
+    assert 2 <= len(lines) <= 3
+    assert all("acidctl " + name in line for line in lines)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_parse(name: str) -> None:
+    """Every option in an example exists."""
+    command = _command(name)
+    known = {opt for param in command.params for opt in param.opts} | {"-h", "--help"}
+    text = (command.epilog or "").partition("Examples:")[2]
+    for line in text.splitlines():
+        own = line.partition(f"acidctl {name}")[2]
+        for word in re.findall(r"(?<=\s)--?[a-z][a-z-]*", own):
+            assert word in known, f"{line.strip()}: {word}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_documented(name: str) -> None:
+    """The command in a sentence of the README, all of its options in the reference."""
+    assert f"`acidctl {name}" in README.read_text()
+    reference = COMMANDS_PAGE.partition(f"\n## acidctl {name}\n")[2].partition("\n## ")[0]
+    options = {opt for param in _command(name).params if isinstance(param, click.Option) for opt in param.opts}
+    assert options - set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", reference)) == set()
+
+
+def _shell_lines(text: str) -> Iterator[str]:
+    """The lines of all shell blocks, continued ones joined, without comments."""
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        yield from (re.sub(r"(^|\s)#.*", "", line) for line in block.replace("\\\n", " ").splitlines())
+
+
+def _command_lines(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of acidctl in a line of shell."""
+    words: list[str] | None = None
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    for word in lexer:
+        if word in ("acidctl", "acidctl_main.py"):
+            words = []
+        elif words is not None and set(word) <= set("();<>|&"):
+            yield words
+            words = None
+        elif words is not None:
+            words.append(word)
+    if words is not None:
+        yield words
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_command_lines_parse(page: str) -> None:
+    """Every call of acidctl in a shell block is one that acidctl takes; in a sentence, one whose options exist."""
+    for line in _shell_lines(TEXTS[page]):
+        if not re.search(r"(^|\s)acidctl(_main.py)? ", line):
+            continue
+        for name, *args in _command_lines(line):
+            session = Session(Terminal(BytesIO(), BytesIO()), args)
+            with cli.make_context("acidctl", [name, "--help"], obj=session, resilient_parsing=True) as group:
+                _command(name).make_context(name, args, parent=group)
+    for name, rest in re.findall(r"`acidctl ([a-z-]+)([^`\n]*)`", TEXTS[page]):
+        known = {opt for param in _command(name).params for opt in param.opts} | {"-h", "--help"}
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known, f"acidctl {name}{rest}"
+
+
+def test_command_lines_are_found() -> None:
+    """The check above sees calls behind pipes and before redirections, and none of the other programs."""
+    block = "```sh\nhdfs dfs -ls -R /t | acidctl ls --names \\\n  a#b /t > names.txt || code=$?  # why\n```"
+    assert [list(_command_lines(line)) for line in _shell_lines(block)] == [[["ls", "--names", "a#b", "/t"]]]
+    assert list(_command_lines("jq -c . /var/log/acidctl/orders.jsonl")) == []
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_examples_in_python_and_configuration_are_well_formed(page: str) -> None:
+    """Python compiles, and TOML is a configuration."""
+    for block in re.findall(r"```python\n(.*?)```", TEXTS[page].partition("<!-- begin: python -->")[0], re.DOTALL):
+        compile(block, page, "exec")
+    for block in re.findall(r"```toml\n(.*?)```", TEXTS[page], re.DOTALL):
+        assert set(tomllib.loads(block)) <= {"options", "storage", "spark"}
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, on a copy of the table that the demo shows."""
+    shutil.copytree(DEMO, tmp_path / "orders")
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(block.replace("/warehouse/orders", str(tmp_path / "orders")), {})
+    assert "base_0000007" in capsys.readouterr().out
+    assert (tmp_path / "orders" / "base_0000007").is_dir()
+
+
+def test_the_readme_is_short() -> None:
+    """A beginning, and links to the rest."""
+    assert README.read_text().count("\n") <= 200
+    linked = set(re.findall(r"\]\((docs/[a-z/-]+\.md)", README.read_text()))
+    assert {name for name in TEXTS if name.startswith("docs/")} - linked == {"docs/index.md"}
+
+
+def test_words_of_the_code_are_explained() -> None:
+    """States, guards, and the options that no file and no variable may set."""
+    for state in EntryState:
+        assert re.search(rf"^\| {state.value.replace('_', ' ')} \|", TEXTS["docs/concepts.md"], re.MULTILINE), state
+    for guard in GUARDS:
+        assert re.search(rf"^\| `?{guard}`? \|", TEXTS["docs/cleaning.md"], re.MULTILINE), guard
+    page = TEXTS["docs/configuration.md"]
+    named = set(re.findall(r"`(--[a-z-]+)`", page.partition("command line only:")[2].partition("\n\n")[0]))
+    for name in COMMANDS:
+        for opt in (opt for param in _command(name).params for opt in param.opts if opt.startswith("--")):
+            stands = opt in named or any(opt.startswith(start) for start in named if start.endswith("-"))
+            assert stands == is_safety_option(opt), opt
+
+
+def test_commands_that_do_not_exist_are_not_offered() -> None:
+    """A name that is no command is wrong usage."""
+    for name in ("check", "vacuum"):
+        assert name not in COMMANDS
+        assert acidctl(name, "x").code == 2
+
+
+def test_errors_have_codes_of_their_own() -> None:
+    """Every class has a stable word and an exit code of the table."""
+
+    def family(base: type[AcidctlError]) -> list[type[AcidctlError]]:
+        return [base, *(found for child in base.__subclasses__() for found in family(child))]
+
+    for error in family(AcidctlError):
+        assert error.exit_code in ExitCode
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", error.code)
+
+
+def test_make_help_lists_every_target() -> None:
+    """`make` alone is the table of contents."""
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert phony is not None
+    shown = subprocess.run(["make", "-s", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
+    assert {line.split()[1] for line in shown.splitlines()} == set(phony[1].split())
+
+
+def test_markers_are_run_by_make() -> None:
+    """No marked test is left out of both `make test` and `make test-hive3`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    markers = {line.partition(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]}
+    makefile = (ROOT / "Makefile").read_text()
+    services = re.search(r"^SERVICES := (.*)$", makefile, re.MULTILINE)
+    assert services is not None
+    assert {*services[1].split(" or "), "slow"} == markers
+    assert 'pytest -q -n auto --dist worksteal -m "slow and not ($(SERVICES))"' in makefile
+
+
+def _anchors(text: str) -> set[str]:
+    """What a link may name behind `#`: headings as GitHub and MkDocs make anchors of them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+@pytest.mark.parametrize("page", [*TEXTS, "CHANGELOG.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """Relative links name pages that exist, and headings in them."""
+    here = ROOT / page
+    for link in re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", here.read_text(), flags=re.DOTALL)):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (here.parent / path).resolve() if path else here
+        assert target.is_file(), link
+        assert not anchor or anchor in _anchors(target.read_text()), link
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    """mkdocs.yml names each page of docs/ once, and no other."""
+    named = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(f"docs/{page}" for page in named) == sorted(name for name in TEXTS if name != "README.md")
+
+
+def _build_site(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    # Not with --quiet: it hides the warnings from --strict.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    """mkdocs-material, which `make install` brings, finds no fault with pages, links and diagrams."""
+    done = _build_site(ROOT, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in (name.removeprefix("docs/") for name in TEXTS if name.startswith("docs/")):
+        html = (tmp_path / page).with_suffix(".html").read_text()
+        assert html.count('class="mermaid"') == TEXTS[f"docs/{page}"].count("```mermaid"), page
+
+
+@pytest.mark.slow
+def test_the_site_with_a_broken_link_does_not_build(tmp_path: Path) -> None:
+    """A heading that is not there is found, so the check above can fail."""
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs/index.md").write_text("[a heading](concepts.md#that-is-not-there)")
+    done = _build_site(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    assert "#that-is-not-there" in done.stderr
+
+
+def test_packages_stand_in_the_architecture() -> None:
+    """Every package and every module at the top has its line in the listing, in the order of imports."""
+    listing = TEXTS["docs/architecture.md"].partition("```text\nacidctl/\n")[2].partition("```")[0]
+    named = [line.split()[0] for line in listing.splitlines() if line.startswith("  ")]
+    assert named == [
+        f"{name}.py" if (ROOT / "acidctl" / f"{name}.py").exists() else f"{name}/"
+        for row in ROWS
+        for name in row
+        if not name.startswith("__")
+    ]
+    for pattern in re.findall(r"[a-z_*]+\.py", listing):
+        assert list((ROOT / "acidctl").rglob(pattern)), pattern
+    for module in re.findall(r"`([a-z]+/[a-z_]+\.py)`", TEXTS["docs/architecture.md"]):
+        assert (ROOT / "acidctl" / module).is_file() or (ROOT / module).is_file(), module
+
+
+def _keys(described: Described) -> set[str]:
+    return {name for name, _, _ in described.fields}
+
+
+def _dump(*args: str) -> Any:
+    result = acidctl(*args)
+    assert result.code in (0, 3), result.stderr
+    return result.json()
+
+
+def test_fields_of_ls_are_described() -> None:
+    """Every key of a real answer, at every level, and none more."""
+    answer = _dump("ls", str(DEMO), "-l", "--rows", "--by-partition", "-o", "json")
+    assert set(answer) == _keys(fields.LS)
+    assert set(answer["summary"]) == _keys(fields.LS_SUMMARY)
+    assert set(answer["entries"][0]) == _keys(fields.LS_ENTRY)
+    assert set(answer["entries"][0]["file_list"][0]) == _keys(fields.LS_FILE)
+    assert set(answer["partitions"][0]) == _keys(fields.LS_PARTITION)
+
+
+def test_fields_of_snapshot_are_described() -> None:
+    """The plan and the numbers."""
+    plan = _dump("snapshot", str(DEMO), "--files", "-o", "json")
+    assert set(plan) == _keys(fields.SNAPSHOT_FILES)
+    assert set(plan["partitions"][0]) == _keys(fields.SNAPSHOT_PARTITION)
+    assert set(_dump("snapshot", str(DEMO), "--count", "--digest", "--by-partition", "-o", "json")) == _keys(
+        fields.SNAPSHOT_COUNT
+    )
+
+
+def test_fields_of_decode_bucket_are_described() -> None:
+    """The union over numbers and all kinds of names."""
+    values = ["1", "bucket_00001_2", "000000_0_copy_1", "delta_1_2_3_v4", ".x", "bucket_0_flush_length"]
+    found = {key for line in acidctl("decode-bucket", *values, "-o", "jsonl").json_lines() for key in line}
+    assert found == _keys(fields.DECODE_BUCKET)
+
+
+def test_fields_of_compact_are_described(tmp_path: Path) -> None:
+    """Report, partition, proof, plan, and the lines of the run log."""
+    table = tmp_path / "table"
+    shutil.copytree(DEMO, table)
+    args = ("compact", "major", str(table), "--assume-committed", "-o", "json")
+    plan = _dump(*args, "-n")
+    assert set(plan) == _keys(fields_maintenance.COMPACT_PLAN)
+    assert set(plan["partitions"][0]) == _keys(fields_maintenance.COMPACT_PLAN_PARTITION)
+    report = _dump(*args, "--run-log", str(tmp_path / "log"))
+    partition, run = (json.loads(line) for line in (tmp_path / "log").read_text().splitlines())
+    assert set(partition) == _keys(fields_maintenance.COMPACT_LOG)
+    assert set(run) == _keys(fields_maintenance.COMPACT_RUN_LOG)
+    assert set(report) == _keys(fields_maintenance.COMPACT)
+    assert set(report["summary"]) == _keys(fields_maintenance.COMPACT_SUMMARY)
+    assert set(report["partitions"][0]) == _keys(fields_maintenance.COMPACT_PARTITION)
+    assert set(report["partitions"][0]["verified"]) == _keys(fields_maintenance.COMPACT_VERIFIED)
+
+
+def test_fields_of_errors_are_described() -> None:
+    """The object on stderr."""
+    assert set(acidctl("ls", "/no/such", "-o", "json").error()) == _keys(fields.ERROR)
+
+
+def test_answers_carry_type_and_version() -> None:
+    """Every JSON document of a command can be told from those of others."""
+    for args in (["ls", str(DEMO)], ["snapshot", "--files", str(DEMO)], ["snapshot", "--count", str(DEMO)]):
+        answer = _dump(*args, "-o", "json")
+        assert answer["type"] == args[0]
+        assert answer["schema_version"] == 1
+
+
+def test_the_package_has_no_unused_dependency() -> None:
+    """Every dependency of the package is imported by it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    code = "\n".join(path.read_text() for path in (ROOT / "acidctl").rglob("*.py"))
+    for dependency in project["dependencies"]:
+        name = re.split(r"[>=<\[]", dependency)[0]
+        assert re.search(rf"^\s*(import|from) {name}\b", code, re.MULTILINE), name
+
+
+@pytest.mark.slow
+def test_the_demo_tells_its_story() -> None:
+    """`make demo` shows every state that its table has, and the rows."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.demo", str(DEMO.parent)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert done.stderr == ""
+    for said in (
+        "obsolete",
+        "write id 6 was aborted",
+        "write id 8 is still open",
+        "7 rows",
+        "Grace",
+        "base_0000007",
+        "Equal.",
+    ):
+        assert said in done.stdout

@@ -1,0 +1,87 @@
+"""The recorded fixture tables are complete, catalogued and small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import catalogue
+import pytest
+
+from tests import ROOT
+from tests.services.scenario import scenarios
+
+FIXTURES = ROOT / "fixtures"
+TABLES = FIXTURES / "tables"
+STEPS = sorted(TABLES.glob("*/*/*/step.json"))
+MEBIBYTE = 1 << 20
+
+KEYS = {
+    *(
+        "scenario",
+        "step",
+        "engine",
+        "table",
+        "kind",
+        "columns",
+        "partition_columns",
+        "ddl",
+        "valid_write_ids",
+    ),
+    *("valid_txns", "sql", "empty_directories", "hive_fault", "rows", "note"),
+}
+
+
+def name_of(path: Path) -> str:
+    """The step's folder below `tables/`, for the test's name."""
+    return str(path.parent.relative_to(TABLES))
+
+
+def test_there_are_fixtures() -> None:
+    """An empty parametrisation below must not pass for a complete one."""
+    assert len(STEPS) > 20
+
+
+@pytest.mark.parametrize("path", STEPS, ids=name_of)
+def test_step_is_complete(path: Path) -> None:
+    """Each step says where it belongs, has its table, and as many rows as it claims."""
+    step = json.loads(path.read_text())
+    assert set(step) == KEYS
+    assert (step["engine"], step["scenario"], step["step"]) == path.parts[-4:-1]
+    assert step["kind"] in ("full", "insert_only", "non_acid")
+    assert (path.parent / "table").is_dir() or "." in step["empty_directories"]
+    rows = [json.loads(line) for line in (path.parent / "rows.jsonl").read_text().split("\n") if line]
+    assert len(rows) == step["rows"]
+    assert step["hive_fault"] is None or step["hive_fault"]
+    if step["kind"] != "non_acid":
+        # In ACID v1 transaction ids are the write ids.
+        assert step["engine"] == "hive2" or step["valid_write_ids"].startswith(step["table"] + ":")
+        assert all("ROW__ID" in row for row in rows)
+
+
+@pytest.mark.parametrize("path", STEPS, ids=name_of)
+def test_step_tells_nothing_of_the_machine(path: Path) -> None:
+    """The recorded texts hold no scratch path of the run that made them."""
+    assert "/tmp/" not in path.read_text()
+
+
+def test_each_recorded_scenario_has_its_sql_and_each_sql_its_record() -> None:
+    """No table without the statements that made it, no statement without its table."""
+    for engine in sorted(folder.name for folder in TABLES.iterdir()):
+        told = {
+            f"{scenario.name}/{folder}"
+            for scenario in scenarios(FIXTURES / "sql" / engine)
+            for folder, _ in scenario.steps()
+        }
+        recorded = {str(path.parent.relative_to(TABLES / engine)) for path in STEPS if path.parts[-4] == engine}
+        assert recorded == told
+
+
+def test_catalogue_is_up_to_date() -> None:
+    """The README lists every scenario with its steps, as `generate.py --catalogue` writes it."""
+    assert catalogue.catalogue(FIXTURES) in (FIXTURES / "README.md").read_text()
+
+
+def test_fixtures_stay_small() -> None:
+    """All that is committed below `fixtures/` comes to 10 MB at most."""
+    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 10 * MEBIBYTE
