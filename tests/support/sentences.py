@@ -1,4 +1,4 @@
-"""Every sentence that a user of acidctl can meet, of one checkout or before and after: `python -m tests.support.sentences`.
+"""Every sentence that a user of acidctl can meet, of one checkout, or before and after.
 
     python -m tests.support.sentences NEW          the sentences of a checkout, one a line
     python -m tests.support.sentences OLD NEW      what changed: a pair, or one that came or went
@@ -62,7 +62,7 @@ def changes(old: set[str], new: set[str]) -> list[tuple[str, str]]:
         match = difflib.get_close_matches(text, came, 1, _ALIKE)
         if match:
             came.remove(match[0])
-        pairs.append((text, *(match or [""])))
+        pairs.append((text, match[0] if match else ""))
     return [*pairs, *(("", text) for text in came)]
 
 
