@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from acidctl.compaction.committed import Committed
-from acidctl.compaction.input_sample import InputSample, open_by_name
-from acidctl.compaction.merge_audit import Hashes, KeySum, distinct, key_hashes, require_events, require_rows
+from acidctl.compaction.merge_audit import Committed, Hashes, KeySum, distinct, key_hashes, require_events, require_rows
 from acidctl.compaction.plan import InputEntry, KeyCut, Role, TableFacts
+from acidctl.compaction.second_reading import InputSample, open_by_name
 from acidctl.compaction.spec import FileRead, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec

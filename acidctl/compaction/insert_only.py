@@ -7,20 +7,29 @@ concatenated byte by byte. Whatever was written is read back and compared before
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
-from acidctl.compaction.input_sample import InputSample, open_by_name
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from acidctl.compaction.inputs import state_of
+from acidctl.compaction.merge_audit import HINT
 from acidctl.compaction.plan import Role
+from acidctl.compaction.second_reading import InputSample, open_by_name
 from acidctl.compaction.spec import BYTES_DIGEST, Attempt, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch
 from acidctl.orc.acidmeta import TARGET
+from acidctl.orc.protobuf import varint, zigzag
+from acidctl.orc.wirewrite import encode_varint
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.rows.scan import BATCH_ROWS, Projection
@@ -46,8 +55,6 @@ def rewrite_plain(spec: TaskSpec, storage: Storage, root: str, *, threads: bool 
     if spec.table.file_format == "orc":
         return _rewrite_orc(spec, storage, root, threads)
     if spec.table.file_format == "parquet":
-        from acidctl.compaction.parquet import rewrite_parquet
-
         return rewrite_parquet(spec, storage, root, _plain_paths(spec))
     raise InternalError(f"Rows of a table in {spec.table.file_format} cannot be rewritten.")
 
@@ -226,3 +233,281 @@ def _gzipped(text: bytes) -> bytes:
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
     while chunk := stream.read(_CHUNK):
         yield chunk
+
+
+# --- Parquet files of one schema as one file, for insert-only tables.
+
+# --- The footer of a Parquet file with another `created_by`, by which Hive decides how it reads timestamps.
+#
+# Arrow writes its own name there and offers no way to write another. The footer is a Thrift struct (FileMetaData of
+# parquet.thrift) in the compact protocol, whose numbers are written as protobuf's are, followed by its length and a
+# magic word.
+
+
+_MAGIC = b"PAR1"
+_END = 4 + len(_MAGIC)
+# FileMetaData.created_by, and the type of its value.
+_CREATED_BY = 6
+_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
+
+
+class TailHolder:
+    """A sink for Arrow's Parquet writer that passes on what it is given, until `hold` keeps the rest back."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._held: bytearray | None = None
+        self.closed = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take all the bytes."""
+        if self._held is None:
+            return self._sink.write(data)
+        self._held += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits here that may go on."""
+
+    def hold(self) -> None:
+        """Only the footer is still to come."""
+        self._held = bytearray()
+
+    def release(self, created_by: str) -> None:
+        """Pass on what was held, which ends with the footer, as if `created_by` had written it."""
+        assert self._held is not None
+        self._sink.write(renamed(bytes(self._held), created_by))
+        self._held = None
+
+    def close(self) -> None:
+        """The sink is closed by whoever opened it."""
+        self.closed = True
+
+
+def renamed(end: bytes, created_by: str) -> bytes:
+    """The end of a file, from wherever before its footer, with another writer's name in it."""
+    length = struct.unpack("<I", end[-_END : -len(_MAGIC)])[0] if end.endswith(_MAGIC) and len(end) >= _END else None
+    if length is None or length + _END > len(end):
+        raise InternalError("Arrow has not ended a Parquet file as was expected.")
+    start = len(end) - _END - length
+    footer = end[start:-_END]
+    begin, stop = _place(footer)
+    name = created_by.encode()
+    footer = footer[:begin] + encode_varint(len(name)) + name + footer[stop:]
+    return end[:start] + footer + struct.pack("<I", len(footer)) + _MAGIC
+
+
+def _place(footer: bytes) -> tuple[int, int]:
+    """Where the value of `created_by` begins and where it ends."""
+    at, field = 0, 0
+    while (head := footer[at]) != _STOP:
+        kind, delta = head & 0x0F, head >> 4
+        at += 1
+        if delta:
+            field += delta
+        else:
+            number, at = varint(footer, at)
+            field = zigzag(number)
+        end = _skip(footer, at, kind)
+        if field == _CREATED_BY and kind == _BINARY:
+            return at, end
+        at = end
+    raise InternalError("Arrow has not written its name into a Parquet file.")
+
+
+def _skip(data: bytes, at: int, kind: int, *, inside: bool = False) -> int:
+    """Where a value ends; `inside` a list or map a truth value takes a byte."""
+    if kind in (_TRUE, _FALSE):
+        return at + inside
+    if kind == _BYTE:
+        return at + 1
+    if kind in (_I16, _I32, _I64):
+        return varint(data, at)[1]
+    if kind == _DOUBLE:
+        return at + 8
+    if kind == _BINARY:
+        length, at = varint(data, at)
+        return at + length
+    if kind in (_LIST, _SET):
+        count, element = data[at] >> 4, data[at] & 0x0F
+        at += 1
+        if count == 15:
+            count, at = varint(data, at)
+        for _ in range(count):
+            at = _skip(data, at, element, inside=True)
+        return at
+    if kind == _STRUCT:
+        while (head := data[at]) != _STOP:
+            at += 1
+            if not head >> 4:
+                at = varint(data, at)[1]
+            at = _skip(data, at, head & 0x0F)
+        return at + 1
+    raise InternalError(f"A Parquet footer holds a value of Thrift type {kind}.")
+
+
+_BATCH_ROWS = 32768
+_GROUP_ROWS = 1 << 20
+_GROUP_BYTES = 64 << 20
+# Hive's `ParquetRecordReaderBase` converts timestamps to the writer's zone only where this wrote them.
+_PARQUET_MR = "parquet-mr"
+# Hive: `DataWritableWriteSupport` writes these, its readers convert by them.
+_WRITER_KEYS = (b"writer.time.zone", b"writer.date.proleptic", b"writer.zone.conversion.legacy")
+_CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What all files of a task must have in common.
+
+    `created_by` is the writer's name where Hive heeds it, whichever version it was; None where it does not.
+    """
+
+    schema: pa.Schema
+    physical: tuple[str, ...]
+    writer: tuple[tuple[bytes, bytes], ...]
+    created_by: str | None
+    codec: str
+
+    @property
+    def fixed(self) -> tuple[object, ...]:
+        """What may not differ."""
+        return self.schema, self.physical, self.writer, self.created_by is None
+
+
+def rewrite_parquet(spec: TaskSpec, storage: Storage, root: str, paths: Sequence[str]) -> TaskResult:
+    """A task with role ROWS over Parquet files, `paths` below the location; see `compaction.task.run_task`."""
+    digest = RowDigest()
+    rows = 0
+    form: _Form | None = None
+    for path in paths:
+        found = _form_of(storage, root, path)
+        if form is not None and found.fixed != form.fixed:
+            raise _refused(storage, root, path, f"differs from {paths[0]} in its columns or in how it stores times")
+        form = form or found
+    if form is None:
+        return TaskResult.nothing(spec)
+    old_times = "INT96" in form.physical
+    attempt = Attempt(storage, root, spec)
+    with attempt.create() as sink:
+        holder = TailHolder(sink)
+        with pq.ParquetWriter(
+            holder,
+            form.schema,
+            compression=form.codec,
+            use_deprecated_int96_timestamps=old_times,
+            use_compliant_nested_type=False,
+            store_schema=False,
+        ) as writer:
+            group: list[pa.RecordBatch] = []
+            for path in paths:
+                for batch in _batches(storage, root, path):
+                    digest.update(None, batch.columns)
+                    rows += len(batch)
+                    group.append(batch)
+                    if sum(map(len, group)) >= _GROUP_ROWS or sum(b.nbytes for b in group) >= _GROUP_BYTES:
+                        writer.write_table(pa.Table.from_batches(group))
+                        group = []
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+            writer.add_key_value_metadata({key.decode(): value.decode() for key, value in form.writer})
+            if form.created_by is not None:
+                holder.hold()
+        if form.created_by is not None:
+            holder.release(form.created_by)
+    if not rows:
+        return TaskResult.nothing(spec)
+    _verify(attempt, form, digest)
+    return TaskResult(
+        output=spec.task.output,
+        path=attempt.path,
+        rows=rows,
+        bytes=attempt.size(),
+        rows_in=rows,
+        digest=digest.hexdigest(),
+        writer="parquet",
+    )
+
+
+def _form_of(storage: Storage, root: str, path: str) -> _Form:
+    with _opened(storage, root, path) as file:
+        metadata = file.metadata
+        known = metadata.metadata or {}
+        codecs = {
+            metadata.row_group(group).column(column).compression
+            for group in range(metadata.num_row_groups)
+            for column in range(metadata.num_columns)
+        }
+        codec = _CODECS.get(codecs.pop() if len(codecs) == 1 else "SNAPPY")
+        if codec is None:
+            raise _refused(storage, root, path, "is compressed in a way that is not known here")
+        return _Form(
+            file.schema_arrow.remove_metadata(),
+            tuple(file.schema.column(i).physical_type for i in range(len(file.schema))),
+            tuple((key, known[key]) for key in _WRITER_KEYS if key in known),
+            metadata.created_by if (metadata.created_by or "").startswith(_PARQUET_MR) else None,
+            codec,
+        )
+
+
+def _batches(storage: Storage, root: str, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; refused where nanoseconds do not hold a moment of it."""
+    with _opened(storage, root, path) as file, _opened(storage, root, path, "us") as coarse:
+        old_times = [i for i, field in enumerate(file.schema_arrow) if field.type != coarse.schema_arrow.field(i).type]
+        columns = [file.schema_arrow.field(i).name for i in old_times]
+        checks = coarse.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False) if columns else None
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            if checks is not None:
+                check = next(checks)
+                for place, column in zip(old_times, check.columns, strict=True):
+                    fine = batch.column(place)
+                    if pa.types.is_timestamp(fine.type):
+                        # Down, also before 1970, as the coarse reading does; a cast goes towards zero.
+                        fine = pc.floor_temporal(fine, unit="microsecond")
+                    if not fine.cast(column.type, safe=False).equals(column):
+                        raise _refused(storage, root, path, "holds moments outside of the years 1677 to 2262")
+            yield batch
+
+
+@contextmanager
+def _opened(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[pq.ParquetFile]:
+    name = storage.display(join(root, path))
+    with storage.open(join(root, path)) as stream:
+        try:
+            with pq.ParquetFile(pa.PythonFile(stream, mode="r"), coerce_int96_timestamp_unit=unit) as file:
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DamagedDataError(
+                f"{name} cannot be read as Parquet: {text}",
+                path=name,
+                hint="Restore the file from a copy; nothing was published.",
+            ) from error
+
+
+def _refused(storage: Storage, root: str, path: str, why: str) -> DamagedDataError:
+    name = storage.display(join(root, path))
+    return DamagedDataError(
+        f"{name} {why}, so it cannot be put together with others exactly",
+        path=name,
+        hint="Compact this table with Hive; nothing was published.",
+    )
+
+
+def _verify(attempt: Attempt, form: _Form, expected: RowDigest) -> None:
+    found = RowDigest()
+    try:
+        with attempt.open() as stream, pq.ParquetFile(pa.PythonFile(stream, mode="r")) as file:
+            same = file.schema_arrow.remove_metadata().equals(form.schema)
+            kept = file.metadata.metadata or {}
+            same &= all(kept.get(key) == value for key, value in form.writer)
+            same &= form.created_by in (None, file.metadata.created_by)
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                found.update(None, batch.columns)
+    except (pa.ArrowException, OSError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise VerificationError(f"{attempt.name} cannot be read back: {text}", path=attempt.name, hint=HINT) from error
+    if not same or found.rows != expected.rows or found.hexdigest() != expected.hexdigest():
+        raise VerificationError(
+            f"{attempt.name} does not hold the rows or the columns that were written", path=attempt.name, hint=HINT
+        )

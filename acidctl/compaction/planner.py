@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from acidctl.compaction import ranges
 from acidctl.compaction.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
 from acidctl.compaction.request import (
     CompactionRequest,
@@ -201,7 +200,7 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
         outputs=outputs,
         bytes_in=sum(info.size for entry in entries for info in entry.files),
         fingerprint=fingerprint_of(entries),
-        notes=(*_notes(ground, listing, state, consumed), *ranges.uncovered(state.entries, outputs[0].name, reach[1])),
+        notes=(*_notes(ground, listing, state, consumed), *uncovered_aborted(state.entries, outputs[0].name, reach[1])),
     )
     return Draft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
 
@@ -300,7 +299,7 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
         return ground.refusal
     if state.acid_v1 and ground.request.kind is CompactionKind.MINOR:
         return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; a major compaction is the way"
-    overlap = ranges.overlap(live_entries(state))
+    overlap = first_overlap(live_entries(state))
     if overlap is not None:
         first, second = overlap
         return (
@@ -308,7 +307,7 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
             f"the ranges of {first.name} and {second.name} overlap in part, and rows that both hold are read twice; "
             "a compaction would make that permanent",
         )
-    twins = ranges.twins(consumed)
+    twins = first_twins(consumed)
     if twins is not None:
         return "same_range", f"{twins[0].name} and {twins[1].name} hold the same range, and both are read"
     twice = None if ground.insert_only else _bucket_twice(consumed)
@@ -340,15 +339,15 @@ def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> 
     """The write ids that the outputs stand for; a base begins at the beginning."""
     request = ground.request
     minor = request.kind is CompactionKind.MINOR
-    low, high = ranges.span(consumed) if minor else (MIN_LONG, _newest(ground, state, consumed))
-    naming = ranges.Naming(
+    low, high = covered_span(consumed) if minor else (MIN_LONG, _newest(ground, state, consumed))
+    naming = OutputNaming(
         ground.compactor_ids,
         base=not minor,
         suffixed=request.visibility_txn is not None,
         hive3=request.target is Target.HIVE3,
         acid_v1=ground.acid_v1,
     )
-    return (low, high) if high == MIN_LONG else ranges.reaching(state.entries, consumed, low, high, naming)
+    return (low, high) if high == MIN_LONG else widened_range(state.entries, consumed, low, high, naming)
 
 
 def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
@@ -358,9 +357,9 @@ def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) ->
         return max(known)
     ids = ground.compactor_ids
     real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
-    watermark = ranges.last_kept(ids) if real else None
+    watermark = last_not_aborted(ids) if real else None
     # In Hive 2 a write id is a transaction id; after an upgrade such a number need not be reached for long.
-    if watermark is None or state.acid_v1 or ranges.straddling(state.entries, (), MIN_LONG, watermark):
+    if watermark is None or state.acid_v1 or crossing_entry(state.entries, (), MIN_LONG, watermark):
         return MIN_LONG
     return watermark
 
@@ -377,7 +376,7 @@ def _judge_outputs(
     if present == set(names):
         return Action.NOTHING_TO_DO, "already_there", already_there(names)
     low, high = reach
-    crossing = ranges.straddling(state.entries, consumed, low, high)
+    crossing = crossing_entry(state.entries, consumed, low, high)
     if crossing is not None:
         return (
             Action.REFUSED,
@@ -501,3 +500,144 @@ def _largest_write_id(listing: Listing) -> int:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
+
+
+# --- Ranges of write ids: whether directories nest or are apart, as selecting deltas takes for granted.
+
+_NO_DATA = (EntryState.HIDDEN, EntryState.UNRECOGNISED)
+# What nobody will ever read crosses nothing.
+_NEVER_READ = (*_NO_DATA, EntryState.ABORTED)
+
+
+def range_of(entry: StateEntry) -> tuple[int, int] | None:
+    """Lowest and highest write id of a directory, inclusive; a base begins at the beginning."""
+    if isinstance(entry.parsed, DeltaDir):
+        return entry.parsed.min_write_id, entry.parsed.max_write_id
+    if isinstance(entry.parsed, BaseDir):
+        return MIN_LONG, entry.parsed.write_id
+    return None
+
+
+def covered_span(entries: Iterable[StateEntry]) -> tuple[int, int]:
+    """The range that covers all of these directories; there is at least one with a range."""
+    found = [pair for entry in entries if (pair := range_of(entry)) is not None]
+    return min(low for low, _ in found), max(high for _, high in found)
+
+
+def first_overlap(entries: Sequence[StateEntry]) -> tuple[StateEntry, StateEntry] | None:
+    """The first two directories that cross, None where all nest or are apart."""
+    placed = [(pair, entry) for entry in entries if (pair := range_of(entry)) is not None]
+    placed.sort(key=lambda item: (item[0][0], -item[0][1]))
+    stack: list[tuple[int, StateEntry]] = []
+    for (low, high), entry in placed:
+        while stack and stack[-1][0] < low:
+            stack.pop()
+        if stack and stack[-1][0] < high:
+            return stack[-1][1], entry
+        stack.append((high, entry))
+    return None
+
+
+def first_twins(entries: Sequence[StateEntry]) -> tuple[StateEntry, StateEntry] | None:
+    """Two directories of one kind, range and statement, which a reader takes both."""
+    seen: dict[tuple[object, ...], StateEntry] = {}
+    for entry in entries:
+        pair = range_of(entry)
+        if pair is None:
+            continue
+        key = (entry.kind, pair, entry.statement_id)
+        if key in seen:
+            return seen[key], entry
+        seen[key] = entry
+    return None
+
+
+def crossing_entry(
+    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], low: int, high: int
+) -> StateEntry | None:
+    """A directory outside `consumed` that crosses the range `low..high` and may be read some day."""
+    taken = {entry.name for entry in consumed}
+    for entry in entries:
+        pair = range_of(entry)
+        if pair is None or entry.name in taken or entry.state in _NEVER_READ:
+            continue
+        apart = pair[1] < low or high < pair[0]
+        nested = (low <= pair[0] and pair[1] <= high) or (pair[0] <= low and high <= pair[1])
+        if not (apart or nested):
+            return entry
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputNaming:
+    """What the names of outputs may be: for `base` or deltas; `suffixed` by a transaction or not; `hive3` where only
+    Hive 3 is to read them; whether `ids` are those of the table, or transactions of all tables (`acid_v1`).
+    """
+
+    ids: ValidWriteIds
+    base: bool
+    suffixed: bool
+    hive3: bool
+    acid_v1: bool
+
+
+def widened_range(
+    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], low: int, high: int, naming: OutputNaming
+) -> tuple[int, int]:
+    """The range `low..high` of the inputs, widened over aborted writes beside it as far as it crosses nothing.
+
+    Once Hive has cleaned up after a compaction it forgets which writes were aborted. A directory of such a write that
+    was not removed, or comes late, is then read unless it lies inside an output. Above the inputs every id that the
+    list calls aborted is covered, below them what is on disk (a base covers all that is below).
+    """
+    entries = tuple(entries)
+    on_disk = [entry.parsed for entry in entries if entry.state is EntryState.ABORTED]
+    deltas = [parsed for parsed in on_disk if isinstance(parsed, DeltaDir) and parsed.visibility_txn_id is None]
+    ends = {parsed.max_write_id for parsed in deltas} | {high} if naming.acid_v1 else set(naming.ids.exceptions)
+    if naming.base and not naming.suffixed:
+        overwrites = {parsed.write_id for parsed in on_disk if isinstance(parsed, BaseDir)}
+        ends = _names_of_bases(ends, naming) - overwrites
+    above = sorted(id_ for id_ in ends if id_ > high)
+    while above and (crossing := crossing_entry(entries, consumed, low, above[-1])) is not None:
+        first, last = range_of(crossing) or (low, high)
+        above = [id_ for id_ in above[:-1] if (id_ < first if low <= first else id_ <= last)]
+    high = above[-1] if above else high
+    below = sorted({parsed.min_write_id for parsed in deltas if parsed.min_write_id < low})
+    while below and (crossing := crossing_entry(entries, consumed, below[0], high)) is not None:
+        first, last = range_of(crossing) or (low, high)
+        below = [id_ for id_ in below[1:] if (id_ > last if last <= high else id_ >= first)]
+    return (below[0] if below else low), high
+
+
+def _names_of_bases(ends: set[int], naming: OutputNaming) -> set[int]:
+    """Ids with which a base without a suffix covers `ends`: for each the next that is not aborted, if there is one.
+
+    The Cleaner of Hive 4 does not look into a base for the marker that tells it from an overwrite: it removes one that
+    ends with an aborted id, whoever compacted it. That of Hive 3 does not.
+    """
+    following: dict[int, int] = {}
+    for end in sorted(ends, reverse=True):
+        id_ = end
+        while naming.ids.is_aborted(id_) and id_ not in following:
+            id_ += 1
+        following[end] = following.get(id_, id_)
+    found = {id_ for id_ in following.values() if id_ <= naming.ids.high_watermark}
+    return found | ends if naming.hive3 else found
+
+
+def uncovered_aborted(entries: Iterable[StateEntry], output: str, high: int) -> tuple[str, ...]:
+    """A sentence where directories of aborted writes lie above an output that ends with `high`."""
+    ranges = ((entry.name, range_of(entry)) for entry in entries if entry.state is EntryState.ABORTED)
+    above = [name for name, pair in ranges if pair is not None and pair[1] > high]
+    if not above:
+        return ()
+    more = f" and {len(above) - 1} more" if len(above) > 1 else ""
+    return (
+        f"{above[0]}{more}, which an aborted write left, lies above {output}: remove it with `acidctl clean` while "
+        "Hive knows that it was aborted, or publish under a transaction (--visibility-txn), which can cover it.",
+    )
+
+
+def last_not_aborted(ids: ValidWriteIds) -> int | None:
+    """The largest id with which a base without a suffix may end, None where all are aborted."""
+    return next((id_ for id_ in range(ids.high_watermark, 0, -1) if not ids.is_aborted(id_)), None)

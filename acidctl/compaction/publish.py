@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from acidctl.compaction.coverage import verify_selection
 from acidctl.compaction.plan import CompactionPlan, InputEntry, PartitionPlan
-from acidctl.compaction.selection import verify_selection
 from acidctl.compaction.spec import TaskResult
 from acidctl.errors import (
     AcidctlError,

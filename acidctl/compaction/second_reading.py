@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from acidctl.errors import VerificationError
-from acidctl.format.events import EventKeys
+from acidctl.compaction.merge_audit import HINT, Committed, Hashes, bucket_of, key_hashes
+from acidctl.errors import AcidctlError, VerificationError
+from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, RowId
+from acidctl.orc import pyorc_reader
 from acidctl.orc.reader import OrcFile
-from acidctl.types.hive_types import HiveType
+from acidctl.rows.scan import DataSource
+from acidctl.types.hive_types import HiveType, StructType
 from acidctl.types.stored_digest import RowDigest
 
 _SAMPLE_GROUPS = 5
-HINT = "Nothing of it is published; the table is as it was. Run compact again, and report it if it happens again."
 
 
 def wrong(name: str, what: str) -> VerificationError:
@@ -152,3 +154,260 @@ def _digest_of(column: pa.Array) -> str:
     digest = RowDigest()
     digest.update(None, [pa.array(np.arange(len(column))), column])
     return digest.hexdigest()
+
+
+# --- A sample of input rows as another ORC library reads them, to be found in what is written.
+
+_FILES = 2
+_STRIPES = 1
+_ROWS = 50
+_MIXED_ROWS = 500
+# Rows of many bytes are not worth it: a value of each kind shows whether it is read rightly.
+_MOST_ROW_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class _Window:
+    """Rows of one file that lie together; `values` are by output column (None: the file does not have it)."""
+
+    name: str
+    keys: EventKeys
+    columns: tuple[tuple[int, int | None], ...]
+    types: StructType
+    rows: list[tuple[Any, ...]]
+    found: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = np.zeros(len(self.keys), dtype=np.bool_)
+
+
+class InputSample:
+    """Rows of the files of a task; `bucket_id` and `span` are the task's, `events` asks for events instead of rows."""
+
+    def __init__(
+        self,
+        columns: StructType,
+        *,
+        bucket_id: int | None,
+        span: KeySpan | None,
+        seed: str,
+        events: bool = False,
+        stored: bool = False,
+    ) -> None:
+        self._columns = columns
+        self._bucket_id = bucket_id
+        self._span = span
+        self._events = events
+        self._chance = random.Random(os.fsencode(seed))
+        self._windows: list[_Window] = []
+        #: Whether files are compared as they are read, instead of what is written.
+        self._stored = stored
+
+    def read(self, sources: Sequence[DataSource], open_file: Callable[[str], BinaryIO]) -> None:
+        """Choose files and read rows of them; what pyorc cannot read is left out."""
+        filled = [source for source in sources if source.facts.rows]
+        # ACID version 1: another file may hold a newer value of a row, so that files are compared as they are read.
+        self._stored |= not self._events and any(source.facts.may_update for source in filled)
+        largest = sorted(filled, key=lambda source: -source.facts.rows)[:1]
+        others = [source for source in filled if source not in largest]
+        some = self._chance.sample(others, min(0 if self._events else _FILES - 1, len(others)))
+        mixed = [source for source in others if source not in some and self._is_mixed(source)]
+        for source in (*largest, *some, *mixed[:1]):
+            with source.open() as orc:
+                if orc is not None:
+                    self._read_file(source, orc, open_file)
+
+    def _is_mixed(self, source: DataSource) -> bool:
+        """Whether a small file may hold events of several writes, of which some are left out."""
+        several = source.min_write_id is not None and 0 < source.min_write_id < source.max_write_id
+        return several and source.facts.rows <= _MIXED_ROWS
+
+    def _read_file(self, source: DataSource, orc: OrcFile, open_file: Callable[[str], BinaryIO]) -> None:
+        places = () if self._events else self._places(orc)
+        starts = self._starts(orc, source)
+        if places is None or not starts or orc.tail.file_length // max(orc.rows, 1) > _MOST_ROW_BYTES:
+            return
+        try:
+            with open_file(source.name) as stream:
+                if stream.seek(0, 2) != orc.tail.file_length:
+                    return  # pyorc reads no file up to its logical end
+                rows = pyorc_reader.Rows(stream, orc, [file for _, file in places if file is not None])
+                for index, start, count in starts:
+                    # pyorc believes what it reads, and wrong lengths end the process.
+                    orc.check_streams(index)
+                    keys, values = rows.read_stripe(index, count)
+                    self._add(source, orc, start, keys, values, places)
+        except (pyorc_reader.CannotRead, ValueError):
+            # Whether the file can be read at all, our own reader says.
+            return
+
+    def _starts(self, orc: OrcFile, source: DataSource) -> list[tuple[int, int, int]]:
+        """Stripes to read from their beginning, the number of its first row, and how many rows.
+
+        Row groups are found by positions in the file, which nobody has checked.
+        """
+        rows = [stripe.rows for stripe in orc.tail.stripes]
+        ends = np.cumsum(rows).tolist()
+        places = [index for index, count in enumerate(rows) if count]
+        if self._span is not None and source.facts.is_acid:
+            bounds = orc.stripe_key_ranges()
+            places = [index for index in places if self._span.meets(*(bounds[index] or (None, None)))]
+        chosen = self._chance.sample(places, min(_STRIPES, len(places)))
+        most = _MIXED_ROWS if self._is_mixed(source) else _ROWS
+        return [(index, ends[index] - rows[index], min(most, rows[index])) for index in chosen]
+
+    def _places(self, orc: OrcFile) -> tuple[tuple[int, int | None], ...] | None:
+        """Per output column the column of the file, None for columns added later; None where it is not so simple."""
+        ours, theirs = self._columns.fields, orc.columns.fields
+        if len(theirs) > len(ours):
+            return None
+        # Files of old writers name their columns by place.
+        for place, known in enumerate(theirs):
+            if known.name.lower() not in (ours[place].name.lower(), f"_col{place}"):
+                return None
+        same = (
+            (place, place)
+            for place, known in enumerate(theirs)
+            if known.type == ours[place].type and pyorc_reader.incomparable(known.type, orc) is None
+        )
+        return (*same, *((place, None) for place in range(len(theirs), len(ours))))
+
+    def _add(
+        self,
+        source: DataSource,
+        orc: OrcFile,
+        start: int,
+        keys: Sequence[tuple[int, ...]],
+        values: Sequence[tuple[Any, ...] | None],
+        places: Sequence[tuple[int, int | None]],
+    ) -> None:
+        if source.facts.is_acid:
+            parts = np.array(keys, dtype=np.int64).reshape(len(values), -1)
+            _, write_id, bucket, row_id, current = (parts[:, i].copy() for i in range(5))
+        else:
+            numbers = np.arange(start, start + len(values), dtype=np.int64) + source.row_offset
+            write_id = current = np.full(len(values), source.raw_write_id, dtype=np.int64)
+            row_id, bucket = numbers, np.full(len(values), source.raw_bucket or 0, dtype=np.int64)
+        found = EventKeys(write_id, bucket, row_id, current)
+        own = np.array([self._is_own(found.at(i)) for i in range(len(found))], dtype=np.bool_)
+        if not self._events:
+            own &= np.array([value is not None for value in values], dtype=np.bool_)
+        if self._stored and not self._events:
+            # Several events of one transaction may concern a row, and stand together: which is which, no key tells.
+            same = found.same_as_previous()
+            own &= ~same & ~np.append(same[1:], start + len(values) < orc.rows)
+        if own.any():
+            rows = [value or () for value, mine in zip(values, own.tolist(), strict=True) if mine]
+            self._windows.append(_Window(source.name, found.select(own), tuple(places), orc.columns, rows))
+
+    def _is_own(self, key: RowId) -> bool:
+        if self._bucket_id is not None and bucket_of(key.bucket_property) != self._bucket_id:
+            return False
+        lower, upper = (None, None) if self._span is None else (self._span.lower, self._span.upper)
+        return (lower is None or key >= lower) and (upper is None or key < upper)
+
+    def compared(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The same batches, in the order of their keys; VerificationError for values that differ."""
+        for batch in batches:
+            if self._windows and len(batch) and not self._stored:
+                first, last = batch.keys.at(0), batch.keys.at(-1)
+                for window in self._windows:
+                    if window.keys.at(0) <= last and window.keys.at(-1) >= first and not window.found.all():
+                        self._compare(window, batch)
+            yield batch
+
+    def stored(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The same batches of one file, compared as they are read."""
+        for batch in batches:
+            if self._stored and len(batch):
+                for window in self._windows:
+                    if window.name == source.name and not window.found.all():
+                        self._compare(window, batch)
+            yield batch
+
+    def _compare(self, window: _Window, batch: EventBatch) -> None:
+        sampled, written = _matches(window.keys, batch.keys, events=self._events or self._stored)
+        window.found[sampled] = True
+        if (batch.keys.current[written] != window.keys.current[sampled]).any():
+            raise VerificationError(
+                f"rows of {window.name} would be written with other write ids than another ORC library reads in them",
+                path=window.name,
+                hint=HINT,
+            )
+        if not len(sampled) or not batch.columns:
+            return
+        part = batch.take(written)
+        nested = [place for place, file in window.columns if file is not None]
+        for place, file in window.columns:
+            ours, known = part.columns[place], self._columns.fields[place]
+            if file is None:
+                same = ours.null_count == len(ours)
+            else:
+                values = [window.rows[i][nested.index(place)] for i in sampled.tolist()]
+                same = pyorc_reader.unreadable(known.type, ours) is not None or same_values(values, known.type, ours)
+            if not same:
+                raise VerificationError(
+                    f"rows of {window.name} would be written with other values in column '{known.name}' than another "
+                    "ORC library reads in them",
+                    path=window.name,
+                    hint=HINT,
+                )
+
+    def require_found(self, committed: Committed, deleted: Hashes) -> None:
+        """VerificationError for a row that is missing although no event deletes it; `deleted` are hashes, ascending."""
+        for window in self._windows:
+            missing = window.keys.select(~window.found)
+            hashes = key_hashes(missing)
+            if self._stored and len(missing):
+                raise VerificationError(
+                    f"events of {window.name} are read with other keys than another ORC library reads",
+                    path=window.name,
+                    hint=HINT,
+                )
+            for place in range(len(missing)):
+                at = int(np.searchsorted(deleted, hashes[place]))
+                gone = at < len(deleted) and deleted[at] == hashes[place]
+                if not gone and int(missing.current[place]) in committed:
+                    key = missing.at(place)
+                    raise VerificationError(
+                        f"row {key.write_id},{key.bucket_property},{key.row_id} of {window.name} would be lost: it is "
+                        "committed, and no event deletes it",
+                        path=window.name,
+                        hint=HINT,
+                    )
+
+
+def open_by_name(open_path: Callable[[str], BinaryIO], paths: dict[str, str]) -> Callable[[str], BinaryIO]:
+    """Opens a source by the name that users see."""
+
+    def opened(name: str) -> BinaryIO:
+        try:
+            return open_path(paths[name])
+        except KeyError:
+            raise AcidctlError(f"{name} is no input of the task", path=name) from None
+
+    return opened
+
+
+def _matches(sampled: EventKeys, written: EventKeys, *, events: bool) -> tuple[Int64Array, Int64Array]:
+    """Positions of equal keys, in the first and in the second; with `events` the current write ids are equal too."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    for head in sampled.run_heads().tolist():
+        key = sampled.at(head)
+        same = np.flatnonzero((sampled.write_id == key.write_id) & (sampled.bucket == key.bucket_property))
+        place = np.flatnonzero((written.write_id == key.write_id) & (written.bucket == key.bucket_property))
+        rows = written.row_id[place]
+        if events:
+            events_there = zip(rows.tolist(), written.current[place].tolist(), strict=True)
+            known = dict(zip(events_there, place.tolist(), strict=True))
+            pairs = [(int(sampled.row_id[i]), int(sampled.current[i])) for i in same.tolist()]
+            found = [(i, known[pair]) for i, pair in zip(same.tolist(), pairs, strict=True) if pair in known]
+            ours += [i for i, _ in found]
+            theirs += [at for _, at in found]
+        elif len(rows):
+            at = np.minimum(np.searchsorted(rows, sampled.row_id[same]), len(rows) - 1)
+            hits = rows[at] == sampled.row_id[same]
+            ours += same[hits].tolist()
+            theirs += place[at[hits]].tolist()
+    return np.array(ours, dtype=np.int64), np.array(theirs, dtype=np.int64)

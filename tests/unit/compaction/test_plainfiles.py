@@ -13,7 +13,7 @@ import pytest
 
 from acidctl import open_table
 from acidctl.compaction import insert_only as plainfiles
-from acidctl.compaction.parquet import renamed
+from acidctl.compaction.insert_only import renamed
 from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts
 from acidctl.compaction.spec import Attempt, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from acidctl.compaction.coverage import committed, verify_selection
 from acidctl.compaction.plan import (
     Action,
     CompactionKind,
@@ -18,7 +19,6 @@ from acidctl.compaction.plan import (
     TableFacts,
     Target,
 )
-from acidctl.compaction.selection import committed, verify_selection
 from acidctl.errors import StalePlanError, VerificationError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.compaction import index_check as indexcheck
 from acidctl.compaction import task, verify
-from acidctl.compaction.index_check import IndexCheck
+from acidctl.compaction import verify as indexcheck
 from acidctl.compaction.plan import Role, WriterSettings
 from acidctl.compaction.second_reading import second_opinion
-from acidctl.compaction.verify import Expected, examine, verify_file
+from acidctl.compaction.verify import Expected, IndexCheck, examine, verify_file
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.format.arrays import WIDE
 from acidctl.format.bucket_codec import encode

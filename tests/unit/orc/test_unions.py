@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from acidctl.compaction.index_check import IndexCheck
+from acidctl.compaction.verify import IndexCheck
 from acidctl.errors import InternalError, VerificationError
 from acidctl.orc import unions
 from acidctl.orc.codec import Compression
