@@ -123,7 +123,7 @@ class Asked:
     examples=(
         "acidctl clean /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl clean /warehouse/orders --validtxns @lists.txt --older-than 7d --delete --yes",
-        "acidctl clean /warehouse/orders --as-of 20 --assume-exclusive --quarantine /warehouse/_aside",
+        "acidctl clean /warehouse/orders --validtxns @lists.txt --quarantine /warehouse/_removed",
     ),
 )
 @table_options

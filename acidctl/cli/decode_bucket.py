@@ -62,7 +62,7 @@ class Decoded:
     "decode-bucket",
     exits=(ExitCode.DONE, ExitCode.FAILED, ExitCode.USAGE),
     examples=(
-        "acidctl decode-bucket 536936449 0x20010001 -1",
+        "acidctl decode-bucket 536936449 0x20010001",
         "acidctl decode-bucket bucket_00003_1 delete_delta_0000002_0000002_0000",
         "acidctl decode-bucket --encode --bucket 3 --statement 1",
     ),

@@ -60,9 +60,9 @@ class View:
         ExitCode.INTERRUPTED,
     ),
     examples=(
-        "acidctl dump /warehouse/orders/delta_0000001_0000001_0000/bucket_00000",
-        "acidctl dump -d -n 10 /warehouse/orders/base_0000005",
-        "acidctl dump --events /warehouse/orders/delete_delta_0000002_0000002_0000",
+        "acidctl dump /warehouse/orders/delta_0000005_0000005_0000/bucket_00001_0",
+        "acidctl dump -d -n 10 /warehouse/orders/delta_0000001_0000004_v0000009",
+        "acidctl dump --events /warehouse/orders/delete_delta_0000007_0000007_0000",
     ),
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,8 @@ def _shell_lines(text: str) -> Iterator[str]:
 def _command_lines(line: str) -> Iterator[list[str]]:
     """The arguments of each call of acidctl in a line of shell."""
     words: list[str] | None = None
+    if not re.search(r"(^|\s)acidctl(_main.py)? ", line):
+        return
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     for word in lexer:
@@ -121,8 +123,6 @@ def _command_lines(line: str) -> Iterator[list[str]]:
 def test_command_lines_parse(page: str) -> None:
     """Every call of acidctl in a shell block is one that acidctl takes; in a sentence, one whose options exist."""
     for line in _shell_lines(TEXTS[page]):
-        if not re.search(r"(^|\s)acidctl(_main.py)? ", line):
-            continue
         for name, *args in _command_lines(line):
             session = Session(Terminal(BytesIO(), BytesIO()), args)
             with cli.make_context("acidctl", [name, "--help"], obj=session, resilient_parsing=True) as group:
@@ -130,6 +130,50 @@ def test_command_lines_parse(page: str) -> None:
     for name, rest in re.findall(r"`acidctl ([a-z-]+)([^`\n]*)`", TEXTS[page]):
         known = {opt for param in _command(name).params for opt in param.opts} | {"-h", "--help"}
         assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known, f"acidctl {name}{rest}"
+
+
+# What stands in the documents and is not here; tests/live runs compactions on real HDFS, S3 and Spark.
+_NOT_HERE = {"--master": "a cluster", "--spark-conf": "a cluster"}
+# `ls --names -` reads what `hdfs dfs -ls -R` prints.
+_NAMES = "drwxr-xr-x   - hive hive          0 2026-01-01 00:00 {}/delta_0000001_0000001_0000\n"
+
+
+def _stories() -> Iterator[tuple[str, list[str]]]:
+    """The shell blocks of all documents, and the examples of each command, with the calls of acidctl in each."""
+    for page, text in TEXTS.items():
+        for number, block in enumerate(re.findall(r"```sh\n.*?```", text, re.DOTALL), 1):
+            yield f"{page} {number}", list(_shell_lines(block))
+    for name in COMMANDS:
+        yield f"{name} --help", (_command(name).epilog or "").partition("Examples:")[2].split("\n")
+
+
+STORIES = {name: calls for name, lines in _stories() if (calls := [c for line in lines for c in _command_lines(line)])}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_command_lines_run(story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other as they stand there, on copies of tables that real Hive has written."""
+    step = DEMO.parent if "ds=" not in str(STORIES[story]) else DEMO.parents[2] / "partitioned/02-changed"
+    table = shutil.copytree(step / "table", tmp_path / "warehouse/orders")
+    lists = json.loads((step / "step.json").read_text())
+    write_ids = lists["valid_write_ids"].replace(lists["table"], "default.orders")
+    for name, text in {"write_ids": write_ids, "txns": lists["valid_txns"]}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "lists.txt").write_text(f"{write_ids}\n{lists['valid_txns']}\n")
+    monkeypatch.chdir(tmp_path)
+    for words in STORIES[story]:
+        args: list[str] = []
+        for word in words:
+            if args and args[-1] in _NOT_HERE:
+                args.pop()
+                continue
+            word = re.sub(r"^(hdfs://nn/|s3://|/)warehouse/", f"{tmp_path}/warehouse/", word)
+            args.append({"TABLE": str(table)}.get(word, word).replace("/var/log/acidctl", str(tmp_path)))
+        if "--delete" in args and "--yes" not in args:
+            args.append("--yes")  # the operator would be asked
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(_NAMES.format(table).encode())))
+        result = acidctl(*args)
+        assert result.code in (ExitCode.DONE, ExitCode.FINDINGS), (args, result)
 
 
 def test_command_lines_are_found() -> None:
