@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from acidctl.cleaning.leftovers import Leftover, find_leftovers, half_published
 from acidctl.cleaning.rules import Classification, Label, Mark, Meet, classify, contains
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import DeltaDir, DeltaKind
+from acidctl.format.names import DeltaDir, DeltaKind, WriteIdRange
 from acidctl.state.deltas import delta_of
 from acidctl.state.entries import Candidate, Stock
 from acidctl.state.inventory import take_stock
@@ -138,12 +138,12 @@ def _capped(meet: Meet, highest: int | None) -> Meet:
 def _one_sided(covers: Iterable[Candidate], settled: Iterable[Candidate]) -> Iterator[Candidate]:
     """Deltas inside a covering delta that has no twin of their kind."""
     wide = [delta_of(c) for c in covers if isinstance(c.parsed, DeltaDir)]
-    held: dict[tuple[int, int], set[DeltaKind]] = {}
+    held: dict[WriteIdRange, set[DeltaKind]] = {}
     deltas = [(candidate, delta_of(candidate)) for candidate in settled]
     for _, delta in deltas:
         if delta.statement_id is None:
-            held.setdefault((delta.min_write_id, delta.max_write_id), set()).add(delta.kind)
-    lacking = [(c, held.get((c.min_write_id, c.max_write_id), set())) for c in wide]
+            held.setdefault(delta.range, set()).add(delta.kind)
+    lacking = [(c, held.get(c.range, set())) for c in wide]
     lacking = [(c, kinds) for c, kinds in lacking if len(kinds) < len(DeltaKind)]
     for candidate, delta in deltas:
         if any(delta.kind not in kinds and contains(c, delta) for c, kinds in lacking):

@@ -15,10 +15,9 @@ from acidctl.cleaning.leftovers import half_published
 from acidctl.cleaning.rules import Label
 from acidctl.errors import AcidctlError
 from acidctl.format.listing import Listing, obstacle
-from acidctl.format.names import BaseDir, DeltaDir, same_table
+from acidctl.format.names import BaseDir, DeltaDir, first_crossing, same_table
 from acidctl.format.write_ids import MAX_ID, ValidTxns
 from acidctl.state.deltas import delta_of, delta_order
-from acidctl.state.entries import Candidate
 from acidctl.state.resolve import ORIGINALS_NAME, AcidState, Profile, resolve
 
 GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "own_files", "simulation")
@@ -113,18 +112,17 @@ def _g3(seen: Survey) -> _Answer:
     settled = sorted(seen.sight.settled, key=delta_order)
     best = seen.sight.best
     if best is not None and isinstance(best.parsed, BaseDir):
-        floor = best.parsed.write_id
         for candidate in settled:
-            if delta_of(candidate).min_write_id <= floor < delta_of(candidate).max_write_id:
+            if delta_of(candidate).range.crosses(best.parsed.range):
                 return f"{candidate.name} begins below {best.name} and ends above it", ""
-    crossing = _crossing(settled)
+    crossing = first_crossing((delta_of(candidate).range, candidate) for candidate in settled)
     if crossing is not None:
         return f"{crossing[0].name} and {crossing[1].name} overlap, and neither holds the other", ""
     for cover in seen.covers:
         if not isinstance(cover.parsed, DeltaDir):
             continue
         for candidate in seen.sight.hazy:
-            if _cross(cover.parsed, delta_of(candidate)):
+            if cover.parsed.range.crosses(delta_of(candidate).range):
                 return f"{candidate.name}, which is not settled, overlaps {cover.name} in part", ""
     return None, "ranges of write ids are nested or disjoint"
 
@@ -140,24 +138,6 @@ def _own_files(seen: Survey, evidence: Evidence) -> _Answer:
     if found is None:
         return None, "all that readers look at are files and directories of the table itself"
     return f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})", ""
-
-
-def _crossing(settled: list[Candidate]) -> tuple[Candidate, Candidate] | None:
-    """Two deltas that overlap in part; in this order a delta's container stands on the stack."""
-    stack: list[Candidate] = []
-    for candidate in settled:
-        delta = delta_of(candidate)
-        while stack and delta_of(stack[-1]).max_write_id < delta.min_write_id:
-            stack.pop()
-        if stack and delta_of(stack[-1]).max_write_id < delta.max_write_id:
-            return stack[-1], candidate
-        stack.append(candidate)
-    return None
-
-
-def _cross(one: DeltaDir, other: DeltaDir) -> bool:
-    first, second = sorted((one, other), key=lambda d: (d.min_write_id, -d.max_write_id))
-    return second.min_write_id <= first.max_write_id < second.max_write_id
 
 
 def _g4(seen: Survey, evidence: Evidence) -> _Answer:

@@ -267,9 +267,8 @@ def contains(cover: DeltaDir, delta: DeltaDir) -> bool:
     """Whether `cover` has the form of compactor output, and holds the range of `delta` without being its sibling."""
     return (
         cover.statement_id is None
-        and cover.min_write_id <= delta.min_write_id
-        and delta.max_write_id <= cover.max_write_id
-        and _numbers(cover) != _numbers(delta)
+        and cover.range.covers(delta.range)
+        and (cover.range, cover.statement_id) != (delta.range, delta.statement_id)
     )
 
 
@@ -278,17 +277,13 @@ def _is_twin(delta: DeltaDir, cover: list[Candidate]) -> bool:
     # Equal ranges stand together in the order, so only the last ones can match.
     for candidate in reversed(cover):
         other = delta_of(candidate)
-        if (other.min_write_id, other.max_write_id) != (delta.min_write_id, delta.max_write_id):
+        if other.range != delta.range:
             return False
         if other.statement_id == delta.statement_id or (
             other.statement_id is not None and delta.statement_id is not None
         ):
             return True
     return False
-
-
-def _numbers(delta: DeltaDir) -> tuple[int, int, int | None]:
-    return delta.min_write_id, delta.max_write_id, delta.statement_id
 
 
 def _compacted(base: Candidate, kind: TableGuess) -> bool:

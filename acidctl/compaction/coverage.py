@@ -30,7 +30,7 @@ from acidctl.compaction.spec import FileRead, TaskResult
 from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import METADATA_MARKER, MIN_LONG, BaseDir, DeltaDir, parse_directory
+from acidctl.format.names import METADATA_MARKER, BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.rows.scan import BATCH_ROWS
 from acidctl.rows.sources import live_sources
@@ -538,27 +538,19 @@ def _contradiction(entry: StateEntry, output: object, *, is_input: bool) -> str 
     found = entry.parsed
     if isinstance(output, BaseDir):
         # What a later reader prefers to it, or it to what, holds all that the other holds.
-        if isinstance(found, DeltaDir) and not is_input and found.min_write_id <= output.write_id < found.max_write_id:
+        if isinstance(found, DeltaDir) and not is_input and found.range.crosses(output.range):
             return "and reaches beyond it"
         return None
     assert isinstance(output, DeltaDir)
-    low, high = output.min_write_id, output.max_write_id
     if isinstance(found, BaseDir):
-        return "and ends inside it" if found.write_id != MIN_LONG and low <= found.write_id < high else None
+        return "and ends inside it" if found.range.crosses(output.range) else None
     assert isinstance(found, DeltaDir)
-    if found.min_write_id > found.max_write_id or (is_input and not _same_numbers(found, output)):
+    twins = found.range == output.range and found.statement_id is None
+    if found.range.is_empty or (is_input and not twins):
         return None
-    if _same_numbers(found, output):
+    if twins:
         return "and has the same range, so that Hive would read both" if found.kind is output.kind else None
-    apart = found.max_write_id < low or found.min_write_id > high
-    inside = low <= found.min_write_id and found.max_write_id <= high
-    around = found.min_write_id <= low and high <= found.max_write_id
-    return None if apart or inside or around else "and overlaps it in part"
-
-
-def _same_numbers(one: DeltaDir, other: DeltaDir) -> bool:
-    same = (one.min_write_id, one.max_write_id) == (other.min_write_id, other.max_write_id)
-    return same and one.statement_id is None
+    return "and overlaps it in part" if found.range.crosses(output.range) else None
 
 
 def _live(state: AcidState) -> frozenset[str]:

@@ -31,6 +31,8 @@ from acidctl.format.names import (
     BucketFile,
     DeltaDir,
     DeltaKind,
+    WriteIdRange,
+    first_crossing,
     format_base,
     format_delta,
     is_journal,
@@ -200,7 +202,10 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
         outputs=outputs,
         bytes_in=sum(info.size for entry in entries for info in entry.files),
         fingerprint=fingerprint_of(entries),
-        notes=(*_notes(ground, listing, state, consumed), *uncovered_aborted(state.entries, outputs[0].name, reach[1])),
+        notes=(
+            *_notes(ground, listing, state, consumed),
+            *uncovered_aborted(state.entries, outputs[0].name, reach.max),
+        ),
     )
     return Draft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
 
@@ -319,11 +324,11 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
     return None
 
 
-def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: tuple[int, int]) -> tuple[OutputDir, ...]:
+def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: WriteIdRange) -> tuple[OutputDir, ...]:
     """The directories that will be published, markers included; a side that no input has is not among them."""
     txn = ground.request.visibility_txn
     version = () if ground.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
-    low, high = reach
+    low, high = reach.min, reach.max
     if ground.request.kind is CompactionKind.MAJOR:
         # The suffix says "compacted" to Hive 4; without it both Hives need the marker.
         metadata = () if txn is not None else ((METADATA_MARKER, METADATA_TEXT),)
@@ -335,11 +340,14 @@ def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: tuple[int, i
     )
 
 
-def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[int, int]:
+def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> WriteIdRange:
     """The write ids that the outputs stand for; a base begins at the beginning."""
     request = ground.request
     minor = request.kind is CompactionKind.MINOR
-    low, high = covered_span(consumed) if minor else (MIN_LONG, _newest(ground, state, consumed))
+    if minor:
+        inputs = WriteIdRange.around(entry.range for entry in consumed if entry.range is not None)
+    else:
+        inputs = WriteIdRange(MIN_LONG, _newest(ground, state, consumed))
     naming = OutputNaming(
         ground.compactor_ids,
         base=not minor,
@@ -347,7 +355,7 @@ def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> 
         hive3=request.target is Target.HIVE3,
         acid_v1=ground.acid_v1,
     )
-    return (low, high) if high == MIN_LONG else widened_range(state.entries, consumed, low, high, naming)
+    return inputs if inputs.max == MIN_LONG else widened_range(state.entries, consumed, inputs, naming)
 
 
 def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
@@ -359,7 +367,7 @@ def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) ->
     real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
     watermark = last_not_aborted(ids) if real else None
     # In Hive 2 a write id is a transaction id; after an upgrade such a number need not be reached for long.
-    if watermark is None or state.acid_v1 or crossing_entry(state.entries, (), MIN_LONG, watermark):
+    if watermark is None or state.acid_v1 or crossing_entry(state.entries, (), WriteIdRange(MIN_LONG, watermark)):
         return MIN_LONG
     return watermark
 
@@ -367,7 +375,7 @@ def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) ->
 def _judge_outputs(
     state: AcidState,
     consumed: Sequence[StateEntry],
-    reach: tuple[int, int],
+    reach: WriteIdRange,
     outputs: Sequence[OutputDir],
     present: frozenset[str],
 ) -> tuple[Action, str, str] | None:
@@ -375,8 +383,7 @@ def _judge_outputs(
     names = [output.name for output in outputs]
     if present == set(names):
         return Action.NOTHING_TO_DO, "already_there", already_there(names)
-    low, high = reach
-    crossing = crossing_entry(state.entries, consumed, low, high)
+    crossing = crossing_entry(state.entries, consumed, reach)
     if crossing is not None:
         return (
             Action.REFUSED,
@@ -384,7 +391,7 @@ def _judge_outputs(
             f"{crossing.name} ({crossing.state.value.replace('_', ' ')}) reaches across the edge of {names[0]}, so "
             "that part of it would be hidden; compact when it is committed, compacted or cleaned",
         )
-    hidden = None if high == MIN_LONG else _hidden_by(state, low, high)
+    hidden = None if reach.max == MIN_LONG else _hidden_by(state, reach)
     if hidden is not None:
         return (
             Action.REFUSED,
@@ -406,11 +413,11 @@ def already_there(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {_are(len(names))} there already"
 
 
-def _hidden_by(state: AcidState, low: int, high: int) -> StateEntry | None:
+def _hidden_by(state: AcidState, output: WriteIdRange) -> StateEntry | None:
     """A write inside the output's range that is not finished: the compactor's list should leave none."""
     for entry in state.entries:
         unfinished = entry.state in (EntryState.OPEN, EntryState.ABOVE_WATERMARK)
-        if unfinished and isinstance(entry.parsed, DeltaDir) and low <= entry.parsed.min_write_id <= high:
+        if unfinished and isinstance(entry.parsed, DeltaDir) and entry.parsed.min_write_id in output:
             return entry
     return None
 
@@ -509,43 +516,18 @@ _NO_DATA = (EntryState.HIDDEN, EntryState.UNRECOGNISED)
 _NEVER_READ = (*_NO_DATA, EntryState.ABORTED)
 
 
-def range_of(entry: StateEntry) -> tuple[int, int] | None:
-    """Lowest and highest write id of a directory, inclusive; a base begins at the beginning."""
-    if isinstance(entry.parsed, DeltaDir):
-        return entry.parsed.min_write_id, entry.parsed.max_write_id
-    if isinstance(entry.parsed, BaseDir):
-        return MIN_LONG, entry.parsed.write_id
-    return None
-
-
-def covered_span(entries: Iterable[StateEntry]) -> tuple[int, int]:
-    """The range that covers all of these directories; there is at least one with a range."""
-    found = [pair for entry in entries if (pair := range_of(entry)) is not None]
-    return min(low for low, _ in found), max(high for _, high in found)
-
-
-def first_overlap(entries: Sequence[StateEntry]) -> tuple[StateEntry, StateEntry] | None:
+def first_overlap(entries: Iterable[StateEntry]) -> tuple[StateEntry, StateEntry] | None:
     """The first two directories that cross, None where all nest or are apart."""
-    placed = [(pair, entry) for entry in entries if (pair := range_of(entry)) is not None]
-    placed.sort(key=lambda item: (item[0][0], -item[0][1]))
-    stack: list[tuple[int, StateEntry]] = []
-    for (low, high), entry in placed:
-        while stack and stack[-1][0] < low:
-            stack.pop()
-        if stack and stack[-1][0] < high:
-            return stack[-1][1], entry
-        stack.append((high, entry))
-    return None
+    return first_crossing((entry.range, entry) for entry in entries if entry.range is not None)
 
 
 def first_twins(entries: Sequence[StateEntry]) -> tuple[StateEntry, StateEntry] | None:
     """Two directories of one kind, range and statement, which a reader takes both."""
     seen: dict[tuple[object, ...], StateEntry] = {}
     for entry in entries:
-        pair = range_of(entry)
-        if pair is None:
+        if entry.range is None:
             continue
-        key = (entry.kind, pair, entry.statement_id)
+        key = (entry.kind, entry.range, entry.statement_id)
         if key in seen:
             return seen[key], entry
         seen[key] = entry
@@ -553,17 +535,14 @@ def first_twins(entries: Sequence[StateEntry]) -> tuple[StateEntry, StateEntry] 
 
 
 def crossing_entry(
-    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], low: int, high: int
+    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], output: WriteIdRange
 ) -> StateEntry | None:
-    """A directory outside `consumed` that crosses the range `low..high` and may be read some day."""
+    """A directory outside `consumed` that crosses the range of an output and may be read some day."""
     taken = {entry.name for entry in consumed}
     for entry in entries:
-        pair = range_of(entry)
-        if pair is None or entry.name in taken or entry.state in _NEVER_READ:
+        if entry.range is None or entry.name in taken or entry.state in _NEVER_READ:
             continue
-        apart = pair[1] < low or high < pair[0]
-        nested = (low <= pair[0] and pair[1] <= high) or (pair[0] <= low and high <= pair[1])
-        if not (apart or nested):
+        if entry.range.crosses(output):
             return entry
     return None
 
@@ -582,15 +561,15 @@ class OutputNaming:
 
 
 def widened_range(
-    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], low: int, high: int, naming: OutputNaming
-) -> tuple[int, int]:
-    """The range `low..high` of the inputs, widened over aborted writes beside it as far as it crosses nothing.
+    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], inputs: WriteIdRange, naming: OutputNaming
+) -> WriteIdRange:
+    """The range of the inputs, widened over aborted writes beside it as far as it crosses nothing.
 
     Once Hive has cleaned up after a compaction it forgets which writes were aborted. A directory of such a write that
     was not removed, or comes late, is then read unless it lies inside an output. Above the inputs every id that the
     list calls aborted is covered, below them what is on disk (a base covers all that is below).
     """
-    entries = tuple(entries)
+    entries, low, high = tuple(entries), inputs.min, inputs.max
     on_disk = [entry.parsed for entry in entries if entry.state is EntryState.ABORTED]
     deltas = [parsed for parsed in on_disk if isinstance(parsed, DeltaDir) and parsed.visibility_txn_id is None]
     ends = {parsed.max_write_id for parsed in deltas} | {high} if naming.acid_v1 else set(naming.ids.exceptions)
@@ -598,15 +577,20 @@ def widened_range(
         overwrites = {parsed.write_id for parsed in on_disk if isinstance(parsed, BaseDir)}
         ends = _names_of_bases(ends, naming) - overwrites
     above = sorted(id_ for id_ in ends if id_ > high)
-    while above and (crossing := crossing_entry(entries, consumed, low, above[-1])) is not None:
-        first, last = range_of(crossing) or (low, high)
-        above = [id_ for id_ in above[:-1] if (id_ < first if low <= first else id_ <= last)]
+    while above and (ids := _crossing_range(entries, consumed, low, above[-1])) is not None:
+        above = [id_ for id_ in above[:-1] if (id_ < ids.min if low <= ids.min else id_ <= ids.max)]
     high = above[-1] if above else high
     below = sorted({parsed.min_write_id for parsed in deltas if parsed.min_write_id < low})
-    while below and (crossing := crossing_entry(entries, consumed, below[0], high)) is not None:
-        first, last = range_of(crossing) or (low, high)
-        below = [id_ for id_ in below[1:] if (id_ > last if last <= high else id_ >= first)]
-    return (below[0] if below else low), high
+    while below and (ids := _crossing_range(entries, consumed, below[0], high)) is not None:
+        below = [id_ for id_ in below[1:] if (id_ > ids.max if ids.max <= high else id_ >= ids.min)]
+    return WriteIdRange(below[0] if below else low, high)
+
+
+def _crossing_range(
+    entries: Iterable[StateEntry], consumed: Sequence[StateEntry], low: int, high: int
+) -> WriteIdRange | None:
+    crossing = crossing_entry(entries, consumed, WriteIdRange(low, high))
+    return None if crossing is None else crossing.range
 
 
 def _names_of_bases(ends: set[int], naming: OutputNaming) -> set[int]:
@@ -627,8 +611,8 @@ def _names_of_bases(ends: set[int], naming: OutputNaming) -> set[int]:
 
 def uncovered_aborted(entries: Iterable[StateEntry], output: str, high: int) -> tuple[str, ...]:
     """A sentence where directories of aborted writes lie above an output that ends with `high`."""
-    ranges = ((entry.name, range_of(entry)) for entry in entries if entry.state is EntryState.ABORTED)
-    above = [name for name, pair in ranges if pair is not None and pair[1] > high]
+    aborted = [entry for entry in entries if entry.state is EntryState.ABORTED]
+    above = [entry.name for entry in aborted if entry.range is not None and entry.range.max > high]
     if not above:
         return ()
     more = f" and {len(above) - 1} more" if len(above) > 1 else ""

@@ -264,7 +264,7 @@ def _span(name: str) -> tuple[object, ...] | None:
     parsed = parse_directory(name)
     if not isinstance(parsed, DeltaDir) or parsed.statement_id is not None:
         return None
-    return parsed.kind, parsed.min_write_id, parsed.max_write_id
+    return parsed.kind, parsed.range
 
 
 class _Inputs:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from acidctl.errors import UsageError
+from acidctl.format.names import WriteIdRange
 
 MAX_ID = (1 << 63) - 1
 MIN_ID = -(1 << 63)
@@ -39,29 +40,6 @@ class ListFormatError(UsageError):
     def __init__(self, message: str, fault: ListFault, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.fault = fault
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class WriteIdRange:
-    """Write ids `min` to `max`, both inclusive; `min <= max`."""
-
-    min: int
-    max: int
-
-    def __post_init__(self) -> None:
-        if self.min > self.max:
-            raise ValueError(f"a range must not end before it begins: {self.min}..{self.max}")
-
-    def covers(self, other: WriteIdRange) -> bool:
-        """Whether every id of `other` is in this range."""
-        return self.min <= other.min and other.max <= self.max
-
-    def overlaps(self, other: WriteIdRange) -> bool:
-        """Whether the two ranges share an id."""
-        return self.min <= other.max and other.min <= self.max
-
-    def __str__(self) -> str:
-        return str(self.min) if self.min == self.max else f"{self.min}..{self.max}"
 
 
 class RangeAnswer(Enum):

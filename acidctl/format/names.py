@@ -10,9 +10,11 @@ what a reader may see.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import TypeVar
 
 from acidctl.errors import UsageError
 
@@ -40,6 +42,69 @@ MAX_LONG = (1 << 63) - 1
 MIN_LONG = -(1 << 63)
 _MAX_INT = (1 << 31) - 1
 
+_Placed = TypeVar("_Placed")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WriteIdRange:
+    """Write ids `min` to `max`, both inclusive; the only place where ranges are compared.
+
+        1..5 and 3..4    nested: one covers the other
+        1..5 and 6..9    apart
+        1..5 and 4..9    crossing
+
+    A name may end before it begins (`delta_40_4`), and Hive accepts such names: then the range is empty.
+    """
+
+    min: int
+    max: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it ends before it begins."""
+        return self.min > self.max
+
+    def covers(self, other: WriteIdRange) -> bool:
+        """Whether every id of `other` is in this range."""
+        return self.min <= other.min and other.max <= self.max
+
+    def overlaps(self, other: WriteIdRange) -> bool:
+        """Whether the two ranges share an id."""
+        return self.min <= other.max and other.min <= self.max
+
+    def nests(self, other: WriteIdRange) -> bool:
+        """Whether one of the two covers the other."""
+        return self.covers(other) or other.covers(self)
+
+    def crosses(self, other: WriteIdRange) -> bool:
+        """Whether they share some ids, and each has ids that the other has not."""
+        return self.overlaps(other) and not self.nests(other)
+
+    def __contains__(self, write_id: int) -> bool:
+        return self.min <= write_id <= self.max
+
+    def __str__(self) -> str:
+        return str(self.min) if self.min == self.max else f"{self.min}..{self.max}"
+
+    @staticmethod
+    def around(ranges: Iterable[WriteIdRange]) -> WriteIdRange:
+        """The narrowest range that covers all of these, of which there is at least one."""
+        found = list(ranges)
+        return WriteIdRange(min(item.min for item in found), max(item.max for item in found))
+
+
+def first_crossing(placed: Iterable[tuple[WriteIdRange, _Placed]]) -> tuple[_Placed, _Placed] | None:
+    """The first two things with crossing ranges, None where all ranges are nested or apart."""
+    containers: list[tuple[WriteIdRange, _Placed]] = []
+    # Lowest first, then the widest: the narrowest range that holds the next one is the last of `containers`.
+    for ids, item in sorted(placed, key=lambda pair: (pair[0].min, -pair[0].max)):
+        while containers and containers[-1][0].max < ids.min:
+            containers.pop()
+        if containers and containers[-1][0].crosses(ids):
+            return containers[-1][1], item
+        containers.append((ids, item))
+    return None
+
 
 class DeltaKind(Enum):
     """What a delta directory holds; the values are the words used in answers."""
@@ -56,6 +121,11 @@ class BaseDir:
     write_id: int
     visibility_txn_id: int | None = None
 
+    @property
+    def range(self) -> WriteIdRange:
+        """The write ids that it holds or replaces."""
+        return WriteIdRange(MIN_LONG, self.write_id)
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaDir:
@@ -70,6 +140,11 @@ class DeltaDir:
     max_write_id: int
     statement_id: int | None = None
     visibility_txn_id: int | None = None
+
+    @property
+    def range(self) -> WriteIdRange:
+        """The write ids in its name."""
+        return WriteIdRange(self.min_write_id, self.max_write_id)
 
 
 @dataclass(frozen=True, slots=True)

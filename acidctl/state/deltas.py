@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from acidctl.format.names import DeltaDir, path_order_key
+from acidctl.format.names import MIN_LONG, DeltaDir, WriteIdRange, path_order_key
 from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
 from acidctl.state.entries import Candidate
 
@@ -62,7 +62,7 @@ def choose_deltas(admitted: Iterable[Candidate], floor: int, ids: ValidWriteIds)
         # compare where they begin.
         sibling = delta.max_write_id == current and last_statement is not None
         # The other kind of one compaction: equal numbers, and no statement to tell them apart.
-        twin = previous is not None and _numbers(delta) == _numbers(previous)
+        twin = previous is not None and (delta.range, delta.statement_id) == (previous.range, previous.statement_id)
         choices.append(Choice(candidate, sibling or twin, not (sibling or twin), cover, current))
         if sibling or twin:
             previous = delta
@@ -78,7 +78,7 @@ def overlap_notes(choices: Sequence[Choice], base: Candidate | None) -> list[str
     notes = []
     for choice in choices:
         delta = delta_of(choice.candidate)
-        if not choice.taken or delta.max_write_id <= choice.covered_to or delta.min_write_id > choice.covered_to:
+        if not choice.taken or not delta.range.crosses(WriteIdRange(MIN_LONG, choice.covered_to)):
             continue
         if choice.cover:
             notes.append(
@@ -117,7 +117,3 @@ def delta_order(candidate: Candidate) -> tuple[int, int, int, bytes]:
     delta = delta_of(candidate)
     statement = -1 if delta.statement_id is None else delta.statement_id
     return delta.min_write_id, -delta.max_write_id, statement, path_order_key(candidate.name)
-
-
-def _numbers(delta: DeltaDir) -> tuple[int, int, int | None]:
-    return delta.min_write_id, delta.max_write_id, delta.statement_id

@@ -8,7 +8,7 @@ from enum import Enum
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind
+from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange
 
 # The originals of a location are one entry; no directory can have this name on HDFS or by Hive's hand.
 ORIGINALS_NAME = "(original files)"
@@ -88,6 +88,11 @@ class StateEntry:
     reason: str
     because_of: tuple[str, ...] = ()
     files: tuple[FileInfo, ...] = ()
+
+    @property
+    def range(self) -> WriteIdRange | None:
+        """The write ids in the name; a base begins at the beginning."""
+        return None if self.parsed is None else self.parsed.range
 
     @property
     def min_write_id(self) -> int | None:

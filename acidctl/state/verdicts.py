@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acidctl.format.names import BaseDir, DeltaDir
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds, WriteIdRange, describe_ids
+from acidctl.format.names import BaseDir, DeltaDir, WriteIdRange
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds, describe_ids
 from acidctl.state.entries import Candidate, EntryState, Verdict
 
 
 def span(delta: DeltaDir) -> str:
     """`write id 5` or `write ids 5..9`."""
-    if delta.min_write_id == delta.max_write_id:
-        return f"write id {delta.min_write_id}"
-    return f"write ids {delta.min_write_id}..{delta.max_write_id}"
+    return f"{'write id' if delta.min_write_id == delta.max_write_id else 'write ids'} {delta.range}"
 
 
 def judge_visibility(parsed: BaseDir | DeltaDir, txns: ValidTxns) -> Verdict | None:
@@ -231,7 +229,7 @@ def join_names(names: Sequence[str]) -> str:
 def _unseen(low: int, high: int, ids: ValidWriteIds, before: str) -> Verdict:
     limit = ids.high_watermark
     # A name may end before it begins (`delta_40_4`), and Hive takes it so.
-    ids_text = f"write id {low}" if low == high else f"write ids {low}..{high}"
+    ids_text = f"{'write id' if low == high else 'write ids'} {WriteIdRange(low, high)}"
     verb = "is" if low == high else "are"
     if low > limit:
         return Verdict(

@@ -102,8 +102,8 @@ PLAN = (
     ),
     Mutant(
         "compaction/planner.py",
-        "    low, high = reach\n    if ground.request",
-        "    low, high = reach[0], reach[1] + (ground.request.kind is CompactionKind.MINOR)\n    if ground.request",
+        "    low, high = reach.min, reach.max\n",
+        "    low, high = reach.min, reach.max + (ground.request.kind is CompactionKind.MINOR)\n",
         "a delta named too wide",
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,9 @@ from acidctl.format.names import (
     OtherDir,
     SideFile,
     Unrecognised,
+    WriteIdRange,
     escape_partition_value,
+    first_crossing,
     format_base,
     format_bucket_file,
     format_delta,
@@ -251,3 +255,30 @@ def test_originals_sort_by_encoded_path() -> None:
     assert sorted(["a b", "a!b", "a{b", "aab"], key=path_order_key) == ["a!b", "a b", "a{b", "aab"]
     # A surrogate pair sorts before U+FF5E, although its code point is larger.
     assert sorted(["\uff5e", "\U0001f600"], key=path_order_key) == ["\U0001f600", "\uff5e"]
+
+
+ALL_RANGES = [WriteIdRange(low, high) for low in range(1, 6) for high in range(low, 6)]
+
+
+@pytest.mark.parametrize("one", ALL_RANGES, ids=str)
+def test_ranges_compare_as_the_sets_of_their_ids(one: WriteIdRange) -> None:
+    """Every comparison is that of the ids counted one by one; a range that ends before it begins is empty."""
+    own = set(range(one.min, one.max + 1))
+    for other in ALL_RANGES:
+        ids = set(range(other.min, other.max + 1))
+        assert one.covers(other) == (ids <= own)
+        assert one.overlaps(other) == bool(ids & own)
+        assert one.nests(other) == (ids <= own or own <= ids)
+        assert one.crosses(other) == bool(ids & own and ids - own and own - ids)
+        assert set(range(1, 6)) & (own | ids) <= {i for i in range(1, 6) if i in WriteIdRange.around([one, other])}
+    assert not one.is_empty
+    assert WriteIdRange(2, 1).is_empty
+    assert (str(one), str(WriteIdRange(5, 9))) == (str(one.min) if len(own) == 1 else f"{one.min}..{one.max}", "5..9")
+
+
+def test_the_first_crossing_is_found_among_any_ranges() -> None:
+    """Some pair crosses exactly where `first_crossing` names one, and that pair does cross."""
+    for chosen in combinations(ALL_RANGES, 3):
+        crossing = first_crossing((ids, ids) for ids in chosen)
+        assert (crossing is not None) == any(one.crosses(other) for one, other in combinations(chosen, 2))
+        assert crossing is None or crossing[0].crosses(crossing[1])

@@ -20,7 +20,6 @@ from acidctl.format.write_ids import (
     ValidTxns,
     ValidTxnWriteIds,
     ValidWriteIds,
-    WriteIdRange,
     describe_ids,
 )
 from tests.support.vectors import load
@@ -278,8 +277,3 @@ def test_ids_in_words() -> None:
     assert describe_ids([3]) == "3"
     assert describe_ids([1, 2, 3, 7, 9, 10]) == "1..3, 7, 9..10"
     assert describe_ids(range(1, 30, 2), limit=2) == "1, 3 and 13 more"
-    assert str(WriteIdRange(5, 9)) == "5..9"
-    assert WriteIdRange(1, 9).covers(WriteIdRange(2, 3))
-    assert not WriteIdRange(1, 2).overlaps(WriteIdRange(3, 4))
-    with pytest.raises(ValueError, match="before it begins"):
-        WriteIdRange(2, 1)
