@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from acidctl.errors import InternalError
-from acidctl.orc.codec import CodecError, Compression, chunk_of, expand
+from acidctl.orc.codec import Compression, chunk_of, expand
 
 # Of igzip's levels 0 to 3 the fastest whose result is no larger than zlib's.
 _LEVEL = 1
@@ -21,7 +21,6 @@ _RAW = -15
 LARGEST_CHUNK = 256 << 10
 
 Deflate = Callable[[bytes | memoryview], bytes]
-Inflate = Callable[[bytes | memoryview, int], bytes]
 
 
 def igzip() -> Deflate | None:
@@ -31,29 +30,6 @@ def igzip() -> Deflate | None:
     except ImportError:
         return None
     return partial(isal_zlib.compress, level=_LEVEL, wbits=_RAW)
-
-
-def igzip_inflate() -> Inflate | None:
-    """What inflates a chunk to at most so many bytes, or raises CodecError; None where isal is not installed."""
-    try:
-        from isal import isal_zlib
-    except ImportError:
-        return None
-
-    # The stub has it as an instance.
-    failure: type[Exception] = isal_zlib.error  # type: ignore[assignment]
-
-    def inflate(chunk: bytes | memoryview, most: int) -> bytes:
-        inflater = isal_zlib.decompressobj(_RAW)
-        try:
-            plain: bytes = inflater.decompress(chunk, most + 1)
-        except failure as error:
-            raise CodecError("a compressed chunk is damaged") from error
-        if len(plain) > most or not inflater.eof or inflater.unused_data:
-            raise CodecError("a compressed chunk is not of the size that it says")
-        return plain
-
-    return inflate
 
 
 class Chunks:

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -29,7 +29,6 @@ from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.inflate import plain_stripes
 from acidctl.orc.postprocess import Beside
 from acidctl.orc.prefetch import announce_footers, announce_scan
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
@@ -57,8 +56,6 @@ DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
 _FEW_ROWS = 8192
-# Inflating by another library costs some preparation, which files of so few bytes do not pay back.
-_WORTH_INFLATING = 64 << 10
 # Stripes of no more bytes than these are in memory before the first of their batches is; with more batches than these
 # they are read in turns, the first of which has so many, and each following as many times more.
 _VAST_BYTES, _VAST_BATCHES, _FIRST_BATCHES = 1 << 20, 256, 16
@@ -175,9 +172,7 @@ class OrcFile:
         """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
         footers = self.stripe_footers()
         columns = range(len(self.tail.types))
-        Guard(self._file, self._lock, self.tail, footers.__getitem__, columns).check(
-            footers[index], self.tail.stripes[index].rows
-        )
+        Guard(self._file, self._lock, self.tail, footers, columns).check(footers[index], self.tail.stripes[index].rows)
 
     def scan(
         self,
@@ -230,65 +225,45 @@ class OrcFile:
         agreement = Agreement(tail) if tail.rows == self.tail.rows else None
         given = 0
 
-        def rest(source: _Source) -> Generator[pa.RecordBatch, None, None]:
-            """What has not been given yet."""
-            nonlocal given, batch_size
-            while True:
-                part, skipped = source.part_from(given, batch_size)
-                try:
-                    for batch in self._decoded(part, projection, beside, batch_size, agreement, skipped):
-                        given += len(batch)
-                        yield batch
-                except WideRows as wide:
-                    batch_size = wide.rows
-                    continue
-                if given == tail.rows:
-                    return
-
-        large = tail.file_length >= _WORTH_INFLATING
-        plain = plain_stripes(self._file, self._lock, tail, footers, projection.columns(tail)) if large else None
-        stored = _Source(self._file, self._lock, tail, footers, footers.__getitem__)
-        if plain is None:
-            yield from rest(stored)
-        else:
+        while given < tail.rows:
+            part, part_footers, skipped = _part_from(tail, footers, given, batch_size)
             try:
-                yield from rest(_Source(plain, plain.lock, plain.tail, footers, plain.footer))
-            except DamagedDataError:
-                # What is wrong, if anything is, and the words for it: that is for Arrow's own way to say.
-                yield from rest(stored)
-            finally:
-                plain.close()
+                for batch in self._decoded(part, part_footers, projection, beside, batch_size, agreement, skipped):
+                    given += len(batch)
+                    yield batch
+            except WideRows as wide:
+                batch_size = wide.rows
         if agreement is not None:
             agreement.check()
 
     def _decoded(
         self,
-        source: _Source,
+        tail: Tail,
+        footers: Sequence[StripeFooter],
         projection: Projection,
         beside: Beside,
         batch_size: int,
         agreement: Agreement | None,
         skipped: int,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """All batches of a source but its first `skipped` rows; `agreement` sees them as read.
+        """All batches of the stripes of `tail` but its first `skipped` rows; `agreement` sees them as read.
 
         WideRows asks for smaller batches.
         """
-        tail = source.tail
         end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
-        guard = Guard(source.file, source.lock, tail, source.footer_of, projection.columns(tail), batch_size)
+        guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail), batch_size)
         failures: list[AcidctlError] = []
         open_view = partial(
             SplicedFile,
-            source.file,
+            self._file,
             end,
             suffix,
             name=self.name,
-            lock=source.lock,
+            lock=self._lock,
             before_read=guard.before_read,
             failures=failures,
         )
-        clock = _StripeClock(tail, source.stored, beside)
+        clock = _StripeClock(tail, footers, beside)
         try:
             names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
@@ -370,42 +345,30 @@ def _close_scans() -> None:
             scan.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Stripes for Arrow: a file, the lock under which it is read, where they lie in it, and their footers.
+def _part_from(
+    tail: Tail, footers: Sequence[StripeFooter], given: int, batch_size: int
+) -> tuple[Tail, Sequence[StripeFooter], int]:
+    """The stripes from the one that holds row `given` on, their footers, and how many of their rows come before that.
 
-    `stored` are the footers in the file that the user named, `footer_of` gives those of this one.
+    Of a stripe that is small and yet has very many rows just the beginning, and more of it each time: when a scan
+    is given up, what Arrow has read is decoded to its end.
     """
-
-    file: ReadableFile
-    lock: threading.Lock
-    tail: Tail
-    stored: tuple[StripeFooter, ...]
-    footer_of: Callable[[int], StripeFooter]
-
-    def part_from(self, given: int, batch_size: int) -> tuple[_Source, int]:
-        """The stripes from the one that holds row `given` on, and how many of their rows come before that.
-
-        Of a stripe that is small and yet has very many rows just the beginning, and more of it each time: when a scan
-        is given up, what Arrow has read is decoded to its end.
-        """
-        first, skipped = _stripe_of(self.tail, given)
-        stripes = self.tail.stripes[first:]
-        vast = [s.data_length <= _VAST_BYTES and s.rows > _VAST_BATCHES * batch_size for s in stripes]
-        tail = _part_of(self.tail, range(first, first + (vast.index(True) or 1 if any(vast) else len(stripes))))
-        rows = _FIRST_BATCHES * batch_size
-        while rows <= skipped:
-            rows *= _FIRST_BATCHES
-        if vast[0] and rows * _FIRST_BATCHES <= tail.rows:
-            tail = _beginning_of(tail, rows)
-        part = replace(self, tail=tail, stored=self.stored[first:][: len(tail.stripes)])
-        return replace(part, footer_of=lambda index: self.footer_of(first + index)), skipped
+    first, skipped = _stripe_of(tail, given)
+    stripes = tail.stripes[first:]
+    vast = [s.data_length <= _VAST_BYTES and s.rows > _VAST_BATCHES * batch_size for s in stripes]
+    part = _part_of(tail, range(first, first + (vast.index(True) or 1 if any(vast) else len(stripes))))
+    rows = _FIRST_BATCHES * batch_size
+    while rows <= skipped:
+        rows *= _FIRST_BATCHES
+    if vast[0] and rows * _FIRST_BATCHES <= part.rows:
+        part = _beginning_of(part, rows)
+    return part, footers[first:][: len(part.stripes)], skipped
 
 
 class _StripeClock:
     """Follows the rows of a scan through the stripes and starts what is read beside at each."""
 
-    def __init__(self, tail: Tail, footers: tuple[StripeFooter, ...], beside: Beside) -> None:
+    def __init__(self, tail: Tail, footers: Sequence[StripeFooter], beside: Beside) -> None:
         self._name = tail.name
         self._stored = tail.file_length
         self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])

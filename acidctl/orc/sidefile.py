@@ -141,12 +141,7 @@ def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
     """
     if can_fetch(file):
         return AheadFile(file)
-    return file if is_near(file) else _BlockFile(file, size)
-
-
-def is_near(file: ReadableFile) -> bool:
-    """Whether the file is on this machine, so that it may be read in small pieces, and twice."""
-    return isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO))
+    return file if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)) else _BlockFile(file, size)
 
 
 class _BlockFile:

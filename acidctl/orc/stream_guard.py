@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -83,14 +83,14 @@ class Guard:
         file: ReadableFile,
         lock: threading.Lock,
         tail: Tail,
-        footer_of: Callable[[int], StripeFooter],
+        footers: Sequence[StripeFooter],
         columns: Iterable[int],
         batch_rows: int = 1,
     ) -> None:
         self._file = file
         self._lock = lock
         self._tail = tail
-        self._footer_of = footer_of
+        self._footers = footers
         self._columns = sorted(columns)
         self._batch_rows = batch_rows
         self._starts = [stripe.offset for stripe in tail.stripes]
@@ -104,7 +104,7 @@ class Guard:
         first = max(bisect_right(self._starts, start) - 1, 0)
         for index in range(first, bisect_left(self._starts, end)):
             if index not in self._checked:
-                self.check(self._footer_of(index), self._tail.stripes[index].rows)
+                self.check(self._footers[index], self._tail.stripes[index].rows)
                 self._checked.add(index)
 
     def check(self, footer: StripeFooter, rows: int) -> None:
