@@ -10,7 +10,7 @@ import numpy as np
 
 from acidctl.compaction.merge_audit import Committed, Hashes, KeySum, distinct, key_hashes, require_events, require_rows
 from acidctl.compaction.plan import InputEntry, KeyCut, Role, TableFacts
-from acidctl.compaction.second_reading import InputSample, open_by_name
+from acidctl.compaction.second_reading import InputSample
 from acidctl.compaction.spec import FileRead, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
@@ -123,7 +123,7 @@ class TaskEvents:
         self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
         paths = (*spec.task.files, *spec.task.delete_files)
         self._paths = {storage.display(join(root, path)): path for path in paths}
-        self._open = lambda path: storage.open(join(root, path))
+        self._open = lambda name: storage.open(join(root, self._paths[name]))
         self._committed = Committed.write_ids(spec.table.write_ids)
         self.rows_in = self.hidden = self.deletes_applied = 0
         self.read: tuple[FileRead, ...] = ()
@@ -182,7 +182,7 @@ class TaskEvents:
         sample = InputSample(
             self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
         )
-        sample.read(self._deletes if events else self._inserts, open_by_name(self._open, self._paths))
+        sample.read(self._deletes if events else self._inserts, self._open)
         return sample
 
     def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum, sample: InputSample) -> None:

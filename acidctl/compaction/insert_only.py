@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO
 
@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from acidctl.compaction.inputs import state_of
 from acidctl.compaction.merge_audit import HINT
 from acidctl.compaction.plan import Role
-from acidctl.compaction.second_reading import InputSample, open_by_name
+from acidctl.compaction.second_reading import InputSample
 from acidctl.compaction.spec import BYTES_DIGEST, Attempt, TaskResult, TaskSpec
-from acidctl.compaction.verify import Expected, verify_file
+from acidctl.compaction.verify import Expected
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch
 from acidctl.orc.acidmeta import TARGET
@@ -81,7 +81,7 @@ def _write_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool, backe
     digest = RowDigest()
     sample = InputSample(columns, bucket_id=None, span=None, seed=spec.task.output, stored=True)
     paths = {storage.display(join(root, path)): path for path in spec.task.files}
-    sample.read(sources, open_by_name(lambda path: storage.open(join(root, path)), paths))
+    sample.read(sources, lambda name: storage.open(join(root, paths[name])))
 
     def rows() -> Iterator[EventBatch]:
         for source in sources:
@@ -103,15 +103,7 @@ def _write_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool, backe
                 sink, batches, columns, spec.table.writer, acid=False, metadata=metadata, backend=backend
             )
     expected = Expected(digest.rows, digest.hexdigest(), str(columns), acid=False, metadata=metadata)
-    return TaskResult(
-        output=spec.task.output,
-        path=attempt.path,
-        rows=written.rows,
-        bytes=written.bytes,
-        rows_in=digest.rows,
-        digest=verify_file(attempt.open, attempt.name, expected, threads=threads),
-        writer=written.backend.value,
-    )
+    return replace(attempt.verified(written, expected, threads=threads), rows_in=digest.rows)
 
 
 def _concatenate(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.compaction.merge_audit import HINT, Committed, Hashes, bucket_of, key_hashes
-from acidctl.errors import AcidctlError, VerificationError
+from acidctl.errors import VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, RowId
 from acidctl.orc import pyorc_reader
 from acidctl.orc.reader import OrcFile
@@ -21,6 +21,8 @@ from acidctl.types.hive_types import HiveType, StructType
 from acidctl.types.stored_digest import RowDigest
 
 _SAMPLE_GROUPS = 5
+_SAMPLE_ROWS = 500
+_SAMPLE_BYTES = 4 << 20
 
 
 def wrong(name: str, what: str) -> VerificationError:
@@ -29,8 +31,8 @@ def wrong(name: str, what: str) -> VerificationError:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Rows of the file as our reader gave them, from row `start` on."""
+class _OutputWindow:
+    """Rows of a written file as our reader gave them, from row `start` on."""
 
     start: int
     keys: EventKeys | None
@@ -41,14 +43,64 @@ class Window:
         return len(self.columns[0]) if self.keys is None else len(self.keys)
 
 
-def sample_rows(orc: OrcFile, sample: int) -> list[tuple[int, int]]:
-    """Which rows the other library reads, as (first, after the last), ascending.
+class OutputSample:
+    """Some rows of a written file, kept while our reader gives them, and then compared with what pyorc reads."""
+
+    def __init__(self, orc: OrcFile) -> None:
+        self._orc = orc
+        self._wanted = _sample_rows(orc)
+        self._windows: list[_OutputWindow] = []
+
+    def keep(self, keys: EventKeys | None, columns: Sequence[pa.Array], first: int, count: int) -> None:
+        """Copy what is wanted of the next `count` rows, which begin with row `first`."""
+        for low, high in self._wanted:
+            start, stop = max(low, first), min(high, first + count)
+            if start >= stop:
+                continue
+            size = sum(column.slice(start - first, stop - start).nbytes for column in columns)
+            if size > _SAMPLE_BYTES:
+                stop = start + max(1, (stop - start) * _SAMPLE_BYTES // size)
+            # A slice would hold the whole batch.
+            positions = np.arange(start - first, stop - first)
+            taken = tuple(column.take(pa.array(positions)) for column in columns)
+            self._windows.append(_OutputWindow(start, None if keys is None else keys.select(positions), taken))
+
+    def require_same(self, file: BinaryIO) -> None:
+        """VerificationError where pyorc reads other keys or values; what it cannot read is left out."""
+        orc, windows = self._orc, self._windows
+        if not windows:
+            return
+        fields = orc.columns.fields if windows[0].columns else ()
+        places = [
+            place
+            for place, column in enumerate(fields)
+            if pyorc_reader.incomparable(column.type, orc) is None
+            and all(pyorc_reader.unreadable(column.type, window.columns[place]) is None for window in windows)
+        ]
+        if not places and windows[0].keys is None:
+            return
+        try:
+            rows = pyorc_reader.Rows(file, orc, places)
+            if len(rows) != orc.rows:
+                raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
+            for window in windows:
+                keys, values = rows.read(window.start, window.rows)
+                if window.keys is not None:
+                    _compare_keys(orc.name, window.start, window.keys, keys)
+                if places:
+                    _compare_rows(orc, window, places, values)
+        except pyorc_reader.CannotRead:
+            return
+        except ValueError as error:
+            raise wrong(orc.name, f"another ORC library cannot read it: {error}") from error
+
+
+def _sample_rows(orc: OrcFile) -> list[tuple[int, int]]:
+    """Which rows pyorc reads too, as (first, after the last), ascending.
 
     They begin with a row group, found by the row index that Hive uses as well. Only there ORC's C++ library has nothing
     to skip: it fails where all that it skips of a string column is NULL.
     """
-    if sample <= 0:
-        return []
     stride, start = orc.tail.row_index_stride, 0
     spans: list[tuple[int, int]] = []
     for stripe in orc.tail.stripes:
@@ -58,95 +110,38 @@ def sample_rows(orc: OrcFile, sample: int) -> list[tuple[int, int]]:
     if len(spans) > _SAMPLE_GROUPS:
         middle = random.Random(os.fsencode(orc.name)).sample(spans[1:-1], _SAMPLE_GROUPS - 2)
         spans = sorted([spans[0], *middle, spans[-1]])
-    size = max(1, sample // max(len(spans), 1))
+    size = max(1, _SAMPLE_ROWS // max(len(spans), 1))
     return [(start, min(end, start + size)) for start, end in spans]
 
 
-def second_opinion(file: BinaryIO, orc: OrcFile, windows: Sequence[Window]) -> tuple[int, tuple[str, ...]]:
-    """Compare rows with what pyorc reads of them: how many, and what could not be compared."""
-    try:
-        from acidctl.orc import pyorc_reader
-    except ImportError:
-        return 0, ("pyorc is not installed, so that no second ORC library has read the file.",)
-
-    fields = orc.columns.fields if windows[0].columns else ()
-    gaps: dict[int, str] = {}
-    for place, known in enumerate(fields):
-        why = pyorc_reader.incomparable(known.type, orc)
-        for window in windows:
-            why = why or pyorc_reader.unreadable(known.type, window.columns[place])
-        if why is not None:
-            gaps[place] = why
-    places = [place for place in range(len(fields)) if place not in gaps]
-    keys = windows[0].keys is not None
-    if not places and not keys:
-        return 0, _gap_sentences(orc, gaps)
-    try:
-        rows = pyorc_reader.Rows(file, orc, places)
-        if len(rows) != orc.rows:
-            raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
-        for window in windows:
-            found_keys, values = rows.read(window.start, window.rows)
-            if keys:
-                _compare_keys(orc.name, window, found_keys)
-            if places:
-                _compare_rows(orc, window, places, values, gaps)
-    except pyorc_reader.CannotRead as problem:
-        return 0, (f"pyorc cannot read {orc.name}: {problem}.",)
-    except ValueError as error:
-        raise wrong(orc.name, f"another ORC library cannot read it: {error}") from error
-    return sum(window.rows for window in windows), _gap_sentences(orc, gaps)
-
-
-def _gap_sentences(orc: OrcFile, gaps: Mapping[int, str]) -> tuple[str, ...]:
-    return tuple(f"Column '{orc.columns.fields[place].name}': {why}." for place, why in sorted(gaps.items()))
-
-
-def _compare_keys(name: str, window: Window, found: Sequence[tuple[int, ...]]) -> None:
-    assert window.keys is not None
-    operation = window.keys.operation
-    codes = np.zeros(len(window.keys), dtype=np.int64) if operation is None else operation
-    keys = window.keys
+def _compare_keys(name: str, start: int, keys: EventKeys, read: Sequence[tuple[int, ...]]) -> None:
+    codes = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
     ours = zip(*(part.tolist() for part in (codes, keys.write_id, keys.bucket, keys.row_id, keys.current)), strict=True)
-    if list(ours) != [tuple(key) for key in found]:
-        raise wrong(name, f"another ORC library reads other keys near row {window.start}")
+    if list(ours) != [tuple(key) for key in read]:
+        raise wrong(name, f"another ORC library reads other keys near row {start}")
 
 
 def _compare_rows(
-    orc: OrcFile,
-    window: Window,
-    places: Sequence[int],
-    rows: Sequence[tuple[object, ...] | None],
-    gaps: dict[int, str],
+    orc: OrcFile, window: _OutputWindow, places: Sequence[int], rows: Sequence[tuple[object, ...] | None]
 ) -> None:
-    from acidctl.orc import pyorc_reader
-
-    if any(row is None for row in rows):
+    present = [row for row in rows if row is not None]
+    if len(present) < len(rows):
         raise wrong(orc.name, f"another ORC library finds no row in an event near row {window.start}")
     for index, place in enumerate(places):
-        known, ours = orc.columns.fields[place], window.columns[place]
-        if place in gaps:
-            continue
-        if not same_values([row[index] for row in rows if row is not None], known.type, ours, undecided=False):
-            why = pyorc_reader.undecided(known.type, ours)
-            if why is None:
-                raise wrong(
-                    orc.name, f"another ORC library reads other values in column '{known.name}' near row {window.start}"
-                )
-            gaps[place] = why
+        column = orc.columns.fields[place]
+        if not _same_values([row[index] for row in present], column.type, window.columns[place]):
+            raise wrong(
+                orc.name, f"another ORC library reads other values in column '{column.name}' near row {window.start}"
+            )
 
 
-def same_values(values: Sequence[object], kind: HiveType, ours: pa.Array, *, undecided: bool = True) -> bool:
-    """Whether values that pyorc has read are ours; `undecided` is the answer where a difference proves nothing."""
-    from acidctl.orc import pyorc_reader
-
+def _same_values(values: Sequence[object], kind: HiveType, ours: pa.Array) -> bool:
+    """Whether values that pyorc has read are ours; True also where a difference would prove nothing."""
     try:
         theirs = pyorc_reader.as_arrow(values, kind, ours.type)
     except ValueError:
         return False  # no value of this type, as fractions beyond a second are
-    if _digest_of(theirs) == _digest_of(ours):
-        return True
-    return undecided and pyorc_reader.undecided(kind, ours) is not None
+    return _digest_of(theirs) == _digest_of(ours) or pyorc_reader.undecided(kind, ours) is not None
 
 
 def _digest_of(column: pa.Array) -> str:
@@ -204,7 +199,7 @@ class InputSample:
         self._stored = stored
 
     def read(self, sources: Sequence[DataSource], open_file: Callable[[str], BinaryIO]) -> None:
-        """Choose files and read rows of them; what pyorc cannot read is left out."""
+        """Choose files and read rows of them; pyorc cannot read all. `open_file` takes the name of a source."""
         filled = [source for source in sources if source.facts.rows]
         # ACID version 1: another file may hold a newer value of a row, so that files are compared as they are read.
         self._stored |= not self._events and any(source.facts.may_update for source in filled)
@@ -344,7 +339,7 @@ class InputSample:
                 same = ours.null_count == len(ours)
             else:
                 values = [window.rows[i][nested.index(place)] for i in sampled.tolist()]
-                same = pyorc_reader.unreadable(known.type, ours) is not None or same_values(values, known.type, ours)
+                same = pyorc_reader.unreadable(known.type, ours) is not None or _same_values(values, known.type, ours)
             if not same:
                 raise VerificationError(
                     f"rows of {window.name} would be written with other values in column '{known.name}' than another "
@@ -375,18 +370,6 @@ class InputSample:
                         path=window.name,
                         hint=HINT,
                     )
-
-
-def open_by_name(open_path: Callable[[str], BinaryIO], paths: dict[str, str]) -> Callable[[str], BinaryIO]:
-    """Opens a source by the name that users see."""
-
-    def opened(name: str) -> BinaryIO:
-        try:
-            return open_path(paths[name])
-        except KeyError:
-            raise AcidctlError(f"{name} is no input of the task", path=name) from None
-
-    return opened
 
 
 def _matches(sampled: EventKeys, written: EventKeys, *, events: bool) -> tuple[Int64Array, Int64Array]:

@@ -2,7 +2,7 @@
 
 The whole file is read once by our reader: digest, counts, order, key index, statistics, types. A bounded sample of its
 rows is then read by another ORC library, which must find the same values in them. A plan's effect on the location is
-judged by `verify_selection`.
+judged by `coverage.verify_selection`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, BinaryIO
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.merge_audit import HINT
-from acidctl.compaction.second_reading import Window, sample_rows, second_opinion, wrong
+from acidctl.compaction.second_reading import OutputSample, wrong
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.arrays import WIDE, flat
 from acidctl.format.bucket_codec import BucketCodecError, decode
@@ -49,9 +49,6 @@ from acidctl.rows.pipeline import read_ahead
 from acidctl.types.stored_digest import RowDigest
 
 _BATCH_ROWS = 32768
-#: Rows of a file that the other library reads as well.
-SAMPLE_ROWS = 500
-_SAMPLE_BYTES = 4 << 20
 _VERSION = b"2"
 
 
@@ -78,60 +75,25 @@ class Expected:
     metadata: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A file that holds what it should: what was found, and what the second opinion covers.
-
-    `second_rows` rows of it were compared with what another library reads; `second_gaps` are sentences on the columns
-    that were not, and why.
-    """
-
-    rows: int
-    digest: str
-    second_rows: int
-    second_gaps: tuple[str, ...] = ()
-
-
-def verify_file(
-    open_file: Callable[[], BinaryIO],
-    name: str,
-    expected: Expected,
-    *,
-    sample: int = SAMPLE_ROWS,
-    threads: bool = False,
-) -> str:
-    """The digest of a written ORC file, which is the expected one; see `examine`."""
-    return examine(open_file, name, expected, sample=sample, threads=threads).digest
-
-
-def examine(
-    open_file: Callable[[], BinaryIO],
-    name: str,
-    expected: Expected,
-    *,
-    sample: int = SAMPLE_ROWS,
-    threads: bool = False,
-) -> Verified:
+def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected, *, threads: bool = False) -> None:
     """Read a written ORC file back and compare it with what it must hold.
 
-    `open_file` is called twice; `name` is shown. `sample` bounds the rows that pyorc reads too, 0 leaves that
-    out. `threads` decodes ahead in a thread. VerificationError on the first difference; StorageError when the bytes
-    cannot be read.
+    `open_file` is called twice; `name` is shown. `threads` decodes ahead in a thread. VerificationError on the first
+    difference; StorageError when the bytes cannot be read.
     """
     try:
         # The scan reads ahead in its own thread, and row indexes lie elsewhere: another handle.
         with open_file() as stream, open_file() as beside:
             orc = open_orc(stream, name=name)
             _check_tail(orc, expected)
-            content = _Content(orc, expected, sample, beside)
+            content = _Content(orc, expected, beside)
             with closing(content.batches(threads)) as batches:
                 for batch in batches:
                     content.add(batch)
             content.finish()
-            second, gaps = second_opinion(beside, orc, content.windows) if content.windows else (0, ())
+            content.sample.require_same(beside)
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
-    return Verified(content.rows, expected.digest, second, gaps)
 
 
 def _check_tail(orc: OrcFile, expected: Expected) -> None:
@@ -168,22 +130,19 @@ def _shown(value: bytes | None) -> str:
 class _Content:
     """Takes the batches of a file in order and finds the first thing that is wrong."""
 
-    def __init__(self, orc: OrcFile, expected: Expected, sample: int, beside: BinaryIO) -> None:
+    def __init__(self, orc: OrcFile, expected: Expected, beside: BinaryIO) -> None:
         self._orc = orc
         self._expected = expected
         self._digest = RowDigest()
         self._counts: dict[tuple[int, int], int] = {}
         self._last: tuple[int, int, int, int] | None = None
         self._ends: list[RowId] = []
-        self._columns = [_Column() for _ in orc.columns.fields]
-        self._keys = [_Column() for _ in range(4)]
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
-        self._wanted = sample_rows(orc, sample)
         self._index = IndexCheck(orc, beside, self._error)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
         self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
-        self.windows: list[Window] = []
+        self.sample = OutputSample(orc)
         self.rows = 0
 
     def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
@@ -196,10 +155,8 @@ class _Content:
         keys, columns = self._parts(batch)
         if keys is not None:
             self._add_keys(keys)
-        for seen, column in zip(self._columns, columns, strict=bool(columns)):
-            seen.add(column)
         self._digest.update(keys, columns)
-        self._keep(keys, columns, len(batch))
+        self.sample.keep(keys, columns, self.rows, len(batch))
         parts = list(zip(self._column_ids, columns, strict=False))
         if keys is not None:
             numbers = (keys.write_id, keys.bucket, keys.row_id, keys.current)
@@ -219,7 +176,6 @@ class _Content:
             self._check_key_index()
         if self._digest.hexdigest() != expected.digest:
             raise self._error(f"the digest of its rows is {self._digest.hexdigest()}, not {expected.digest}")
-        self._check_statistics()
         self._index.finish()
 
     def _error(self, what: str) -> VerificationError:
@@ -245,8 +201,6 @@ class _Content:
             code = int(codes[codes != self._expected.operation][0])
             raise self._error(f"it holds an event with operation {code}, not {self._expected.operation}")
         self._check_order(keys)
-        for seen, values in zip(self._keys, (keys.write_id, keys.bucket, keys.row_id, keys.current), strict=True):
-            seen.add_numbers(values)
         changes = (keys.write_id[1:] != keys.write_id[:-1]) | (keys.bucket[1:] != keys.bucket[:-1])
         starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
         lengths = np.diff(np.append(starts, len(keys)))
@@ -317,89 +271,9 @@ class _Content:
         if value != text.encode():
             raise self._error(f"its {KEY_INDEX} is not spelled as Hive spells it")
 
-    def _check_statistics(self) -> None:
-        """Column statistics by which readers leave rows out, as far as one pass can judge them."""
-        tail = self._orc.tail
-        if not tail.statistics or not self.rows:
-            return
-        types = tail.types
-        if self._expected.acid:
-            for column, seen in zip(types[0].subtypes[1:5], self._keys, strict=True):
-                seen.check(tail.statistics[column], self.rows, self._error, f"column {column}")
-        if self._expected.acid and self._expected.operation == Operation.DELETE:
-            return
-        columns = types[types[0].subtypes[-1]].subtypes if self._expected.acid else types[0].subtypes
-        hybrid = is_hybrid(tail)
-        for column, known, seen in zip(columns, self._orc.columns.fields, self._columns, strict=True):
-            statistics = tail.statistics[column]
-            if hybrid and isinstance(statistics.values, DateStatistics):
-                statistics = replace(statistics, values=None)  # in days of another calendar
-            seen.check(statistics, self.rows, self._error, f"column '{known.name}'")
-
-    def _keep(self, keys: EventKeys | None, columns: Sequence[pa.Array], count: int) -> None:
-        """Copy what of these rows the other library is to read too."""
-        for low, high in self._wanted:
-            start, stop = max(low, self.rows), min(high, self.rows + count)
-            if start >= stop:
-                continue
-            size = sum(column.slice(start - self.rows, stop - start).nbytes for column in columns)
-            if size > _SAMPLE_BYTES:
-                stop = start + max(1, (stop - start) * _SAMPLE_BYTES // size)
-            # A slice would hold the whole batch.
-            positions = np.arange(start - self.rows, stop - self.rows)
-            taken = tuple(column.take(pa.array(positions)) for column in columns)
-            self.windows.append(Window(start, None if keys is None else keys.select(positions), taken))
-
 
 def _key(key: RowId) -> str:
     return f"({key.write_id}, {key.bucket_property}, {key.row_id})"
-
-
-class _Column:
-    """What was seen of a column: how many values, and the bounds of whole numbers and dates."""
-
-    def __init__(self) -> None:
-        self.values = 0
-        # Arrow holds a NULL union as a union of NULL: one or the other was written.
-        self.doubtful = 0
-        self.low: int | None = None
-        self.high: int | None = None
-
-    def add(self, array: pa.Array) -> None:
-        """Take the next values."""
-        self.values += len(array) - array.null_count
-        kind = array.type
-        if pa.types.is_union(kind):
-            self.doubtful += pc.sum(pc.is_null(array)).as_py() or 0
-        if pa.types.is_date32(kind):
-            array, kind = array.cast(pa.int32()), pa.int32()
-        if pa.types.is_integer(kind) and array.null_count < len(array):
-            bounds = pc.min_max(array).as_py()
-            self._widen(bounds["min"], bounds["max"])
-
-    def add_numbers(self, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-        """Take the next values, none of them NULL."""
-        self.values += len(values)
-        self._widen(int(values.min()), int(values.max()))
-
-    def _widen(self, low: int, high: int) -> None:
-        self.low = low if self.low is None else min(self.low, low)
-        self.high = high if self.high is None else max(self.high, high)
-
-    def check(self, said: ColumnStatistics, rows: int, error: Callable[[str], VerificationError], what: str) -> None:
-        """Raise where statistics claim otherwise; what a writer left out claims nothing."""
-        if said.count is not None and not self.values - self.doubtful <= said.count <= self.values:
-            raise error(f"the statistics of its {what} count {said.count} values, there are {self.values}")
-        if said.has_null is False and self.values < rows:
-            raise error(f"the statistics of its {what} deny that it has NULLs")
-        bounds = said.values
-        if not isinstance(bounds, IntegerStatistics | DateStatistics) or self.low is None or self.high is None:
-            return
-        low, high = bounds.minimum, bounds.maximum
-        if (low is not None and low > self.low) or (high is not None and high < self.high):
-            raise error(
-                f"the statistics of its {what} say {low} to {high}, and there are values from {self.low} to {self.high}"
-            )
 
 
 # --- Whether the statistics and row indexes of a written file fit its rows: readers leave out what these rule out.
@@ -421,15 +295,16 @@ class _Values:
     high: Any = None
     total: int = 0
 
-    def add(self, array: pa.Array, kind: OrcKind) -> None:
-        """Take the next values."""
+    def add(self, array: pa.Array, kind: OrcKind, *, bounds: bool = True) -> None:
+        """Take the next values; without `bounds` they are only counted, and summed up where a sum is kept."""
         self.rows += len(array)
         if kind is OrcKind.UNION:
             # Those of the last child are NULL themselves (`orc.nesting`).
             self.count += int(np.count_nonzero(np.asarray(flat(array).type_codes) < array.type.num_fields - 1))
             return
         self.count += len(array) - array.null_count
-        if array.null_count == len(array):
+        sums = kind in (OrcKind.BOOLEAN, OrcKind.BINARY)
+        if array.null_count == len(array) or not (bounds or sums):
             return
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
@@ -438,8 +313,8 @@ class _Values:
         elif kind is OrcKind.BINARY:
             self.total += pc.sum(pc.binary_length(array)).as_py()
         elif (comparable := _comparable(array, kind)) is not None:
-            bounds = pc.min_max(comparable).as_py()
-            self._widen(bounds["min"], bounds["max"])
+            found = pc.min_max(comparable).as_py()
+            self._widen(found["min"], found["max"])
 
     def _widen(self, low: Any, high: Any) -> None:
         if low is None or low != low or high != high:
@@ -473,6 +348,8 @@ _PLAIN = (
     OrcKind.DOUBLE,
     OrcKind.DECIMAL,
 )
+# Of these the bounds of a whole file are compared too.
+_WHOLE_NUMBERS = (OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)
 
 
 @dataclass(slots=True)
@@ -524,6 +401,7 @@ class IndexCheck:
         self._stripe = 0
         self._row = 0
         self._groups: dict[int, _Group] = {}
+        self._all: dict[int, _Values] = {}
 
     def _chosen(self) -> dict[int, _Group]:
         """Of the next stripe the first row group, another one, and some more, by number."""
@@ -541,6 +419,9 @@ class IndexCheck:
         """
         if not self._row:
             self._groups = self._chosen()
+        for column, array in columns:
+            kind = self._kinds[column]
+            self._all.setdefault(column, _Values()).add(array, kind, bounds=kind in _WHOLE_NUMBERS)
         first, end = self._row, self._row + count
         for group in self._groups.values():
             start, stop = max(group.start, first), min(group.end, end)
@@ -554,7 +435,9 @@ class IndexCheck:
             self._stripe, self._row = self._stripe + 1, 0
 
     def finish(self) -> None:
-        """VerificationError for the first statistics of the file that do not fit those of its stripes."""
+        """VerificationError for the first statistics of the file that do not fit its values or those of its stripes."""
+        for column, above in enumerate(self._orc.tail.statistics):
+            self._compare(column, above, self._all.get(column), "the file")
         for column, (above, parts) in enumerate(zip(self._orc.tail.statistics, self._whole or (), strict=False)):
             self._check_level(column, above, parts, "the file")
 
@@ -572,7 +455,7 @@ class IndexCheck:
             entries = read_column_index(self._file, tail, footer, column).entries if tail.row_index_stride else None
             if entries is None:
                 if above is not None and not tail.row_index_stride:
-                    self._compare(column, above, self._groups[0], what)
+                    self._compare(column, above, self._groups[0].columns.get(column), what)
                 continue
             self._check_entries(column, footer, entries)
             parts = _Parts()
@@ -582,7 +465,8 @@ class IndexCheck:
                     continue
                 parts.add(said, self._bounds(column, said))
                 if number in self._groups:
-                    self._compare(column, said, self._groups[number], f"row group {number} of {what}")
+                    seen = self._groups[number].columns.get(column)
+                    self._compare(column, said, seen, f"row group {number} of {what}")
             if above is not None and all(entry.statistics is not None for entry in entries):
                 self._check_level(column, above, parts, what)
 
@@ -601,9 +485,8 @@ class IndexCheck:
         ):
             raise self._wrong(column, what, "leave out values that its parts have")
 
-    def _compare(self, column: int, said: ColumnStatistics, group: _Group, what: str) -> None:
-        """Statistics of a row group against its values; what a writer left out claims nothing."""
-        seen = group.columns.get(column)
+    def _compare(self, column: int, said: ColumnStatistics, seen: _Values | None, what: str) -> None:
+        """Statistics against the values that they are of; what a writer left out claims nothing."""
         if seen is None:
             return
         if said.count is not None and said.count != seen.count:

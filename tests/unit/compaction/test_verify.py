@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,10 +16,9 @@ import pyarrow as pa
 import pytest
 
 from acidctl.compaction import task, verify
-from acidctl.compaction import verify as indexcheck
 from acidctl.compaction.plan import Role, WriterSettings
-from acidctl.compaction.second_reading import second_opinion
-from acidctl.compaction.verify import Expected, IndexCheck, examine, verify_file
+from acidctl.compaction.second_reading import OutputSample
+from acidctl.compaction.verify import Expected, IndexCheck, verify_file
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.format.arrays import WIDE
 from acidctl.format.bucket_codec import encode
@@ -51,9 +50,37 @@ class Case:
     data: bytes
     expected: Expected
 
-    def check(self, data: bytes | None = None, **changes: Any) -> verify.Verified:
+    def check(self, data: bytes | None = None, *, threads: bool = False, **changes: Any) -> None:
         content = self.data if data is None else data
-        return examine(lambda: io.BytesIO(content), NAME, replace(self.expected, **changes))
+        verify_file(lambda: io.BytesIO(content), NAME, replace(self.expected, **changes), threads=threads)
+
+
+class ReadByPyorc:
+    """Rows and columns that pyorc was asked for since the last `clear`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows = 0
+        self.columns: list[int] = []
+        begin, read = secondread.Rows.__init__, secondread.Rows.read
+
+        def begun(rows: secondread.Rows, file: Any, orc: OrcFile, columns: Sequence[int]) -> None:
+            self.columns += columns
+            begin(rows, file, orc, columns)
+
+        def counted(rows: secondread.Rows, start: int, count: int) -> tuple[list[Any], list[Any]]:
+            self.rows += count
+            return read(rows, start, count)
+
+        monkeypatch.setattr(secondread.Rows, "__init__", begun)
+        monkeypatch.setattr(secondread.Rows, "read", counted)
+
+    def clear(self) -> None:
+        self.rows, self.columns = 0, []
+
+
+@pytest.fixture
+def read_by_pyorc(monkeypatch: pytest.MonkeyPatch) -> ReadByPyorc:
+    return ReadByPyorc(monkeypatch)
 
 
 def expected_of(events: EventBatch, columns: str, **more: Any) -> Expected:
@@ -97,17 +124,16 @@ def deletes() -> Case:
     return make(EventBatch(replace(twice, current=current)), COLUMNS, operation=2, collapsed=False)
 
 
-def test_a_right_file_passes(rows: Case, deletes: Case) -> None:
-    """With its digest as the answer, and rows that both libraries have read."""
+def test_a_right_file_passes(rows: Case, deletes: Case, read_by_pyorc: ReadByPyorc) -> None:
+    """Some of its rows are read by both libraries."""
     orc = open_orc(io.BytesIO(rows.data), name=NAME)
     assert len(orc.tail.stripes) > 2
-    found = rows.check()
-    assert (found.rows, found.digest, found.second_gaps) == (ROWS, rows.expected.digest, ())
-    assert ROWS // 50 < found.second_rows <= verify.SAMPLE_ROWS
-    assert deletes.check().second_rows == verify.SAMPLE_ROWS < deletes.expected.rows
-    for threads in (False, True):
-        text = verify_file(lambda: io.BytesIO(rows.data), NAME, rows.expected, sample=0, threads=threads)
-        assert text == rows.expected.digest
+    rows.check()
+    assert ROWS // 50 < read_by_pyorc.rows <= 500
+    assert read_by_pyorc.columns == [0, 1, 2]
+    read_by_pyorc.clear()
+    deletes.check(threads=True)
+    assert read_by_pyorc.rows == 500 < deletes.expected.rows
 
 
 WRONG = {
@@ -291,7 +317,7 @@ def test_statistics_that_hide_rows_are_refused(rows: Case, monkeypatch: pytest.M
         (7, lambda s: replace(s, values=narrow), "column 7 say; they say a smallest value of 1, it is 0"),
         (4, lambda s: replace(s, values=IntegerStatistics(0, 5, None)), "column 4 say"),
         (8, lambda s: replace(s, count=ROWS), f"column 8 say; they count {ROWS} values"),
-        (9, lambda s: replace(s, has_null=False), "column 'day' deny"),
+        (9, lambda s: replace(s, has_null=False), "column 9 for the file deny"),
     ):
         lie(column, change)
         with pytest.raises(VerificationError, match=message):
@@ -333,7 +359,7 @@ def test_statistics_of_judged_stripes_are_forgotten(rows: Case) -> None:
         passed += len(batch)
         check.add(list(zip(orc.tail.types[0].subtypes, batch.columns, strict=True)), len(batch))
         if passed in ends:
-            kept.append(sum(isinstance(thing, indexcheck._Values) for thing in gc.get_objects()))
+            kept.append(sum(isinstance(thing, verify._Values) for thing in gc.get_objects()))
     check.finish()
     assert len(kept) > 2
     assert 0 < max(kept) == kept[0]
@@ -377,15 +403,13 @@ def test_the_other_library_is_heard(rows: Case, deletes: Case, monkeypatch: pyte
 
 
 def test_without_the_other_library(rows: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer says that there was no second opinion."""
+    """What it cannot read proves nothing."""
 
     def missing(*args: object) -> None:
         raise secondread.CannotRead("there is no time zone database for it")
 
     monkeypatch.setattr(secondread.Rows, "__init__", missing)
-    found = rows.check()
-    assert found.second_rows == 0
-    assert found.second_gaps == (f"pyorc cannot read {NAME}: there is no time zone database for it.",)
+    rows.check()
 
 
 MOMENTS = [
@@ -419,12 +443,13 @@ TYPES: dict[str, pa.Array] = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_both_libraries_agree_on_every_type(kind: str) -> None:
+def test_both_libraries_agree_on_every_type(kind: str, read_by_pyorc: ReadByPyorc) -> None:
     """Nothing is left out of the comparison that pyorc can hold, wherever in a file it stands."""
     column = TYPES[kind]
     events = EventBatch(some_keys(len(column)), (column, pa.array(np.arange(len(column)))))
-    found = make(events, f"struct<v:{kind},n:bigint>").check()
-    assert (found.second_rows, found.second_gaps) == (len(column), ())
+    make(events, f"struct<v:{kind},n:bigint>").check()
+    assert (read_by_pyorc.rows, read_by_pyorc.columns) == (len(column), [0, 1])
+    read_by_pyorc.clear()
     rows = 2500
     nulls = pa.nulls(rows, column.type)
     late = pa.concat_arrays([nulls.slice(0, 1900), *[column] * 600]).slice(0, rows)
@@ -432,12 +457,12 @@ def test_both_libraries_agree_on_every_type(kind: str) -> None:
     events = EventBatch(some_keys(rows), (many, late, nulls))
     settings = replace(SETTINGS, row_index_stride=1000)
     case = make(events, f"struct<many:{kind},late:{kind},nulls:{kind}>", settings=settings)
-    found = case.check()
-    assert found.second_rows >= 300
-    assert found.second_gaps == ()
+    case.check()
+    assert read_by_pyorc.rows >= 300
+    assert read_by_pyorc.columns == [0, 1, 2]
 
 
-def test_what_pyorc_cannot_hold_is_left_out_with_a_reason() -> None:
+def test_what_pyorc_cannot_hold_is_left_out(read_by_pyorc: ReadByPyorc) -> None:
     """Column by column: the others are compared all the same."""
     bad = pa.Array.from_buffers(
         pa.string(), 3, [None, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffb")]
@@ -447,16 +472,14 @@ def test_what_pyorc_cannot_hold_is_left_out_with_a_reason() -> None:
         pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3], pa.int32()), pa.array(list("abc"))]
     )
     events = EventBatch(some_keys(3), (bad, union, floats, pa.array(["x", "y", None])))
-    found = make(events, "struct<bad:string,u:uniontype<int,string>,f:float,good:string>").check()
-    assert found.second_rows == 3
-    assert [gap.partition(":")[0] for gap in found.second_gaps][:2] == ["Column 'bad'", "Column 'u'"]
-    assert "UTF-8" in found.second_gaps[0]
-    assert "union" in found.second_gaps[1]
-    only = make(EventBatch(some_keys(3), (bad,)), "struct<`a.b`:string>").check()
-    assert "no valid UTF-8" in only.second_gaps[0] or "UTF-8" in only.second_gaps[0]
+    make(events, "struct<bad:string,u:uniontype<int,string>,f:float,good:string>").check()
+    assert (read_by_pyorc.rows, read_by_pyorc.columns) == (3, [2, 3])
+    read_by_pyorc.clear()
+    make(EventBatch(some_keys(3), (bad,)), "struct<`a.b`:string>").check()
+    assert (read_by_pyorc.rows, read_by_pyorc.columns) == (3, [])
 
 
-def test_files_without_events() -> None:
+def test_files_without_events(read_by_pyorc: ReadByPyorc) -> None:
     """Of insert-only tables: neither keys nor their metadata."""
     schema = parse_type("struct<a:int>")
     assert isinstance(schema, StructType)
@@ -467,7 +490,8 @@ def test_files_without_events() -> None:
     digest = RowDigest()
     digest.update(None, [values])
     case = Case(sink.getvalue(), Expected(3, digest.hexdigest(), "struct<a:int>", acid=False))
-    assert case.check().second_rows == 3
+    case.check()
+    assert read_by_pyorc.rows == 3
     with pytest.raises(VerificationError, match="the digest of its rows"):
         case.check(digest="r1:" + 32 * "0")
     with pytest.raises(VerificationError, match="no columns of events"):
@@ -489,9 +513,8 @@ def test_corruptions_are_small() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hive", ["hive2", "hive3", "hive4"])
-def test_both_libraries_agree_on_what_hive_wrote(hive: str) -> None:
+def test_both_libraries_agree_on_what_hive_wrote(hive: str, read_by_pyorc: ReadByPyorc) -> None:
     """All files of all fixtures, as far as they hold events of one kind."""
-    compared = 0
     for path in fixture_files(f"{hive}/*/*/table"):
         data = path.read_bytes()
         orc = open_orc(io.BytesIO(data), name=str(path)) if data else None
@@ -500,11 +523,11 @@ def test_both_libraries_agree_on_what_hive_wrote(hive: str) -> None:
         codes = {code.as_py() for batch in orc.scan(["operation"]) for code in batch.column(0).unique()}
         if len(codes) > 1:
             continue
-        expected = Expected(orc.rows, "", str(orc.columns), operation=codes.pop(), collapsed=False)
-        content = verify._Content(orc, expected, 200, io.BytesIO(data))
+        sample, first = OutputSample(orc), 0
         for batch in orc.scan():
-            keys, columns = content._parts(batch)
-            content._keep(keys, columns, len(batch))
-            content.rows += len(batch)
-        compared += second_opinion(io.BytesIO(data), orc, content.windows)[0]
-    assert compared > 200
+            row = batch.column("row")
+            columns = () if row.null_count else tuple(row.field(i) for i in range(row.type.num_fields))
+            sample.keep(keys_of(batch, name=str(path)), columns, first, len(batch))
+            first += len(batch)
+        sample.require_same(io.BytesIO(data))
+    assert read_by_pyorc.rows > 200
