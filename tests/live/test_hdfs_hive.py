@@ -23,7 +23,7 @@ from tests.live.statements import full_acid
 from tests.services.hdfs import Hdfs
 from tests.services.hive import HIVE4, Hive
 from tests.support.extent import SWEEP
-from tests.unit.rows.test_fixture_rows import STEPS, hive_rows, in_order, name_of, step_of
+from tests.support.steps import STEPS, Step, sorted_rows
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
 HISTORY = 6
@@ -48,11 +48,11 @@ def hive(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def corpus(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where all tables of all fixtures lie on that HDFS."""
     local = tmp_path_factory.mktemp("corpus")
-    for path in STEPS:
-        step_of(path)  # which makes empty directories again
-        source = path.parent / "table"
+    for step in STEPS:
+        assert step.facts  # which makes empty directories again
+        source = step.table
         for folder, _, names in os.walk(source):
-            target = local / name_of(path) / Path(folder).relative_to(source)
+            target = local / str(step) / Path(folder).relative_to(source)
             target.mkdir(parents=True)
             for name in names:
                 os.symlink(Path(folder, name), target / name)
@@ -61,21 +61,18 @@ def corpus(hdfs_cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iter
     hdfs_cluster.remove("/corpus")
 
 
-def _misread(path: Path, url: str) -> str | None:
+def _misread(step: Step, url: str) -> str | None:
     """What is different between the table there and what Hive returned, and the digest of the local table."""
-    step = step_of(path)
-    texts = [step[key] for key in ("valid_write_ids", "valid_txns") if step[key]]
-    view = {"validtxns": texts, "schema": step["ddl"], "list_format": "hive2" if step["engine"] == "hive2" else None}
-    there = package.open_table(url).snapshot(**view)
+    there = package.open_table(url).snapshot(**step.view)
     rows: list[dict[str, Any]] = []
     for part in there.rows():
         plain = part.names, part.types, part.columns
-        names, types, columns = plain if step["kind"] == "non_acid" else part.with_row_id()
+        names, types, columns = part.with_row_id() if step.transactional else plain
         rows += [json.loads(line) for line in bytes(json_lines(columns, names, types)).decode().split("\n") if line]
-    if in_order(rows) != in_order(hive_rows(path)):
-        return f"{name_of(path)}: other rows"
-    here = package.open_table(str(path.parent / "table")).snapshot(**view)
-    return None if there.digest() == here.digest() else f"{name_of(path)}: another digest"
+    if sorted_rows(rows) != sorted_rows(step.hive_rows):
+        return f"{step}: other rows"
+    here = package.open_table(str(step.table)).snapshot(**step.view)
+    return None if there.digest() == here.digest() else f"{step}: another digest"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -83,7 +80,7 @@ def test_every_table_reads_as_hive_read_it(scheme: str, corpus: str, hdfs_cluste
     """Rows and row ids are those that Hive returned, and the digest is that of the same table on this machine."""
     root = f"{root_url(hdfs_cluster, scheme)}{corpus}"
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda path: _misread(path, f"{root}/{name_of(path)}"), STEPS))
+        found = list(pool.map(lambda step: _misread(step, f"{root}/{step}"), STEPS))
     assert len(found) > 250
     assert [one for one in found if one is not None] == []
 

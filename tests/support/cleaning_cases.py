@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,9 @@ from acidctl.state.resolve import Profile, resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
-from tests import ROOT
+from tests.support import steps
 
-FIXTURES = ROOT / "fixtures" / "tables"
+FIXTURES = steps.TABLES
 # When everything in a copy was written, and two days later, when it is old.
 MADE = 1_700_000_000.0
 LATER = MADE + 2 * 86400.0
@@ -32,27 +30,8 @@ def age(root: Path) -> None:
         os.utime(path, (MADE, MADE))
 
 
-@dataclass(frozen=True)
-class Step:
-    """A recorded step: its table and the lists of its reader."""
-
-    folder: Path
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """`step.json`."""
-        facts: dict[str, Any] = json.loads((self.folder / "step.json").read_text())
-        return facts
-
-    @property
-    def lists(self) -> tuple[str, ...]:
-        """The reader's lists."""
-        return tuple(text for text in (self.facts.get("valid_write_ids"), self.facts.get("valid_txns")) if text)
-
-    @property
-    def list_format(self) -> str | None:
-        """Hive 2's lists say their form only when asked."""
-        return "hive2" if self.folder.parent.parent.name == "hive2" else None
+class Step(steps.Step):
+    """A recorded step whose copies are cleaned."""
 
     def copy(self, target: Path) -> Path:
         """A copy of the table; empty directories are restored."""
@@ -103,8 +82,7 @@ class Step:
 
     def rows(self, root: Path) -> object:
         """Count and digest of what the reader sees."""
-        form = {"list_format": self.list_format} if self.list_format else {}
-        return open_table(str(root)).snapshot(validtxns=self.lists, schema=self.facts["ddl"], **form).count_and_digest()
+        return open_table(str(root)).snapshot(**self.view).count_and_digest()
 
     def _ids(self) -> tuple[ValidWriteIds, ValidTxns]:
         return ValidWriteIds.parse(self.lists[0]), ValidTxns.parse(self.lists[1])

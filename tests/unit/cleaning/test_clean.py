@@ -50,24 +50,6 @@ def test_rows_are_the_same_without_the_victims(name: str, tmp_path: Path) -> Non
     assert (again.victims, again.exit_code) == ([], ExitCode.DONE)
 
 
-def _all_steps() -> list[str]:
-    return sorted(str(path.parent.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*/*/step.json"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", _all_steps())
-def test_every_fixture_reads_the_same_afterwards(name: str, tmp_path: Path) -> None:
-    """Whatever real Hive has left, with the lists it had."""
-    case = step(name)
-    if case.facts["kind"] == "non_acid" or case.facts.get("hive_fault"):
-        pytest.skip("no ACID table, or one that Hive has damaged")
-    root = case.copy(tmp_path / "t")
-    rows = case.rows(root)
-    report = case.delete(root)
-    assert report.exit_code in (ExitCode.DONE, ExitCode.FINDINGS)
-    assert case.rows(root) == rows
-
-
 def test_young_entries_stay(tmp_path: Path) -> None:
     """The retention is measured from the moment of the run."""
     case = step(DEMO)
