@@ -80,10 +80,6 @@ def _unwatched(done: int, total: int | None) -> None:
     """No progress is shown."""
 
 
-def _unforeseen(bytes_in: int) -> None:
-    """Nobody waits for it."""
-
-
 class Table:
     """A table directory, or one partition directory, on some storage."""
 
@@ -187,11 +183,11 @@ class Table:
         """Plan, rewrite, verify and publish; `spark` is an existing Spark session. Nothing is ever deleted.
 
         `options` are those of `prepare_compaction`, `master`, `conf`, `parallelism` and `memory` of
-        `engine.choose.EngineChoice`, and `max_runtime` and `grace` in seconds: after the first nothing new is begun,
+        `engine.EngineChoice`, and `max_runtime` and `grace` in seconds: after the first nothing new is begun,
         and at the end of the second what is not finished is given up, as soon as a task has ended. What became of each
         partition is in the report; raised is only what concerns all.
         """
-        from acidctl.engine.choose import EarlyEngine, EngineChoice
+        from acidctl.engine import EngineChoice, make_engine
         from acidctl.maintenance.owner import GRACE, TimeLimit
 
         own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
@@ -199,9 +195,8 @@ class Table:
         seconds, grace = options.pop("max_runtime", None), options.pop("grace", GRACE)
         if seconds is not None:
             options["limit"] = TimeLimit.of(seconds, grace)
-        with closing(EarlyEngine(choice)) as early:
-            prepared = self.prepare_compaction(kind, foreseen=early.foresee, **options)
-            chosen, _ = early.engine(prepared.bytes_in)
+        prepared = self.prepare_compaction(kind, **options)
+        with closing(make_engine(choice, prepared.bytes_in)[0]) as chosen:
             return prepared.start(chosen, watch=watch).run()
 
     def prepare_compaction(
@@ -210,13 +205,11 @@ class Table:
         *,
         partitions: Sequence[str] = (),
         progress: Callable[[int, int | None], None] = _unwatched,
-        foreseen: Callable[[int], None] = _unforeseen,
         unsafe_break_lock: bool = False,
         limit: TimeLimit | None = None,
         **options: Any,
     ) -> Prepared:
-        """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into,
-        and `foreseen`, before that, how many bytes will be compacted.
+        """A plan and all it takes to carry it out. `kind` is minor or major; `progress` is told of files looked into.
 
         `options` are the fields of `ReadView`, and those of `request.CompactionRequest` (`target` as hive3, hive4
         or auto). `unsafe_break_lock` takes over locks whose owner may still live. `limit` bounds the time of planning
@@ -228,7 +221,7 @@ class Table:
 
         request, view = _request(kind, options)
         locations = self.locations(partitions)
-        decision = self._decide(locations, request, view, progress=progress, foreseen=foreseen, limit=limit)
+        decision = self._decide(locations, request, view, progress=progress, limit=limit)
         plan = replace(decision.plan, options=to_options(request, view, partitions))
         left = leftovers(self._root, locations)
         return Prepared(self._place(), plan, decision.again, left, unsafe_break_lock, limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from acidctl.cli.progress import progress, work_progress
 from acidctl.compaction.plan import CompactionPlan, parse, to_json
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.config import Config
-from acidctl.engine.choose import EarlyEngine, EngineChoice
+from acidctl.engine import EngineChoice, make_engine
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -217,10 +217,9 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
         return prepared.plan.exit_code
     log = None if asked.run_log is None else _run_log(out, table, asked)
     try:
-        with closing(EarlyEngine(choice, notify=out.warn, verbose=out.verbose)) as early:
-            prepared = _prepared(out, table, options, asked, limit, early.foresee)
-            _remark(out, prepared)
-            report = _run(out, prepared, early, log)
+        prepared = _prepared(out, table, options, asked, limit)
+        _remark(out, prepared)
+        report = _run(out, prepared, choice, log)
     except BaseException as error:
         if log is not None:
             log.failed(error)
@@ -284,7 +283,6 @@ def _prepared(
     options: SnapshotOptions,
     asked: Asked,
     limit: TimeLimit | None,
-    foreseen: Callable[[int], None] = lambda bytes_in: None,
 ) -> Prepared:
     if asked.plan is not None:
         return _saved(table, options, asked, limit)
@@ -293,7 +291,6 @@ def _prepared(
             asked.kind,
             partitions=options.partitions,
             progress=watch,
-            foreseen=foreseen,
             limit=limit,
             **options.view(),
             **asked.settings(),
@@ -331,14 +328,14 @@ def _save(out: Output, plan: CompactionPlan, path: str) -> None:
     out.note(f"wrote the plan to {shown(path)}; --plan carries it out")
 
 
-def _run(out: Output, prepared: Prepared, early: EarlyEngine, log: RunLog | None) -> CompactionReport:
+def _run(out: Output, prepared: Prepared, choice: EngineChoice, log: RunLog | None) -> CompactionReport:
     """Compact; Ctrl-C and SIGTERM end it alike."""
     told = None if log is None else log.partition
     if prepared.idle:
         return prepared.start(_Idle(), told=told).run()
-    engine, why = early.engine(prepared.bytes_in)
+    engine, why = make_engine(choice, prepared.bytes_in, notify=out.warn, verbose=out.verbose)
     out.note(why)
-    with ExitStack() as stack:
+    with closing(engine), ExitStack() as stack:
         watch = stack.enter_context(work_progress(out, f"compacting ({engine.name})"))
         run = prepared.start(engine, watch=watch, told=told)
         stack.enter_context(interruptible(run))

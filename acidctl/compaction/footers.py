@@ -42,10 +42,6 @@ def _unwatched(done: int, total: int | None) -> None:
     """No progress is shown."""
 
 
-def _unforeseen(bytes_in: int) -> None:
-    """Nobody waits for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A plan and what it was decided by, so that a part of it can be decided again and come out no wider."""
@@ -88,17 +84,16 @@ def decide(
     request: CompactionRequest,
     *,
     progress: Callable[[int, int | None], None] = _unwatched,
-    foreseen: Callable[[int], None] = _unforeseen,
     limit: TimeLimit | None = None,
 ) -> Decision:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
-    Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are
-    done of how many, and `foreseen`, before the first is opened, how many bytes there are. Partitions whose turn does
-    not come within half of the time that `limit` leaves are left for a later run; where not all may have their turn,
-    those with the most directories to merge have it first. What is wrong with one of several partitions makes that one
-    REFUSED; with a single location it is raised: NotEnoughHistoryError, DamagedDataError, StorageError. UsageError: no
-    lists and nothing assumed, or options that contradict each other or the table.
+    Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are done of
+    how many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a later run;
+    where not all may have their turn, those with the most directories to merge have it first. What is wrong with one of
+    several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
+    DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
+    the table.
     """
     places = [location for location in locations if not location.stray]
     listings = [location.listing for location in places]
@@ -110,9 +105,6 @@ def decide(
     if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
     chosen = _bounded([drafts[place] for place in order], request)
-    bytes_in = sum(item.plan.bytes_in for item in chosen if item.compacts)
-    if bytes_in:
-        foreseen(bytes_in)
     harvest = Harvest()
     stop = None if limit is None else limit.planning()
     reach = None if alone else Reach(storage, root)
@@ -199,8 +191,6 @@ def _surveyed(
 
     Without `reach` what is wrong with a partition is raised, as it is where the storage gives nothing of any.
     """
-    # Arrow comes along, so that what is foreseen can be told first.
-
     total = sum(_file_count(item) for item in drafts)
     done = 0
     progress(done, total)

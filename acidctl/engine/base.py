@@ -1,4 +1,4 @@
-"""What an engine is: it runs tasks, of which it knows little, somewhere, and gives back what became of each."""
+"""What an engine is: it runs tasks somewhere, of which it knows little, and gives the outcome of each."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What became of one task: `index` is its place in the sequence that was given to the engine.
-
-    `result` is what the task gave, or `error` why it gave nothing.
-    """
+    """The `result` of one task, or the `error` why there is none; `index` is its place in the sequence of tasks."""
 
     index: int
     result: Any = None
@@ -46,7 +43,7 @@ class TaskOutcome:
 
 
 class Work(Protocol):
-    """Carries out a task: its place in the sequence, the task, and whether threads of its own pay."""
+    """Carries out a task: its place in the sequence, the task, and whether it should use several threads."""
 
     def __call__(self, index: int, spec: Any, threads: bool, /) -> TaskOutcome: ...
 
@@ -54,7 +51,8 @@ class Work(Protocol):
 class Engine(Protocol):
     """Runs tasks somewhere, each at least once; the first finished attempt counts.
 
-    One that can heed the hosts of tasks, so that finding them out is worth a request each, has a true `uses_hosts`.
+    An engine that makes use of the hosts of tasks, so that asking the storage for them is worth it, has a true
+    `uses_hosts`.
     """
 
     name: str

@@ -19,8 +19,8 @@ from acidctl.compaction.publish import publish
 from acidctl.compaction.report import Outcome
 from acidctl.compaction.run import Prepared, Progress
 from acidctl.compaction.spec import TaskSpec
+from acidctl.engine import EngineChoice
 from acidctl.engine.base import Task, TaskOutcome
-from acidctl.engine.choose import EngineChoice
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import DamagedDataError, MissingDependencyError, StalePlanError, UsageError, VerificationError
 from acidctl.maintenance.lock import acquire
@@ -407,7 +407,7 @@ def test_which_engine() -> None:
     assert EngineChoice().decide(small)[0] == "local"
     assert EngineChoice(master="yarn").decide(small) == (
         "spark",
-        "the work is done by Spark, because --master is given",
+        "Running on Spark, because --master is given.",
     )
     assert EngineChoice(session=object()).decide(small)[0] == "spark"
     assert EngineChoice("local").decide(large)[0] == "local"
