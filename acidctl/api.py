@@ -41,10 +41,9 @@ from acidctl.state.resolve import (
     disagreements,
 )
 from acidctl.storage.local import LocalStorage, whole_path
-from acidctl.storage.locations import Location, gather
-from acidctl.storage.places import require_outside
+from acidctl.storage.locations import Location, gather, require_outside
 from acidctl.storage.port import Storage, join
-from acidctl.storage.remote_options import options_elsewhere
+from acidctl.storage.resolve import options_elsewhere
 from acidctl.storage.resolve import resolve as resolve_url
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, QUARANTINE_NAME
 from acidctl.maintenance.owner import is_id
 from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, write_file
-from acidctl.storage.places import canonical, real_name
+from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join
 
 MANIFEST_NAME = "manifest.json"

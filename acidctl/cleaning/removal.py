@@ -40,8 +40,7 @@ from acidctl.maintenance.work_dir import (
     write_file,
 )
 from acidctl.state.resolve import TableGuess
-from acidctl.storage.locations import Location
-from acidctl.storage.places import canonical
+from acidctl.storage.locations import Location, canonical
 from acidctl.storage.port import Storage, join
 
 # Why an entry may come back: something still there covers it. Aborted ones would look committed one day.

@@ -19,8 +19,7 @@ from acidctl.maintenance.owner import TimeLimit
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.storage.local import whole_path
-from acidctl.storage.locations import Location
-from acidctl.storage.places import require_no_way_in, shows_in_table
+from acidctl.storage.locations import Location, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
 from acidctl.types.schema import TableSchema
 

@@ -151,8 +151,7 @@ def _stored(out: Output, options: SnapshotOptions, view: View) -> LsReport:
 
 def _listed(options: SnapshotOptions, view: View) -> LsReport:
     """From a listing made elsewhere; nothing is opened, so there are no rows and no logical lengths."""
-    from acidctl.storage.locations import locate, parse_filter
-    from acidctl.storage.text_listing import parse_listing
+    from acidctl.storage.locations import locate, parse_filter, parse_listing
 
     if view.rows:
         raise UsageError("--rows opens files, and with --names there are none")

@@ -52,8 +52,8 @@ from acidctl.maintenance.work_dir import (
 from acidctl.state.inventory import take_stock
 from acidctl.state.journal import Journal, OutputFile, standing_of
 from acidctl.state.resolve import ORIGINALS_NAME, EntryKind
-from acidctl.storage.pieces import for_each
 from acidctl.storage.port import Storage, join
+from acidctl.storage.remote import for_each
 
 # A copy is made by the server: one costs next to nothing here.
 _COPIES = 8

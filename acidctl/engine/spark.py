@@ -30,7 +30,7 @@ from acidctl.engine.base import Task, TaskOutcome, Work
 from acidctl.engine.spark_worker import Body, Parcels, Unfit, pack, unpack
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.storage.panics import live_stderr
-from acidctl.storage.remote_options import packages_elsewhere
+from acidctl.storage.resolve import packages_elsewhere
 
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext

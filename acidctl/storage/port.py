@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
+from acidctl.errors import StorageError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import WORK_PREFIX
 
@@ -24,18 +25,15 @@ class Facts:
     `atomic_rename`: `rename_dir` and `move` show the source or the target, whole, and never both or a part.
     `exclusive_create`: of two that create one name, one is refused. `empty_directories`: a directory stays when
     nothing is in it; where False, directories are prefixes of names, and `mkdir` makes nothing that lasts.
-    `server_side_copy`: `copy_file` moves no bytes through this machine. `trash`: there is one to `discard` into.
+    `trash`: there is one to `discard` into.
     `conditional_replace`: it is a `Swapping` as well. `knows_own`: no name is refused as taken because of the very
     write that was repeated after its answer was lost.
     """
 
     atomic_rename: bool
     exclusive_create: bool
-    mtimes: bool
-    owner_and_mode: bool
     trash: bool
     empty_directories: bool = True
-    server_side_copy: bool = False
     conditional_replace: bool = False
     knows_own: bool = True
 
@@ -62,7 +60,7 @@ class Walk:
 
 
 class Storage(Protocol):
-    """What an adapter provides.
+    """What an adapter provides; the verbs that change something refuse unless it has its own.
 
     Where a storage has symbolic links, no verb but `stat`, `walk` and `open` of a table's data leads through one below
     the table: everything else is a `StorageError` then.
@@ -103,56 +101,58 @@ class Storage(Protocol):
         The parent has to exist. The result cannot seek. The file is complete and durable when `close` has returned
         or its `with` block has ended; a block that ends by an exception leaves no file.
         """
-        ...
+        raise _read_only(self, path)
 
     def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """Write a new file, durable on return; `StorageError` when the path exists, and then nothing is changed."""
-        ...
+        raise _read_only(self, path)
 
     def mkdir(self, path: str, like: str | None = None) -> None:
         """Make a directory whose parent exists; `StorageError` when the path exists.
 
         `like` as for `create`; its owner may write in it in any case.
         """
-        ...
+        raise _read_only(self, path)
 
     def inherit(self, path: str, like: str) -> None:
         """Give a file or directory the owner, group and mode of another, as far as this user may.
 
-        A file takes no execution bits from a directory. Does nothing where `facts.owner_and_mode` is False.
+        A file takes no execution bits from a directory. Does nothing where files have neither.
         """
-        ...
+        raise _read_only(self, path)
 
     def rename_dir(self, source: str, target: str) -> None:
         """Rename a directory, never into nor onto anything that exists; durable on return."""
-        ...
+        raise _read_only(self, source)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it; symbolic links are removed, not followed."""
-        ...
+        raise _read_only(self, path)
 
     def remove_file(self, path: str) -> None:
         """Remove one file (or symbolic link); `StorageError` for directories and for what does not exist."""
-        ...
+        raise _read_only(self, path)
 
     def move(self, source: str, target: str) -> None:
         """Move a file or directory to a path that does not exist (quarantine and back); durable on return."""
-        ...
+        raise _read_only(self, source)
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy a file to a path that does not exist, by the server where it can; StorageError when it exists."""
-        ...
+        raise _read_only(self, target)
 
     def discard(self, path: str) -> None:
         """Move a file or directory into the trash of this user.
 
         StorageError where `facts.trash` is False, and for what does not exist.
         """
-        ...
+        shown = self.display(path)
+        hint = "Add --skip-trash."
+        raise StorageError(f"{shown} cannot be moved to a trash: this storage has none", path=shown, hint=hint)
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """The machines that hold the most of a file, the best first; empty where nobody knows."""
-        ...
+        return ()
 
 
 class Swapping(Protocol):
@@ -161,6 +161,11 @@ class Swapping(Protocol):
     def swap(self, path: str, old: bytes, new: bytes) -> bool:
         """Replace the content of a small file in one step if it is still the old one; False when it is not."""
         ...
+
+
+def _read_only(storage: Storage, path: str) -> StorageError:
+    shown = storage.display(path)
+    return StorageError(f"{shown} cannot be changed: acidctl only reads from this kind of storage", path=shown)
 
 
 def join(root: str, relative: str) -> str:

@@ -1,18 +1,37 @@
-"""From what a user typed to a storage and a path in it; the only place that knows a scheme."""
+"""From what a user typed to a storage and a path in it, here and on other machines; the only place that knows a scheme.
+
+Executors have neither this machine's configuration files nor its environment, so what a client goes by travels with
+each task. Secrets of other systems stay behind; those for this storage travel, and are shown nowhere
+(`compaction.spec`).
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from acidctl.errors import UsageError
+from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_credentials, without_secret
+from acidctl.storage.retry import Retrying
 
-Connect = Callable[[str, str, Mapping[str, Any]], tuple[Storage, str]]
+
+class Adapter(Protocol):
+    """What the module of a kind of storage offers."""
+
+    def connect(self, url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
+        """The storage of a URL and the path within it; nothing is asked of the servers yet."""
+        ...
+
+    def options_elsewhere(
+        self, url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """The options by which another machine opens the URL as this one does with these and its environment."""
+        ...
+
 
 # Two letters at least, and a slash after the colon: `C:/x` and `ds=10:30` stay paths. `./s3:/x` names a local
 # one.
@@ -55,25 +74,35 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     rest = url[len(scheme) + 1 :]
     if not rest.startswith("//"):
         rest = "//" + rest.lstrip("/") if known not in _HADOOP else "///" + rest.lstrip("/")
-    from acidctl.storage.retry import Retrying
-
-    storage, path = _connector(known)(f"{known}:{rest}", known, options or {})
+    address = f"{known}:{rest}"
+    storage, path = _adapter(known, address).connect(address, known, options or {})
     return Retrying(storage), _trimmed(path)
 
 
-def _connector(scheme: str) -> Connect:
-    """What opens URLs of a scheme; imported on demand, because each needs a package of its own."""
-    if scheme in ("hdfs", "viewfs"):
-        from acidctl.storage import hdfs
+def _adapter(scheme: str, url: str) -> Adapter:
+    """The module for URLs of a scheme; imported on demand, because each needs a package of its own."""
+    try:
+        if scheme in ("hdfs", "viewfs"):
+            from acidctl.storage import hdfs_native
 
-        return hdfs.connect
-    if scheme in ("webhdfs", "swebhdfs"):
-        from acidctl.storage import webhdfs
+            return hdfs_native
+        if scheme in ("webhdfs", "swebhdfs"):
+            from acidctl.storage import webhdfs
 
-        return webhdfs.connect
-    from acidctl.storage import fsspec
+            return webhdfs
+        if scheme == "s3":
+            from acidctl.storage import s3
 
-    return fsspec.connect
+            return s3
+    except ImportError:
+        raise MissingDependencyError(
+            f"{scheme}: needs a package that is not installed",
+            path=without_secret(url),
+            hint=f"pip install 'acidctl[{'hdfs' if scheme in _HADOOP else 's3'}]'",
+        ) from None
+    from acidctl.storage import objects
+
+    return objects
 
 
 def _local(path: str) -> tuple[Storage, str]:
@@ -98,3 +127,40 @@ def _local_path(url: str) -> str:
 
 def _trimmed(path: str) -> str:
     return path.rstrip("/") or ("/" if path.startswith("/") else os.curdir)
+
+
+Package = tuple[str, tuple[int, ...]]
+
+# Import name of what an adapter needs, and the oldest version that it works with (pyproject.toml).
+_PACKAGES: Mapping[str, tuple[Package, ...]] = {
+    "hdfs": (("hdfs_native", (0, 11)),),
+    "viewfs": (("hdfs_native", (0, 11)),),
+    "webhdfs": (("requests", (2, 28)),),
+    "swebhdfs": (("hdfs", (2, 7)),),
+    "s3": (("s3fs", (2024, 6)),),
+}
+
+
+def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The options by which another machine opens `url` as this one does with `options` and its environment.
+
+    Raises UsageError for a configuration that cannot be used.
+    """
+    scheme = _scheme(url)
+    known = _ALIASES.get(scheme, scheme)
+    if known not in _HADOOP and known != "s3":
+        return dict(options)
+    return _adapter(known, url).options_elsewhere(url, known, options, environment)
+
+
+def packages_elsewhere(url: str) -> tuple[Package, ...]:
+    """Import names and oldest versions of what the adapter of `url` needs, beside what all tasks need."""
+    scheme = _scheme(url)
+    return _PACKAGES.get(_ALIASES.get(scheme, scheme), (("fsspec", (2024, 6)),) if scheme else ())
+
+
+def _scheme(url: str) -> str:
+    """The scheme in lower case; empty for paths of this machine."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", url)
+    scheme = found[1].lower() if found else ""
+    return "" if scheme == "file" else scheme

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import botocore.exceptions
+from s3fs import S3FileSystem
 
 from acidctl.errors import (
     AcidctlError,
@@ -30,14 +31,16 @@ from acidctl.errors import (
     StorageError,
     ThrottledError,
     UnreachableError,
+    UsageError,
 )
 from acidctl.format.names import WORK_PREFIX
-from acidctl.storage.objects import OBJECT_FACTS, Item, entry_of
+from acidctl.storage.objects import OBJECT_FACTS, UNCACHED, Item, ObjectStorage, entry_of
+from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_credentials
+from acidctl.storage.remote import Found
 from acidctl.storage.retry import PATIENT, Patience
-from acidctl.storage.treewalk import Found
 
-FACTS = replace(OBJECT_FACTS, server_side_copy=True, conditional_replace=True)
+FACTS = replace(OBJECT_FACTS, conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
 _WORD = "acidctl-write"
@@ -567,3 +570,69 @@ def _endpoint(error: BaseException) -> str:
 def _broke_off(error: BaseException) -> bool:
     """Errors of the HTTP library below botocore while a body is read."""
     return any(kind.__name__ in ("ClientError", "IncompleteReadError") for kind in type(error).__mro__)
+
+
+# --- Opening, here and on other machines.
+
+
+_KEYS = {"key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY", "token": "AWS_SESSION_TOKEN"}
+# Options of s3fs that are settings themselves.
+_TABLES = ("config_kwargs", "client_kwargs", "s3_additional_kwargs")
+
+
+def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
+    """The storage of a URL and the path within it, which is all behind the slashes, as it is."""
+    for name in _TABLES:
+        if not isinstance(options.get(name, {}), Mapping):
+            raise UsageError(
+                f"the option {name} of [storage] for s3: is no table of settings",
+                hint=f'Write it as {name} = {{ "NAME" = "VALUE" }}.',
+            )
+    config = {**DEFAULT_CONFIG, **options.get("config_kwargs", {})}
+    client = {**options.get("client_kwargs", {})}
+    region = _region(os.environ)
+    if region is not None:
+        client.setdefault("region_name", region)
+
+    def make() -> Any:
+        filesystem = S3FileSystem(**{**UNCACHED, **options, "config_kwargs": config, "client_kwargs": client})
+        filesystem.retries = 1
+        return filesystem
+
+    path = url.partition("://")[2]
+    try:
+        objects = S3Objects(make)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            "the options of [storage] for s3: cannot be used",
+            hint="They are the arguments of s3fs.S3FileSystem: key, secret, token, profile, endpoint_url and others.",
+        ) from error
+    if not path.strip("/"):
+        raise UsageError(f"{url} names no bucket", hint="Give s3://BUCKET/PATH of the table's directory.")
+    return ObjectStorage(objects, FACTS), path
+
+
+def options_elsewhere(
+    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Keys, endpoint and region of the environment, as Spark hands them to its own readers.
+
+    They are arguments of s3fs; those that were given win, and keys belong together.
+    """
+    found = dict(options)
+    client = dict(options.get("client_kwargs") or {})
+    if not found.keys() & {"key", "profile", "anon", "session"} and environment.get("AWS_ACCESS_KEY_ID"):
+        keys = {name: environment.get(variable) for name, variable in _KEYS.items()}
+        found.update({name: value for name, value in keys.items() if value})
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    if endpoint and "endpoint_url" not in found and "endpoint_url" not in client:
+        found["endpoint_url"] = endpoint
+    region = _region(environment)
+    if region and "region_name" not in client:
+        found["client_kwargs"] = {**client, "region_name": region}
+    return found
+
+
+def _region(environment: Mapping[str, str]) -> str | None:
+    """As the AWS command line has it; botocore itself knows the second variable only."""
+    return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")

@@ -29,10 +29,9 @@ from acidctl.errors import (
     UnreachableError,
 )
 from acidctl.maintenance.lock import acquire
-from acidctl.storage.hdfs import connect
+from acidctl.storage.hdfs_native import GRACE, connect
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
-from acidctl.storage.timeouts import GRACE
 from acidctl.storage.webhdfs import connect as connect_web
 from tests.services.hdfs import Hdfs, write_sites
 from tests.services.hdfs_pair import HdfsPair

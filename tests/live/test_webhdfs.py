@@ -20,11 +20,10 @@ from acidctl.errors import (
     StorageError,
     UnreachableError,
 )
-from acidctl.storage.hadoopstorage import Status
+from acidctl.storage.hadoop import Status
 from acidctl.storage.port import Storage, join
-from acidctl.storage.ranged import RangedFile
-from acidctl.storage.webhdfs import connect
-from acidctl.storage.webstorage import WebHdfsStorage
+from acidctl.storage.prefetch import RangedFile
+from acidctl.storage.webhdfs import WebHdfsStorage, connect
 from tests import ROOT
 from tests.cli.runner import acidctl
 from tests.services.hdfs import Hdfs

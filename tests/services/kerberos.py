@@ -5,7 +5,7 @@
         subprocess.run([...], env={**os.environ, **hdfs.environment, **realm.environment(cache)})
 
 MIT Kerberos comes from Debian's packages, unpacked into the cache folder; a process that is to use tickets gets their
-libraries by its environment, so tests run such clients as processes. What `hdfs[kerberos]` needs of Python is
+libraries by its environment, so tests run such clients as processes. `requests-kerberos` for Python is
 compiled against the unpacked headers once per Python, into the cache folder too.
 """
 
@@ -196,7 +196,7 @@ class Kerberos:
         return path
 
     def environment(self, cache: Path | None, *, packages: bool = False) -> dict[str, str]:
-        """What a process needs to use the tickets of `cache`, or to find none; `packages` for hdfs[kerberos] too."""
+        """What a process needs to use the tickets of `cache`, or to find none; `packages` for requests-kerberos too."""
         found = {
             "KRB5_CONFIG": str(self.config),
             "KRB5CCNAME": f"FILE:{cache or self.folder / 'none.ccache'}",

@@ -20,8 +20,15 @@ print(list(status.owner for status in Client(sys.argv[1]).list_status("/home")))
 """
 WEB = """
 import sys
-from hdfs.ext.kerberos import KerberosClient
-print([status["owner"] for _, status in KerberosClient(sys.argv[1], timeout=20).list("/home", status=True)])
+import requests
+from requests_kerberos import OPTIONAL, HTTPKerberosAuth
+url = sys.argv[1] + "/webhdfs/v1/home?op=LISTSTATUS"
+answer = requests.get(url, auth=HTTPKerberosAuth(mutual_authentication=OPTIONAL), timeout=20)
+if answer.status_code == 401:
+    sys.exit("Authentication failure")
+if answer.status_code != 200:
+    sys.exit(answer.json()["RemoteException"]["message"])
+print([status["owner"] for status in answer.json()["FileStatuses"]["FileStatus"]])
 """
 
 

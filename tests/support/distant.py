@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
-from acidctl.storage.pieces import TUNING, Budget, Tuning
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
-from acidctl.storage.ranged import RangedFile
-from acidctl.storage.treewalk import Found, walk_tree
+from acidctl.storage.prefetch import TUNING, Budget, RangedFile, Tuning
+from acidctl.storage.remote import Found, walk_tree
 
 _MEMORY = 256 << 20
 

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.objects import Item, ObjectStorage
 from acidctl.storage.port import Storage
+from acidctl.storage.remote import Found
 from acidctl.storage.s3 import FACTS
-from acidctl.storage.treewalk import Found
 from tests.support.faulty import Answer, FaultyStorage
+from tests.support.memory import MemoryStorage
 
 
 class FolderObjects:

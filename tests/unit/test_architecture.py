@@ -48,13 +48,13 @@ ONLY_IN = {
     "pyspark": ("engine",),
     "click": ("cli",),
     "rich": ("cli",),
-    "fsspec": ("storage.fsspec",),
-    "s3fs": ("storage.fsspec",),
+    "fsspec": ("storage.objects",),
+    "s3fs": ("storage.s3",),
     "botocore": ("storage.s3",),
-    "hdfs": ("storage.webapi",),
-    "requests": ("storage.webapi", "storage.webfault"),
-    "urllib3": ("storage.webapi", "storage.webfault"),
-    "hdfs_native": ("storage.hdfsclient", "storage.hdfsstorage"),
+    "requests": ("storage.webhdfs_rest",),
+    "requests_kerberos": ("storage.webhdfs_rest",),
+    "urllib3": ("storage.webhdfs_rest",),
+    "hdfs_native": ("storage.hdfs_native",),
 }
 
 # What decides takes values and gives values: no clock, no chance, no file. Packages, or modules of one.
@@ -74,7 +74,7 @@ IMPURE = (
 # The exceptions, and why.
 IMPURE_BUT = {("types.format_scalars", "threading"): "a counter of replaced bytes that threads of an export share"}
 
-HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs", "hdfs_native", "requests", "fsspec", "rich", "google")
+HEAVY = ("pyarrow", "numpy", "pyorc", "isal", "pyspark", "hdfs_native", "requests", "fsspec", "rich", "google")
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8

@@ -15,10 +15,10 @@ from acidctl.errors import ExitCode, StorageError, UsageError
 from acidctl.maintenance.lock import acquire
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Facts
 from tests.support.cleaning_cases import FIXTURES, LATER, MADE, Step, age, step, tops, tree, visible_whole
 from tests.support.faulty import Fault, FaultyStorage, sweep
+from tests.support.memory import MemoryStorage
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 

@@ -14,7 +14,6 @@ import pytest
 import acidctl.api as table_module
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.retry import Retrying
 from tests.cli.runner import Result
@@ -22,6 +21,7 @@ from tests.cli.runner import acidctl as command
 from tests.support.breaking import WAYS, Bench, in_turn
 from tests.support.cleaning_cases import LATER, step, tree
 from tests.support.faulty import Fault, FaultyStorage
+from tests.support.memory import MemoryStorage
 
 pytestmark = pytest.mark.slow
 

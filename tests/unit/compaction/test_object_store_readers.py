@@ -14,8 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from acidctl.api import Table
 from acidctl.compaction import publish as publish_module
 from acidctl.errors import StorageError
-from acidctl.storage.fsspec import FsspecObjects
-from acidctl.storage.objects import Item, ObjectStorage
+from acidctl.storage.objects import FsspecObjects, Item, ObjectStorage
 from acidctl.storage.s3 import FACTS
 from tests.support.objects import FolderObjects
 from tests.support.publishing import make_case

@@ -32,9 +32,9 @@ from acidctl.orc.reader import OrcFile
 from acidctl.rows.table_view import read
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
-from acidctl.storage.memory import MemoryStorage
 from tests import ROOT
 from tests.support.evolved import dropped_columns
+from tests.support.memory import MemoryStorage
 
 TABLES = ROOT / "fixtures" / "tables"
 STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))

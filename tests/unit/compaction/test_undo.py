@@ -14,8 +14,8 @@ from acidctl.cleaning.report import CleanReport, Outcome
 from acidctl.cleaning.run import CleanRequest, prepare
 from acidctl.errors import ExitCode
 from acidctl.storage.locations import gather
-from acidctl.storage.memory import MemoryStorage
 from tests.support.cleaning_cases import Step, step, tops, tree
+from tests.support.memory import MemoryStorage
 
 DEMO = step("hive4/demo_orders/03-demo")
 PARTS = step("hive4/partitioned/03-one-compacted")

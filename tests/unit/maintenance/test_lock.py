@@ -22,8 +22,8 @@ from acidctl.maintenance.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
 from acidctl.maintenance.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.maintenance.work_dir import list_location
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.memory import MemoryStorage
 from tests.support.faulty import Fault, FaultyStorage, broken_run, in_child, sweep
+from tests.support.memory import MemoryStorage
 
 NOW = 1_800_000_000.0
 pytestmark = pytest.mark.usefixtures("nobody_waits")

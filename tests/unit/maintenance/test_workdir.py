@@ -9,8 +9,8 @@ import pytest
 
 from acidctl.errors import StorageError, UnreachableError
 from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, surely, write_file
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Storage, Walk
+from tests.support.memory import MemoryStorage
 
 _CHANGES: dict[str, Callable[[Storage], None]] = {
     "mkdir": lambda storage: make_directory(storage, "t/new", "t"),

@@ -15,7 +15,7 @@ import pytest
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
-from acidctl.storage.pieces import Tuning
+from acidctl.storage.prefetch import Tuning
 from acidctl.types.schema import parse_schema
 from tests.support.distant import Requests, ranged
 from tests.support.orc_events import EventBatch, keys, written

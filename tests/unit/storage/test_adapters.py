@@ -22,12 +22,12 @@ from acidctl.errors import (
     UsageError,
 )
 from acidctl.storage import local as local_module
-from acidctl.storage.fsspec import FsspecStorage
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.memory import MemoryStorage
+from acidctl.storage.objects import FsspecStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_secret
 from acidctl.storage.resolve import resolve
+from tests.support.memory import MemoryStorage
 from tests.support.storage_conformance import Make, WritingStorage
 
 
@@ -248,16 +248,16 @@ class TestFsspecMemory(WritingStorage):
 
     def test_other_file_systems_are_not_written_to(self, tmp_path: Path) -> None:
         """Not of all that fsspec knows is it known what a write does to a name that is taken."""
-        storage = FsspecStorage(fsspec.filesystem("local"), "odd")
+        storage = FsspecStorage(fsspec.filesystem("local"))
         changes = (storage.mkdir, storage.create, storage.remove_tree, storage.remove_file, storage.discard)
         pairs = (storage.rename_dir, storage.move, storage.copy_file, storage.inherit)
         for change in changes:
-            with pytest.raises(StorageError, match="does not write"):
+            with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
                 change(f"{tmp_path}/x")
         for change_both in pairs:
-            with pytest.raises(StorageError, match="does not write"):
+            with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
                 change_both(f"{tmp_path}/x", f"{tmp_path}/y")
-        with pytest.raises(StorageError, match="does not write"):
+        with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
             storage.create_exclusive(f"{tmp_path}/x", b"")
         assert list(tmp_path.iterdir()) == []
 
@@ -272,7 +272,7 @@ class TestFsspecMemory(WritingStorage):
                 return f"x://user:secret@{path}"
 
         with pytest.raises(StorageError, match=r"^x://bucket cannot be used: no credentials$"):
-            FsspecStorage(Broken(), "x").walk("bucket")
+            FsspecStorage(Broken()).walk("bucket")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ import pytest
 import acidctl
 from acidctl.engine.spark_setup import zip_package
 from acidctl.errors import UsageError
-from acidctl.storage.hdfsplace import locate as locate_hdfs
-from acidctl.storage.remote_options import options_elsewhere, packages_elsewhere
-from acidctl.storage.webaccess import locate as locate_web
+from acidctl.storage.hadoop_conf import locate_hdfs, locate_webhdfs
+from acidctl.storage.resolve import options_elsewhere, packages_elsewhere
 
 SITE = {
     "fs.defaultFS": "hdfs://lake",
@@ -45,7 +44,7 @@ def test_a_name_service_is_found_without_the_folder(environment: dict[str, str])
     there = options_elsewhere("hdfs://lake/t", {}, environment)
     assert locate_hdfs("hdfs://lake/t", "hdfs", there, {}).addresses == ("one:8020", "two:8020")
     there = options_elsewhere("webhdfs://lake/t", {}, environment)
-    assert locate_web("webhdfs://lake/t", "webhdfs", there, {}).access.nodes == ("http://one:9870", "http://two:9870")
+    assert locate_webhdfs("webhdfs://lake/t", "webhdfs", there, {}).nodes == ("http://one:9870", "http://two:9870")
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])
@@ -118,7 +117,7 @@ def test_a_folder_that_is_not_there_is_said_before_any_work(environment: dict[st
         ("/t", ()),
         ("file:///t", ()),
         ("hdfs://h/t", ("hdfs_native",)),
-        ("webhdfs://h/t", ("hdfs",)),
+        ("webhdfs://h/t", ("requests",)),
         ("S3A://b/t", ("s3fs",)),
         ("gs://b/t", ("fsspec",)),
     ],

@@ -14,8 +14,8 @@ import pytest
 from acidctl.errors import NoSuchTableError, StorageError, UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import Location, gather, own_partition
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Descend, PathStat, Walk
+from tests.support.memory import MemoryStorage
 
 
 def _gather(files: dict[str, bytes], *filters: str, root: str = "t") -> tuple[Location, ...]:

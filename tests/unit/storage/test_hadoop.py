@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,10 @@ from acidctl.errors import (
     UnreachableError,
     UsageError,
 )
-from acidctl.storage import hdfs
-from acidctl.storage.hadoopconf import load_hadoop_conf
-from acidctl.storage.hadoopfault import MissingError, of_java
-from acidctl.storage.hdfsplace import locate, with_order
-from acidctl.storage.timeouts import bounded, side_by_side
+from acidctl.storage.hadoop import MissingError, of_java
+from acidctl.storage.hadoop_conf import load_hadoop_conf, locate_hdfs, with_order
+from acidctl.storage.hdfs_native import bounded, knock
+from acidctl.storage.resolve import resolve
 
 LAKE = {
     "dfs.nameservices": "lake,other",
@@ -112,47 +113,47 @@ class TestAddresses:
     )
     def test_machines_and_name_services(self, url: str, authority: str, path: str, addresses: tuple[str, ...]) -> None:
         """A machine has a port, a name service has addresses in the configuration; paths are left as they are."""
-        place = locate(url, "hdfs", {"config": {**LAKE, "fs.defaultFS": "hdfs://lake"}}, {})
+        place = locate_hdfs(url, "hdfs", {"config": {**LAKE, "fs.defaultFS": "hdfs://lake"}}, {})
         assert (place.authority, place.path, place.addresses) == (authority, path, addresses)
 
     def test_the_order_of_namenodes(self) -> None:
         """As it is wanted, whatever the configuration calls them; nothing else is touched."""
-        place = locate("hdfs://lake/t", "hdfs", {"config": LAKE}, {})
+        place = locate_hdfs("hdfs://lake/t", "hdfs", {"config": LAKE}, {})
         config = with_order(place, ("two:8020", "one:8020"))
         members = config["dfs.ha.namenodes.lake"].split(",")
         assert [config[f"dfs.namenode.rpc-address.lake.{member}"] for member in members] == ["two:8020", "one:8020"]
         assert config["dfs.nameservices"] == "lake,other"
-        alone = locate("hdfs://nn/t", "hdfs", {"config": LAKE}, {})
+        alone = locate_hdfs("hdfs://nn/t", "hdfs", {"config": LAKE}, {})
         assert with_order(alone, ("nn:8020",)) == dict(alone.config)
 
     def test_what_says_nothing(self) -> None:
         """No host, a name service without addresses, a default that is no HDFS."""
         for config in ({}, {"fs.defaultFS": "s3a://b"}, {"fs.defaultFS": "file:///"}):
             with pytest.raises(UsageError, match="hdfs: was given without a host"):
-                locate("hdfs:///t", "hdfs", {"config": config}, {})
+                locate_hdfs("hdfs:///t", "hdfs", {"config": config}, {})
         with pytest.raises(StorageError, match="names no address of a NameNode of other"):
-            locate("hdfs://other/t", "hdfs", {"config": LAKE}, {})
+            locate_hdfs("hdfs://other/t", "hdfs", {"config": LAKE}, {})
 
     @pytest.mark.parametrize("options", [{"usr": "x"}, {"user": 5}, {"user": ""}, {"timeout": 0}, {"config": "x"}])
     def test_options_that_are_not_understood(self, options: Mapping[str, Any]) -> None:
         """A wrong name or kind is a UsageError."""
         with pytest.raises(UsageError, match="storage option"):
-            locate("hdfs://nn/t", "hdfs", options, {})
+            locate_hdfs("hdfs://nn/t", "hdfs", options, {})
 
     def test_settings_are_texts_and_are_not_shown(self) -> None:
         """TOML's numbers and truth values; the configuration may hold secrets."""
         config = {"fs.trash.interval": 60, "a": True, "fs.s3a.secret.key": "SECRET"}
-        place = locate("hdfs://nn/t", "hdfs", {"config": config, "timeout": 5}, {})
+        place = locate_hdfs("hdfs://nn/t", "hdfs", {"config": config, "timeout": 5}, {})
         assert (place.trash_minutes, place.config["a"], place.timeout) == (60, "true", 5)
         assert "SECRET" not in repr(place)
 
     def test_a_missing_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A sentence with the extra to install."""
         monkeypatch.setitem(sys.modules, "hdfs_native", None)
-        for name in ("hdfsclient", "hdfsstorage"):
-            monkeypatch.delitem(sys.modules, f"acidctl.storage.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, "acidctl.storage.hdfs_native", raising=False)
+        monkeypatch.delattr("acidctl.storage.hdfs_native", raising=False)
         with pytest.raises(MissingDependencyError) as caught:
-            hdfs.connect("hdfs://nn/t", "hdfs", {})
+            resolve("hdfs://nn/t")
         assert caught.value.hint == "pip install 'acidctl[hdfs]'"
 
 
@@ -220,19 +221,22 @@ class TestBoundedCalls:
         assert time.monotonic() - begin < 5
         release.set()
 
-    def test_threads_are_used_again(self) -> None:
-        """Calls one after the other need no more than one or two."""
-        found = set()
-        for _ in range(10):
-            found.add(bounded(threading.get_ident, 10))
-            time.sleep(0.005)
-        assert len(found) <= 2
 
-    def test_side_by_side(self) -> None:
-        """After the first good answer the others have little time left; errors and the late are left out."""
-        release = threading.Event()
-        actions: list[Callable[[], bool]] = [release.wait, lambda: True, lambda: dict[int, bool]()[1], lambda: False]
-        begin = time.monotonic()
-        assert side_by_side(actions, 20, enough=bool, patience=0.05) == {1: True, 3: False}
-        assert time.monotonic() - begin < 5
-        release.set()
+def test_namenodes_are_asked_for_connections_at_once() -> None:
+    """After the first that accepts, the others have little time left: those that are silent are left out."""
+    with socket.create_server(("127.0.0.1", 0)) as accepting, socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        ports = [accepting.getsockname()[1], full.getsockname()[1]]
+        with ExitStack() as waiting, socket.create_server(("127.0.0.1", 0)) as closed:
+            addresses = [f"127.0.0.1:{port}" for port in (*ports, closed.getsockname()[1])]
+            for _ in range(2):
+                client = waiting.enter_context(socket.socket())
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", ports[1]))
+            closed.close()
+            begin = time.monotonic()
+            faults = knock([*addresses, "127.0.0.1:none"], 20)
+            assert time.monotonic() - begin < 5
+    assert faults[addresses[0]] is None
+    assert addresses[1] not in faults
+    assert isinstance(faults[addresses[2]], ConnectionRefusedError)
+    assert isinstance(faults["127.0.0.1:none"], ValueError)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import UnreachableError
-from acidctl.storage.hdfs import connect
+from acidctl.storage.hdfs_native import connect
 from acidctl.storage.panics import without_panics
 
 _PANIC = b"""

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from acidctl.api import report
 from acidctl.errors import AcidctlError, UsageError
 from acidctl.rows.table_view import read
-from acidctl.storage.locations import locate
-from acidctl.storage.text_listing import parse_listing
+from acidctl.storage.locations import locate, parse_listing
 
 LINE = st.one_of(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=40),

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import StorageError, UnreachableError
-from acidctl.storage.pieces import Budget, Tuning
-from acidctl.storage.ranged import RangedFile
+from acidctl.storage.prefetch import Budget, RangedFile, Tuning
 
 _K = 1 << 10
 _SMALL = Tuning(memory=4 * _K, whole=0, gap=16, piece=512, least=64, first=32, ahead=128, depth=3)

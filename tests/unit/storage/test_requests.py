@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.memory import MemoryStorage
 from acidctl.types.schema import parse_schema
 from tests import ROOT
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.support.distant import DistantStorage, Requests, children_of
+from tests.support.memory import MemoryStorage
 from tests.support.orc_events import EventBatch, keys, written
 
 HIVE4 = ROOT / "fixtures/tables/hive4"

@@ -10,13 +10,13 @@ import pytest
 
 from acidctl.errors import NoSuchTableError, StorageError, ThrottledError, UnreachableError
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.memory import MemoryStorage
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
-from acidctl.storage.ranged import RangedFile
+from acidctl.storage.prefetch import RangedFile
+from acidctl.storage.remote import Found, walk_tree
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Patience, Retrying
-from acidctl.storage.treewalk import Found, walk_tree
 from tests.support.distant import Requests, ranged
+from tests.support.memory import MemoryStorage
 
 
 def _patience(pauses: list[float]) -> Patience:

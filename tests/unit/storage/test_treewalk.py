@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import DeniedError, NoSuchTableError, StorageError, UnreachableError
-from acidctl.storage.memory import MemoryStorage
+from acidctl.storage.remote import Found, walk_tree
 from acidctl.storage.retry import Patience
-from acidctl.storage.treewalk import Found, walk_tree
+from tests.support.memory import MemoryStorage
 
 _PARENTS = st.lists(st.sampled_from(["a", "b", "a=", "_", "-b"]), max_size=3)
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.storage.hadoopconf import Token, choose, parse
-from acidctl.storage.webaccess import Place, locate
+from acidctl.storage.hadoop_conf import Token, WebHdfsPlace, choose, locate_webhdfs, parse
 
 HA = {
     "dfs.nameservices": "far,warehouse",
@@ -30,8 +29,8 @@ TOKEN = Token(WRITABLE[1:29], WRITABLE[30:50], "WEBHDFS delegation", "127.0.0.1:
 FILE = b"HDTS\0" + b"\x01" + b"\x0f127.0.0.1:14102" + WRITABLE + b"\x00"
 
 
-def _located(url: str, options: Mapping[str, Any] | None = None, **environment: str) -> Place:
-    return locate(url, url.partition(":")[0], options or {}, environment)
+def _located(url: str, options: Mapping[str, Any] | None = None, **environment: str) -> WebHdfsPlace:
+    return locate_webhdfs(url, url.partition(":")[0], options or {}, environment)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def _located(url: str, options: Mapping[str, Any] | None = None, **environment: 
 def test_an_address_leads_to_servers(url: str, config: Mapping[str, str], nodes: tuple[str, ...], path: str) -> None:
     """Ports by default, name services by the configuration; the path is taken as it is."""
     found = _located(url, {"config": config, "user": "etl"})
-    assert (found.access.nodes, found.path) == (nodes, path)
+    assert (found.nodes, found.path) == (nodes, path)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +77,12 @@ def test_what_makes_no_sense_is_refused_without_its_secrets(url: str, options: M
 def test_who_asks_is_named_unless_he_proves_it(tmp_path: Path) -> None:
     """The option wins over HADOOP_USER_NAME; a ticket or a token speaks for itself."""
     kerberos = {"config": {"hadoop.security.authentication": "Kerberos"}}
-    assert _located("webhdfs://h/t", HADOOP_USER_NAME="alice").access.user == "alice"
-    assert _located("webhdfs://h/t", {"user": "bob"}, HADOOP_USER_NAME="alice").access.user == "bob"
-    with_ticket = _located("webhdfs://h/t", kerberos, HADOOP_USER_NAME="alice").access
+    assert _located("webhdfs://h/t", HADOOP_USER_NAME="alice").user == "alice"
+    assert _located("webhdfs://h/t", {"user": "bob"}, HADOOP_USER_NAME="alice").user == "bob"
+    with_ticket = _located("webhdfs://h/t", kerberos, HADOOP_USER_NAME="alice")
     assert (with_ticket.user, with_ticket.kerberos) == (None, True)
     (tmp_path / "tokens").write_bytes(FILE)
-    with_token = _located("webhdfs://127.0.0.1/t", kerberos, HADOOP_TOKEN_FILE_LOCATION=f"{tmp_path}/tokens").access
+    with_token = _located("webhdfs://127.0.0.1/t", kerberos, HADOOP_TOKEN_FILE_LOCATION=f"{tmp_path}/tokens")
     assert (with_token.user, with_token.kerberos, with_token.token) == (None, False, URL_FORM)
     assert URL_FORM not in repr(with_token)
 

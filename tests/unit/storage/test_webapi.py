@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +24,10 @@ from acidctl.errors import (
     ThrottledError,
     UnreachableError,
 )
-from acidctl.storage.ranged import RangedFile
-from acidctl.storage.webaccess import Access
-from acidctl.storage.webapi import WebApi
-from acidctl.storage.webhdfs import connect
-from acidctl.storage.webstorage import WebHdfsStorage
+from acidctl.storage.hadoop_conf import WebHdfsPlace
+from acidctl.storage.prefetch import RangedFile
+from acidctl.storage.webhdfs import WebHdfsStorage, connect
+from acidctl.storage.webhdfs_rest import WebApi
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
 SECRET = "SECRET-of-this-user"
@@ -49,7 +47,7 @@ STATUS = {
 
 def _storage(*relays: Relay | int, timeout: float = 5.0, **access: Any) -> WebHdfsStorage:
     nodes = tuple(f"http://127.0.0.1:{relay if isinstance(relay, int) else relay.port}" for relay in relays)
-    return WebHdfsStorage(WebApi(Access(nodes, token=SECRET, timeout=timeout, **access)), "webhdfs", "nn")
+    return WebHdfsStorage(WebApi(WebHdfsPlace(nodes, "nn", token=SECRET, timeout=timeout, **access)), "webhdfs")
 
 
 def _all_text(error: AcidctlError) -> str:
@@ -130,8 +128,8 @@ def test_who_is_not_known_is_told_what_to_do() -> None:
     """A server that wants Kerberos, and one that wants anything else."""
     replies = [Reply(401, headers={"WWW-Authenticate": "Negotiate"}), Reply(401)]
     with Relay(lambda request: replies.pop(0)) as relay:
-        api = WebApi(Access((f"http://127.0.0.1:{relay.port}",), user="alice"))
-        storage = WebHdfsStorage(api, "webhdfs", "nn")
+        api = WebApi(WebHdfsPlace((f"http://127.0.0.1:{relay.port}",), "nn", user="alice"))
+        storage = WebHdfsStorage(api, "webhdfs")
         with pytest.raises(DeniedError, match="wants to know who asks by Kerberos") as caught:
             storage.stat("/t")
         assert "kinit" in str(caught.value.hint)
@@ -146,13 +144,13 @@ def test_outages_are_told_apart(closed_port: int) -> None:
         _storage(closed_port).stat("/t")
     assert caught.value.transient
     assert SECRET not in _all_text(caught.value)
-    unknown = WebHdfsStorage(WebApi(Access(("http://nn.invalid:1",), token=SECRET)), "webhdfs", "nn")
+    unknown = WebHdfsStorage(WebApi(WebHdfsPlace(("http://nn.invalid:1",), "nn", token=SECRET)), "webhdfs")
     with pytest.raises(UnreachableError, match="no machine is known by the name") as caught:
         unknown.stat("/t")
     assert not caught.value.transient
     assert SECRET not in _all_text(caught.value)
     with Relay(lambda request: Reply()) as relay:
-        tls = WebHdfsStorage(WebApi(Access((f"https://127.0.0.1:{relay.port}",), token=SECRET)), "swebhdfs", "nn")
+        tls = WebHdfsStorage(WebApi(WebHdfsPlace((f"https://127.0.0.1:{relay.port}",), "nn", token=SECRET)), "swebhdfs")
         with pytest.raises(StorageError, match=r"certificate of https://\S+ is not trusted") as trouble:
             tls.stat("/t")
         assert SECRET not in _all_text(trouble.value)
@@ -205,19 +203,12 @@ def test_an_entry_that_comes_twice_counts_once() -> None:
         assert len(relay.requests) == 3
 
 
-def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one for all of WebHDFS, and the one for Kerberos."""
-    for missing, config, install in (
-        ("hdfs", {}, "acidctl[hdfs]"),
-        ("hdfs.ext.kerberos", {"hadoop.security.authentication": "kerberos"}, "hdfs[kerberos]"),
-    ):
-        with monkeypatch.context() as context:
-            context.setitem(sys.modules, missing, None)
-            context.delitem(sys.modules, "acidctl.storage.webapi", raising=False)
-            context.delitem(sys.modules, "acidctl.storage.webstorage", raising=False)
-            with pytest.raises(MissingDependencyError) as caught:
-                connect("webhdfs://nn/t", "webhdfs", {"config": config})
-        assert install in str(caught.value.hint)
+def test_the_package_for_kerberos_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else needs it."""
+    monkeypatch.setattr("acidctl.storage.webhdfs_rest.requests_kerberos", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        connect("webhdfs://nn/t", "webhdfs", {"config": {"hadoop.security.authentication": "kerberos"}})
+    assert "pip install requests-kerberos" in str(caught.value.hint)
 
 
 def test_ranges_are_asked_of_the_datanode_that_gave_the_block() -> None:
@@ -308,8 +299,10 @@ def test_data_is_not_sent_in_the_clear_where_tls_was_asked_for(tmp_path: Path) -
         return Reply(307, headers={"Location": "http://127.0.0.1:1/webhdfs/v1/t?op=OPEN&delegation=" + SECRET})
 
     with Relay(namenode, tls=tls) as relay:
-        access = Access((f"https://127.0.0.1:{relay.port}",), token=SECRET, ca_file=str(tmp_path / "ca.pem"))
-        storage = WebHdfsStorage(WebApi(access), "swebhdfs", "nn")
+        access = WebHdfsPlace(
+            (f"https://127.0.0.1:{relay.port}",), "nn", token=SECRET, ca_file=str(tmp_path / "ca.pem")
+        )
+        storage = WebHdfsStorage(WebApi(access), "swebhdfs")
         with storage.open("/t") as stream, pytest.raises(StorageError, match="data would come unencrypted") as caught:
             stream.read(1)
         assert SECRET not in _all_text(caught.value)

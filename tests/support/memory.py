@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.format.listing import FileInfo
-from acidctl.storage.port import Descend, Facts, PathStat, Walk
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
 
-_FACTS = Facts(atomic_rename=True, exclusive_create=True, mtimes=True, owner_and_mode=False, trash=False)
+_FACTS = Facts(atomic_rename=True, exclusive_create=True, trash=False)
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Files in a dictionary; every parent of a file exists as a directory. `modified` is the same for all."""
 
     def __init__(self, files: dict[str, bytes] | None = None, *, modified: float = 0.0) -> None:
@@ -125,14 +125,6 @@ class MemoryStorage:
         """The parent of the target has to exist."""
         with self.open(source) as stream:
             self.create_exclusive(target, stream.read())
-
-    def discard(self, path: str) -> None:
-        """There is no trash."""
-        raise StorageError(f"{path} cannot be moved to a trash: there is none", path=path)
-
-    def hosts(self, path: str) -> tuple[str, ...]:
-        """Nowhere but here."""
-        return ()
 
     def _require_free(self, path: str) -> None:
         if self.stat(path) is not None:

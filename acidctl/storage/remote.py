@@ -1,12 +1,15 @@
-"""The walk of storages that list one directory at a time: many listings under way at once, each made once."""
+"""What storages over a network have in common: walks of many listings at once, and new files that are sent in parts."""
 
 from __future__ import annotations
 
+import io
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from acidctl.errors import DeniedError, NoSuchTableError
 from acidctl.format.listing import FileInfo
@@ -113,3 +116,108 @@ def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[
 
 def _path_of(info: FileInfo) -> str:
     return info.path
+
+
+class NewFile(io.RawIOBase, ABC):
+    """A file that is being written from its beginning to its end.
+
+    It is whole and durable when `close` has returned or its `with` block has ended; where closing fails, the block ends
+    by an exception or nobody closes it, there is none. Of the hooks, `_send` and `_finish` raise StorageError.
+    """
+
+    def __init__(self, piece_bytes: int) -> None:
+        super().__init__()
+        self._piece_bytes = piece_bytes
+        self._buffer = bytearray()
+        self._written = 0
+
+    @abstractmethod
+    def _send(self) -> None:
+        """Take what can be sent out of the buffer, which holds `piece_bytes` or more."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Send the rest and make the file."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Leave nothing of a file that was not finished."""
+
+    def _undo(self, failure: BaseException) -> None:
+        """Leave nothing after `_finish` has failed so."""
+        self._abandon()
+
+    def _shut(self) -> None:
+        """Take no more data, and do nothing else."""
+        super().close()
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Takes all of it; a refusal of the storage may show some pieces later, or on closing."""
+        if self.closed:
+            raise ValueError("write to a closed file")
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._written += len(view)
+        if len(self._buffer) >= self._piece_bytes:
+            self._send()
+        return len(view)
+
+    def close(self) -> None:
+        """The file is whole and durable when this returns; where it fails there is none."""
+        if self.closed:
+            return
+        self._shut()
+        try:
+            self._finish()
+        except BaseException as failure:
+            self._undo(failure)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._leave()
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self.closed:
+            self._shut()
+            self._abandon()
+
+
+Item = TypeVar("Item")
+
+
+def for_each(action: Callable[[Item], object], items: Sequence[Item], *, threads: int, name: str) -> None:
+    """Do something with each, in up to so many threads of that name.
+
+    The first error is raised when none is under way any more, so that all can be undone; what has not begun by then
+    is not begun.
+    """
+    if len(items) < 2:
+        for item in items:
+            action(item)
+        return
+    with ThreadPoolExecutor(min(threads, len(items)), name) as pool:
+        futures = [pool.submit(action, item) for item in items]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

@@ -1,6 +1,7 @@
-"""The configuration of a Hadoop client: `core-site.xml` and `hdfs-site.xml`, read as Hadoop itself reads them.
+"""How a Hadoop client is configured: files, addresses, tokens, and where a URL of an HDFS leads by them.
 
-Values may be secrets: nothing here prints one, and errors name files and lines only.
+`core-site.xml` and `hdfs-site.xml` are read as Hadoop itself reads them. Values may be secrets: nothing here prints
+one, and errors name files and lines only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import getpass
 import os
 import re
+import socket
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,6 +179,18 @@ def _list(config: Mapping[str, str], key: str) -> list[str]:
     return [name.strip() for name in config.get(key, "").split(",") if name.strip()]
 
 
+def wants_kerberos(config: Mapping[str, str]) -> bool:
+    """Whether the servers of this cluster ask for tickets."""
+    return config.get("hadoop.security.authentication", "simple").lower() == "kerberos"
+
+
+def _trash_minutes(config: Mapping[str, str]) -> float:
+    try:
+        return float(config.get("fs.trash.interval", 0))
+    except ValueError:
+        return 0.0
+
+
 # --- Delegation tokens from the file that HADOOP_TOKEN_FILE_LOCATION names, as YARN and `hdfs fetchdt` write it.
 #
 # Pure functions over bytes. The format is that of Hadoop's `Credentials`: `HDTS`, a version, then either Writables
@@ -292,3 +306,242 @@ def _vint(value: int) -> bytes:
         return bytes([value])
     size = (value.bit_length() + 7) // 8
     return (-112 - size).to_bytes(1, signed=True) + value.to_bytes(size)
+
+
+# --- Hadoop's own protocol: `hdfs://` and `viewfs://`.
+
+
+_HDFS_OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
+# NameNodes listen there for clients unless told otherwise.
+_PORT = 8020
+_SECONDS = 60.0
+_RPC_ADDRESS = "dfs.namenode.rpc-address"
+# The client library waits for minutes before it gives up a NameNode that refuses connections.
+_PATIENCE = {
+    "dfs.client.failover.max.attempts": "6",
+    "dfs.client.failover.sleep.base.millis": "100",
+    "dfs.client.failover.sleep.max.millis": "1000",
+    "dfs.client.socket-timeout": "20000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsPlace:
+    """A path at an HDFS, and how to get there.
+
+    `authority` is what stands after the scheme: a machine with a port, or a name of the configuration. `addresses` are
+    those of its NameNodes as HOST:PORT, in the order of the configuration; none for viewfs, which has its own. `user`
+    is None where the environment or the Kerberos ticket names him. `timeout` is in seconds, for one request.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+    addresses: tuple[str, ...]
+    name_service: bool
+    user: str | None
+    timeout: float
+    config: Mapping[str, str] = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """What clients connect to."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def trash_minutes(self) -> float:
+        """This client's `fs.trash.interval`."""
+        return _trash_minutes(self.config)
+
+
+def locate_hdfs(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> HdfsPlace:
+    """Where a URL leads; `config` wins over the files of HADOOP_CONF_DIR."""
+    check_options(options, _HDFS_OPTIONS, scheme)
+    config = {**_PATIENCE, **load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
+    authority, slash, path = url.partition("://")[2].partition("/")
+    authority = authority or _default_authority(scheme, config)
+    name_service = scheme == "hdfs" and is_name_service(authority, config)
+    if scheme == "viewfs":
+        addresses: tuple[str, ...] = ()
+    elif name_service:
+        addresses = namenodes(authority, _RPC_ADDRESS, config)
+    else:
+        authority = authority if re.search(r":[0-9]+$", authority) else f"{authority.rstrip(':')}:{_PORT}"
+        addresses = (authority,)
+    return HdfsPlace(
+        scheme=scheme,
+        authority=authority,
+        path=re.sub("/+", "/", slash + path) or "/",
+        addresses=addresses,
+        name_service=name_service,
+        user=options.get("user"),
+        timeout=float(options.get("timeout", _SECONDS)),
+        config=config,
+    )
+
+
+def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
+    found = re.match(r"(\w+)://([^/]+)", config.get("fs.defaultFS", config.get("fs.default.name", "")))
+    if found is None or found[1].lower() != scheme:
+        raise UsageError(
+            f"{scheme}: was given without a host",
+            hint=f"Use {scheme}://HOST/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
+        )
+    return found[2]
+
+
+def with_order(place: HdfsPlace, addresses: tuple[str, ...]) -> dict[str, str]:
+    """The configuration by which a client tries the NameNodes of a name service in this order."""
+    config = dict(place.config)
+    if place.name_service:
+        config[f"dfs.ha.namenodes.{place.authority}"] = ",".join(f"n{number}" for number in range(len(addresses)))
+        for number, address in enumerate(addresses):
+            config[f"{_RPC_ADDRESS}.{place.authority}.n{number}"] = address
+    return config
+
+
+# --- HTTP: `webhdfs://` and `swebhdfs://`.
+
+
+_WEBHDFS_OPTIONS: Kinds = {
+    "user": str,
+    "proxy_user": str,
+    "token": str,
+    "ca_file": str,
+    "timeout": (int, float),
+    "config": Mapping,
+}
+_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+_WEB = {"webhdfs": ("http", 9870), "swebhdfs": ("https", 9871)}
+_PARAMETER = re.compile(r"[?&](?:delegation|user\.name|doas|op)=", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WebHdfsPlace:
+    """A path at an HDFS over HTTP, and who asks which servers.
+
+    `authority` is what stands after the scheme; `nodes` are base addresses (`http://host:port`), of which one at a time
+    is active; `timeout` is in seconds, for each wait for an answer; `ca_file` holds the certificates to trust instead
+    of the system's; `trash_minutes` is this client's interval.
+    """
+
+    nodes: tuple[str, ...]
+    authority: str = ""
+    path: str = "/"
+    user: str | None = None
+    proxy_user: str | None = None
+    token: str | None = field(default=None, repr=False)
+    kerberos: bool = False
+    timeout: float = _SECONDS
+    ca_file: str | None = None
+    trash_minutes: float = 0
+
+
+def locate_webhdfs(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> WebHdfsPlace:
+    """Where a URL leads; `scheme` is webhdfs or swebhdfs.
+
+    Options win over the environment, and `config` over the files of HADOOP_CONF_DIR. A user is named only where nobody
+    proves who he is, as Hadoop does: HADOOP_USER_NAME, else who runs this.
+    """
+    if _PARAMETER.search(url):
+        plain = url.partition("?")[0]
+        raise UsageError(
+            f"{plain} was given with parameters of WebHDFS in its address",
+            path=plain,
+            hint="Give the plain path; user, proxy_user and token belong into [storage] of the configuration file, "
+            f"a token also into the file that {_TOKEN_FILE} names.",
+        )
+    check_options(options, _WEBHDFS_OPTIONS, scheme)
+    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
+        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
+    config = {**load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
+    authority, slash, path = url.partition("://")[2].partition("/")
+    nodes, name_service = _nodes(authority, scheme, config)
+    kerberos = wants_kerberos(config)
+    token = options.get("token") or _token(environment, nodes, name_service)
+    user = options.get("user")
+    if user is None and token is None and not kerberos:
+        user = environment.get("HADOOP_USER_NAME") or account_name()
+        if user is None:
+            raise UsageError(
+                f"who reads {scheme}: is not known, because this user has no name on this machine",
+                hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
+            )
+    return WebHdfsPlace(
+        nodes=nodes,
+        authority=authority,
+        path=re.sub("/+", "/", slash + path) or "/",
+        user=user,
+        proxy_user=options.get("proxy_user"),
+        token=token,
+        kerberos=kerberos and token is None,
+        timeout=float(options.get("timeout", _SECONDS)),
+        ca_file=options.get("ca_file"),
+        trash_minutes=_trash_minutes(config),
+    )
+
+
+def _nodes(authority: str, scheme: str, config: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
+    """Base addresses of the NameNodes, and the name service where the authority is one."""
+    if not authority:
+        authority = re.sub(r"^\w+://|/.*$", "", config.get("fs.defaultFS", ""))
+        if not authority or authority.startswith("file:"):
+            raise UsageError(
+                f"{scheme}: was given without a host",
+                hint=f"Use {scheme}://HOST:PORT/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
+            )
+        if not is_name_service(authority, config):
+            authority = authority.partition(":")[0]  # that port is for Hadoop's own protocol
+    protocol, port = _WEB[scheme]
+    key = f"dfs.namenode.{protocol}-address"
+    if not is_name_service(authority, config):
+        return (f"{protocol}://{authority if re.search(r':[0-9]+$', authority) else f'{authority}:{port}'}",), None
+    return tuple(f"{protocol}://{address}" for address in namenodes(authority, key, config)), authority
+
+
+def _token(environment: Mapping[str, str], nodes: tuple[str, ...], name_service: str | None) -> str | None:
+    """The token for these servers in the environment's file of tokens."""
+    name = environment.get(_TOKEN_FILE)
+    if not name:
+        return None
+    try:
+        with open(name, "rb") as file:
+            tokens = parse(file.read())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds no Hadoop credentials"
+        raise StorageError(
+            f"{name}, which {_TOKEN_FILE} names, cannot be read: {reason}",
+            path=name,
+            hint="Write it with `hdfs fetchdt`, or unset the variable.",
+        ) from None
+    hosts = {re.sub(r"^\w+://|:\d+$", "", node) for node in nodes}
+    addresses = {address for host in hosts for address in _addresses(host)}
+    chosen = choose(tokens, hosts | addresses, name_service)
+    return None if chosen is None else chosen.to_url()
+
+
+def _addresses(host: str) -> list[str]:
+    """Hadoop writes down servers by IP address."""
+    try:
+        return socket.gethostbyname_ex(host)[2]
+    except OSError:
+        return []
+
+
+# --- What other machines need to reach the same HDFS.
+
+
+# Hadoop's keys that clients of HDFS go by; the files hold much of other systems besides.
+_CLIENT_KEY = re.compile(
+    r"dfs\.|ipc\.|fs\.(defaultFS|default\.name|viewfs\.|trash\.)|"
+    r"hadoop\.(rpc\.|security\.(authentication|auth_to_local|token\.)|http\.authentication\.type)"
+)
+_SECRET_KEY = re.compile(r"(?i)secret|password|passwd|credential|access[.]?key")
+
+
+def client_options(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The options, and in `config`, below what they hold, the keys of HADOOP_CONF_DIR that a client goes by."""
+    here = load_hadoop_conf(environment)
+    config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}
+    config.update(options.get("config") or {})
+    return {**options, "config": config}

@@ -1,0 +1,357 @@
+"""HDFS as a storage, whatever protocol it is asked by: owners, kinds of entries, the trash, and what servers refuse."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from acidctl.errors import (
+    DeniedError,
+    ExistsError,
+    QuotaError,
+    SafeModeError,
+    StorageError,
+    ThrottledError,
+    UnreachableError,
+)
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
+from acidctl.storage.remote import Found, walk_tree
+
+_COPY_BYTES = 4 << 20
+_MODE = 0o1777
+_DIRECTORY_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What stands at a path: size in bytes, `modified` in seconds since 1970 UTC, `mode` with the sticky bit."""
+
+    is_directory: bool
+    size: int
+    modified: float
+    owner: str
+    group: str
+    mode: int
+
+
+class HadoopStorage(Storage, ABC):
+    """One HDFS; `authority` is what stands after the scheme in its addresses."""
+
+    def __init__(self, scheme: str, authority: str) -> None:
+        self._base = f"{scheme}://{authority}"
+        self._facts: Facts | None = None
+
+    @abstractmethod
+    def _status(self, path: str) -> Status | None:
+        """None when nothing stands at the path, also below a file."""
+
+    @abstractmethod
+    def _list(self, path: str) -> Iterable[Found]:
+        """The entries of a directory; NoSuchTableError when there is none."""
+
+    @abstractmethod
+    def _set_owner(self, path: str, owner: str | None, group: str) -> None:
+        """Owner and group, or the group alone."""
+
+    @abstractmethod
+    def _set_mode(self, path: str, mode: int) -> None:
+        """Permission bits."""
+
+    @abstractmethod
+    def _delete(self, path: str, *, recursive: bool) -> None:
+        """Remove what is there: a file, or a directory and all below it."""
+
+    @abstractmethod
+    def _has_trash(self) -> bool:
+        """Whether the server's interval, else this client's, keeps what is discarded, as Hadoop decides."""
+
+    @abstractmethod
+    def _trash(self, path: str) -> str:
+        """The directory into which a path is discarded."""
+
+    @abstractmethod
+    def _make_private(self, path: str) -> None:
+        """Make a directory with all its parents, for this user alone."""
+
+    @property
+    def facts(self) -> Facts:
+        """HDFS's promises; whether there is a trash is asked once."""
+        if self._facts is None:
+            self._facts = Facts(
+                atomic_rename=True,
+                exclusive_create=True,
+                trash=self._has_trash(),
+            )
+        return self._facts
+
+    def display(self, path: str) -> str:
+        """The URL, its path as it is."""
+        return self._base + path
+
+    def stat(self, path: str) -> PathStat | None:
+        """One request."""
+        status = self._status(path)
+        return None if status is None else PathStat(status.is_directory, status.size, status.modified)
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """One listing per directory, in pages, many at once."""
+        return walk_tree(self._list, root, descend)
+
+    def inherit(self, path: str, like: str) -> None:
+        """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
+
+        Access lists need nothing: what is made below a directory inherits its default list.
+        """
+        model, found = self._existing(like), self._existing(path)
+        self._give_as(path, model, found)
+        mode = model.mode & _MODE
+        if model.is_directory and not found.is_directory:
+            mode &= 0o666
+        if mode != found.mode & _MODE:
+            with suppress(DeniedError):
+                self._set_mode(path, mode)
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """As `move`, directories only."""
+        self._require_directory(source)
+        self.move(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """One request takes the whole tree."""
+        self._require_directory(path)
+        self._delete(path, recursive=True)
+
+    def remove_file(self, path: str) -> None:
+        """HDFS would take an empty directory too."""
+        if self._existing(path).is_directory:
+            raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
+        self._delete(path, recursive=False)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Through this machine: HDFS copies nothing by itself."""
+        with self.open(source) as stream, self.create(target) as copy:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
+
+    def discard(self, path: str) -> None:
+        """Below `Current` of the trash, at its own path; the time is added to a name that is taken, as Hadoop does."""
+        shown = self.display(path)
+        if not self.facts.trash:
+            raise StorageError(f"{shown} cannot be moved to a trash: this HDFS has none", path=shown)
+        self._existing(path)
+        current = self._trash(path)
+        parent, _, name = path.rpartition("/")
+        moment = f"{time.time_ns() // 1_000_000}"
+        place = current + parent
+        try:
+            self._make_private(place)
+        except (ExistsError, MissingError):
+            # Something was discarded under the name of one of this path's parents, and is a file.
+            taken = place
+            while taken != current and self._status(taken) is None:
+                taken = taken.rpartition("/")[0]
+            place = taken + moment + place.removeprefix(taken)
+            self._make_private(place)
+        try:
+            self.move(path, join(place, name))
+        except ExistsError:
+            self.move(path, join(place, name + moment))
+
+    def _new_mode(self, like: str | None) -> int | None:
+        """The mode that a new file is made with; None leaves it to the server."""
+        if like is None:
+            return None
+        model = self._existing(like)
+        return model.mode & (0o666 if model.is_directory else _MODE)
+
+    def _make_directory(self, path: str, like: str | None, make: Callable[[int], None]) -> None:
+        """Make a directory by a call that is given its mode, with the owner of another where that may be."""
+        if like is None:
+            make(_DIRECTORY_MODE)
+            return
+        model = self._existing(like)
+        make(model.mode & _MODE | 0o700)
+        self._give_as(path, model, self._existing(path))
+
+    def _give_as(self, path: str, model: Status, found: Status) -> None:
+        """Owner and group of another, as far as this user may."""
+        if model.owner != found.owner:
+            self._give(path, model.owner, model.group)
+        elif model.group != found.group:
+            self._give(path, None, model.group)
+
+    def _existing(self, path: str) -> Status:
+        status = self._status(path)
+        if status is None:
+            raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
+        return status
+
+    def _require_directory(self, path: str) -> None:
+        if not self._existing(path).is_directory:
+            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+
+    def _give(self, path: str, owner: str | None, group: str) -> None:
+        """Owner and group together, else the group alone."""
+        try:
+            self._set_owner(path, owner, group)
+        except DeniedError:
+            if owner is not None:
+                self._give(path, None, group)
+
+
+_REASON_LENGTH = 300
+MAY_READ = "Run as a user that may read the table, for example the owner of the warehouse."
+MAY_WRITE = "Run as a user that may write to the table, for example the owner of the warehouse."
+NEW_TICKET = "Log in with `kinit`, or as a service with its keytab (`kinit -kt FILE PRINCIPAL`), and run it again."
+WAIT = "Wait for it, or see what holds it up (`hdfs dfsadmin -safemode get`), and run the command again."
+_KERBEROS = (
+    "Name the cluster's configuration by HADOOP_CONF_DIR (hadoop.security.authentication is kerberos there), and log "
+    "in with `kinit`."
+)
+_AGAIN = "Run the command again, or with less --parallelism."
+_LOOK_AT_DATANODES = (
+    "See which DataNodes are alive (`hdfs dfsadmin -report`, `hdfs fsck PATH -files -blocks -locations`): this machine "
+    "has to reach them. Then run the command again."
+)
+# A gateway passes on by text alone that another is creating a file: HDFS's own class of that stays behind.
+_BEING_CREATED = ("lease is currently owned by", "already the current lease holder", "Failed to CREATE_FILE ")
+_GONE = "If a compaction or a cleaner runs on this table now, run the command again."
+
+
+class MissingError(StorageError):
+    """Nothing stands at the path."""
+
+
+def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageError:
+    """What a Java exception means: its class with or without package, and its text, a stack trace included."""
+    kind = java.rpartition(".")[2]
+    reason = first_line(message)
+    what = f"{shown} cannot be {'changed' if changes else 'read'}"
+    said = f"{what}: {reason or kind}"
+    if kind in ("StandbyException", "ObserverRetryOnActiveException"):
+        return SafeModeError(f"{what}: no NameNode is active", path=shown, hint=WAIT)
+    if kind == "SafeModeException" or "in safe mode" in reason:
+        return SafeModeError(f"{what}: the NameNode is in safe mode", path=shown, hint=WAIT)
+    if kind in ("RetriableException", "ServerTooBusyException"):
+        return UnreachableError(f"{what}: the NameNode is not ready ({reason})", path=shown, hint=WAIT)
+    if kind == "ParentNotDirectoryException" or (kind == "AccessControlException" and "is not a directory" in reason):
+        return MissingError(said, path=shown, hint=_GONE)
+    if kind == "FileNotFoundException":
+        return missing(shown, reason if changes else "")
+    exists = kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException")
+    if exists or any(words in reason for words in _BEING_CREATED):
+        return ExistsError(f"{shown} exists already", path=shown)
+    if "SIMPLE authentication is not enabled" in reason:
+        return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)
+    if kind in ("AccessControlException", "SecurityException", "AuthorizationException"):
+        return DeniedError(said, path=shown, hint=MAY_WRITE if changes else MAY_READ)
+    if kind == "SaslException" or kind == "InvalidToken":
+        return no_ticket(shown)
+    if "QuotaExceeded" in kind or "QuotaByStorageType" in kind:
+        return QuotaError(said, path=shown, hint="Free space, or have the quota of this directory raised.")
+    if "could only be written to 0 of" in reason:
+        if "There are 0 datanode(s) running" in reason:
+            return no_datanode(shown, "is there")
+        return QuotaError(
+            f"{what}: no DataNode takes its data", path=shown, hint="See `hdfs dfsadmin -report`: they may be full."
+        )
+    if kind == "NotReplicatedYetException":
+        return ThrottledError(f"{what}: its DataNodes are behind with what was written", path=shown, hint=_AGAIN)
+    if kind == "BlockMissingException" or "Could not obtain block" in reason:
+        return no_datanode(shown, "gives a block of it")
+    return StorageError(said, path=shown)
+
+
+def missing(shown: str, reason: str = "") -> MissingError:
+    """What was to be read or changed does not exist."""
+    text = f"{shown} cannot be changed: {reason}" if reason else f"{shown} is not there any more"
+    return MissingError(text, path=shown, hint=_GONE)
+
+
+def no_ticket(shown: str) -> DeniedError:
+    """Kerberos is asked for, and there is nothing to show."""
+    return DeniedError(
+        f"{shown} cannot be used: there is no Kerberos ticket that the server accepts, or it has expired",
+        path=shown,
+        hint=NEW_TICKET,
+    )
+
+
+def unreachable(shown: str, why: str) -> UnreachableError:
+    """No answer, for a reason that may pass."""
+    return UnreachableError(
+        f"{shown} cannot be reached: {why}",
+        path=shown,
+        hint="Check the address and that HDFS is running, and run the command again.",
+    )
+
+
+def no_datanode(shown: str, why: str) -> UnreachableError:
+    """The NameNode is well, but no DataNode gives or takes data."""
+    return UnreachableError(f"{shown} cannot be reached: no DataNode {why}", path=shown, hint=_LOOK_AT_DATANODES)
+
+
+def unknown_name(shown: str, address: str, key: str) -> UnreachableError:
+    """A host that no name server knows; asking again is of no use. `key`: the Hadoop key that names addresses."""
+    error = UnreachableError(
+        f"{shown} cannot be reached: no machine is known by the name in {address}",
+        path=shown,
+        hint=f"Check the name. A name service (HA) has to stand in hdfs-site.xml of HADOOP_CONF_DIR, with "
+        f"dfs.ha.namenodes and {key}.",
+    )
+    error.transient = False
+    return error
+
+
+def first_line(message: str) -> str:
+    """Of a Java message its first line, without package names and anything that looks like a credential."""
+    first = message.strip().partition("\n")[0].strip()
+    first = re.sub(r"\b(?:[a-z_]\w*\.){2,}(?=[A-Z]\w*(?:Exception|Error)\b)", "", first)
+    first = re.sub(r"(?i)\b(delegation|token|user\.name|doas)=[^&\s\"']+", r"\1=...", first)
+    return first if len(first) <= _REASON_LENGTH else first[: _REASON_LENGTH - 3] + "..."
+
+
+_RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
+
+
+def of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: bool) -> StorageError:
+    """What an exception of hdfs-native means; it has few classes, and the rest stands in its text."""
+    text = str(error)
+    if isinstance(error, FileNotFoundError):
+        return missing(shown, first_line(text) if changes else "")
+    if isinstance(error, FileExistsError):
+        return of_java("FileAlreadyExistsException", text, shown, changes=changes)
+    if isinstance(error, UnicodeError):
+        return StorageError(f"{shown!r} cannot be used: HDFS has only names in UTF-8", path=repr(shown))
+    java = _RPC_ERROR.match(text)
+    if java is not None:
+        return of_java(java[1], _unescaped(java[2]), shown, changes=changes)
+    lowered = text.lower()
+    if "sasl" in lowered or "gss" in lowered or "kerberos" in lowered or "credential" in lowered:
+        return no_ticket(shown)
+    if "lookup address" in lowered:
+        return unknown_name(shown, authority, "dfs.namenode.rpc-address")
+    # Of writers it does not tell whose connection it was.
+    where = f"{authority}, or a DataNode," if changes else authority
+    if "refused" in lowered:
+        return unreachable(shown, f"{where} accepts no connections")
+    if isinstance(error, OSError):
+        return unreachable(shown, f"the connection to {where} broke")
+    if "DataTransferError" in text:
+        verb = "takes" if changes else "gives"
+        return unreachable(shown, f"no DataNode {verb} a block of it")
+    if "ChecksumError" in text:
+        return unreachable(shown, "the checksums of its blocks do not match")
+    reason = first_line(re.sub(r"^\w+\(\"?|\"?\)$", "", text))
+    return StorageError(f"{shown} cannot be {'changed' if changes else 'read'}: {reason}", path=shown)
+
+
+def _unescaped(text: str) -> str:
+    """A string as Rust shows it for debugging."""
+    plain = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+    text = re.sub(r"\\u\{([0-9a-f]+)\}", lambda match: chr(int(match[1], 16)), text)
+    return re.sub(r"\\(.)", lambda match: plain.get(match[1], match[1]), text)

@@ -1,0 +1,698 @@
+"""HDFS as a storage, through hdfs-native's client, with time limits, the user that was asked for, and our errors.
+
+hdfs-native (0.14.7) waits without end for a connection or an answer, holds the calling thread meanwhile, and takes the
+user from the process's environment whenever it connects. Its `rename` is rename2: atomic, and never into a directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, BinaryIO, TypeVar, cast
+from weakref import WeakSet
+
+import hdfs_native
+
+from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StorageError, UnreachableError
+from acidctl.storage import panics
+from acidctl.storage.hadoop import (
+    HadoopStorage,
+    MissingError,
+    Status,
+    missing,
+    no_datanode,
+    of_hdfs_native,
+    unknown_name,
+    unreachable,
+)
+from acidctl.storage.hadoop_conf import HdfsPlace, account_name, client_options, locate_hdfs, wants_kerberos, with_order
+from acidctl.storage.port import Descend, Storage, Walk
+from acidctl.storage.prefetch import RangedFile
+from acidctl.storage.remote import Found, NewFile, walk_tree
+
+
+def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
+    """The storage of a URL and the path within it; nothing is asked of the servers yet."""
+    place = locate_hdfs(url, scheme, options, os.environ)
+    return HdfsStorage(HdfsClient(place)), place.path
+
+
+def options_elsewhere(
+    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The configuration of this machine, and the user, for files must not belong to whoever runs the executors.
+
+    With Kerberos that is the ticket's, not ours to name.
+    """
+    found = client_options(options, environment)
+    if "user" not in options and not wants_kerberos(found["config"]):
+        user = environment.get("HADOOP_USER_NAME") or account_name()
+        if user is not None:
+            found["user"] = user
+    return found
+
+
+Answer = TypeVar("Answer")
+
+_BUFFER_BYTES = 1 << 20
+# As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
+_PAGE = 1000
+# What several listings in one call may take together, so that they are far from the time of one request.
+_SOME_SECONDS = 1.0
+_TRASH = ".Trash/Current"
+# What Hadoop's own clients give, by their usual umask.
+_FILE_MODE = 0o644
+# A name that nobody has.
+_NOWHERE = "/.acidctl-is-there-a-trash"
+# How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
+_FIRST_LOOK = 0.004
+_SLOWER = 1.5
+
+
+class HdfsStorage(HadoopStorage):
+    """One HDFS."""
+
+    def __init__(self, client: HdfsClient) -> None:
+        super().__init__(client.place.scheme, client.place.authority)
+        self._client = client
+
+    def open(self, path: str) -> BinaryIO:
+        """One request for the places of all blocks, then one to a DataNode for each range."""
+        shown = self.display(path)
+        reader = _Reader(self._client, path, shown)
+        return cast(BinaryIO, RangedFile(reader.read_at, reader.size, name=shown))
+
+    def walk(self, root: str, descend: Descend | None = None) -> Walk:
+        """One listing per directory, in pages, many at once; several in one call where many wait."""
+        return walk_tree(self._list, root, descend, list_some=self._list_some)
+
+    def create(self, path: str, like: str | None = None) -> BinaryIO:
+        """The NameNode decides who wins."""
+        return cast(BinaryIO, _NewFile(self._client, path, self.display(path), self._new_mode(like)))
+
+    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
+        """The NameNode decides who wins; what could not be written whole is removed."""
+        with self.create(path, like) as stream:
+            stream.write(data)
+        if like is not None:
+            self.inherit(path, like)
+
+    def mkdir(self, path: str, like: str | None = None) -> None:
+        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
+        if self._status(path) is not None:
+            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
+        self._make_directory(
+            path, like, lambda mode: self._change(path, lambda client: client.mkdirs(path, mode, False))
+        )
+
+    def move(self, source: str, target: str) -> None:
+        """By rename2, which the NameNode does in one step."""
+        try:
+            self._change(source, lambda client: client.rename(source, target, False))
+        except ExistsError:
+            raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+        except StorageError as error:
+            # What stands in the way of a directory and is a file is refused in words of its own.
+            if "must both be directories" in error.message or "must both be files" in error.message:
+                raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+            raise
+
+    def _ask(self, path: str, action: Any) -> Any:
+        return self._client.ask(action, self.display(path))
+
+    def _change(self, path: str, action: Any) -> Any:
+        return self._client.ask(action, self.display(path), changes=True)
+
+    def _status(self, path: str) -> Status | None:
+        try:
+            found = self._ask(path, lambda client: client.get_file_info(path))
+        except MissingError:
+            return None
+        modified = found.modification_time / 1000
+        return Status(found.isdir, found.length, modified, found.owner, found.group, found.permission)
+
+    def _list(self, path: str) -> Iterable[Found]:
+        """The entries of a directory, page by page."""
+        shown = self.display(path)
+        entries: Any = None
+
+        def page(client: hdfs_native.Client) -> list[Found]:
+            nonlocal entries
+            if entries is None:
+                entries = client.list_status(path)
+            return _page(entries, path)
+
+        found: list[Found] = []
+        while True:
+            try:
+                some = self._client.ask(page, shown)
+            except MissingError as error:
+                raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
+            if some == [_ITSELF]:
+                raise StorageError(f"{shown} is not a directory", path=shown)
+            found += some
+            if len(some) < _PAGE:
+                return found
+
+    def _list_some(self, paths: Sequence[str]) -> list[list[Found] | None]:
+        """The entries of small directories, many in one call; None where it takes more to tell."""
+
+        def pages(client: hdfs_native.Client) -> list[list[Found] | None]:
+            until = time.monotonic() + _SOME_SECONDS
+            found: list[list[Found] | None] = []
+            for path in paths:
+                page = None
+                if time.monotonic() < until:
+                    with suppress(Exception):
+                        page = _page(client.list_status(path), path)
+                whole = page is not None and len(page) < _PAGE and page != [_ITSELF]
+                found.append(page if whole else None)
+            return found
+
+        try:
+            return self._client.ask(pages, self.display(paths[0]))
+        except StorageError:
+            return [None] * len(paths)
+
+    def _set_owner(self, path: str, owner: str | None, group: str) -> None:
+        self._change(path, lambda client: client.set_owner(path, owner, group))
+
+    def _set_mode(self, path: str, mode: int) -> None:
+        self._change(path, lambda client: client.set_permission(path, mode))
+
+    def _delete(self, path: str, *, recursive: bool) -> None:
+        if not self._change(path, lambda client: client.delete(path, recursive)):
+            raise missing(self.display(path))
+
+    def _trash(self, path: str) -> str:
+        """Below the user's home, where paths lead that begin with no slash."""
+        return _TRASH
+
+    def _make_private(self, path: str) -> None:
+        self._change(path, lambda client: client.mkdirs(path, 0o700, True))
+
+    def _has_trash(self) -> bool:
+        """hdfs-native looks at the server's interval first of all when it is to move something to the trash."""
+        try:
+            self._ask(_NOWHERE, lambda client: client.trash(_NOWHERE))
+        except MissingError:
+            return True
+        except StorageError as error:
+            if not isinstance(error.__cause__, hdfs_native.TrashNotEnabledError):
+                raise
+        return self._client.place.trash_minutes > 0
+
+
+# How HDFS lists a file: as the only entry of itself.
+_ITSELF = Found("", False)
+
+
+class _Reader:
+    """An open file; looked up anew after a failure, because blocks move."""
+
+    def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
+        self._client = client
+        self._path = path
+        self._shown = shown
+        self._reader: hdfs_native.FileReader | None = None
+        self.size = -1
+        self.size = len(self._opened())
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes of a range that ends before the file does; called in several threads at once."""
+        reader = self._opened()
+        try:
+            # Asked for more than there is, hdfs-native panics.
+            length = min(length, self.size - offset)
+            return self._client.ask(lambda _: reader.read_range(offset, length), self._shown)
+        except UnreachableError as error:
+            self._reader = None
+            raise _of_datanodes(self._client, self._path, self._shown, error, "gives") from error
+
+    def _opened(self) -> hdfs_native.FileReader:
+        reader = self._reader
+        if reader is None:
+            try:
+                reader = self._client.ask(lambda client: client.read(self._path), self._shown)
+            except MissingError as error:
+                if "Path is not a file" in str(error.__cause__):
+                    raise StorageError(f"{self._shown} is not a regular file", path=self._shown) from error
+                raise
+            if self.size not in (-1, len(reader)):
+                raise StorageError(
+                    f"{self._shown} was replaced while it was read",
+                    path=self._shown,
+                    hint="If something writes to this table now, run the command again.",
+                )
+            self._reader = reader
+        return reader
+
+
+class _NewFile(NewFile):
+    """A file whose blocks are written as they fill up.
+
+    hdfs-native would publish what there is when it closes; without closing, the file can still be removed.
+    """
+
+    def __init__(self, client: HdfsClient, path: str, shown: str, mode: int | None = None) -> None:
+        super().__init__(_BUFFER_BYTES)
+        self._client = client
+        self._path = path
+        self._shown = shown
+        config = client.place.config
+        options = hdfs_native.WriteOptions(
+            replication=_number(config.get("dfs.replication")),
+            block_size=_number(config.get("dfs.blocksize")),
+            create_parent=False,
+            permission=_FILE_MODE if mode is None else mode,
+        )
+        begun = client.begin(lambda writing: writing.create(path, options), shown)
+        try:
+            self._writer = client.finish(begun, shown)
+        except BaseException:
+            self._shut()
+            # Interrupted when the file was made already. Any other that stands there is somebody else's.
+            if begun.done() and not begun.cancelled() and begun.exception() is None:
+                self._abandon()
+            raise
+
+    def __del__(self) -> None:
+        # At the end of the interpreter there are no threads any more that could remove it.
+        if not sys.is_finalizing():
+            super().__del__()
+
+    def _send(self) -> None:
+        data, self._buffer = bytes(self._buffer), bytearray()
+        self._wait(self._client.begin(lambda _: self._writer.write(data), self._shown))
+
+    def _finish(self) -> None:
+        if self._buffer:
+            self._send()
+        self._complete()
+
+    def _abandon(self) -> None:
+        with suppress(StorageError):
+            self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
+
+    def _wait(self, begun: Future[Any]) -> None:
+        try:
+            self._client.finish(begun, self._shown)
+        except UnreachableError as error:
+            raise _of_datanodes(self._client, self._path, self._shown, error, "takes") from error
+
+    def _complete(self) -> None:
+        """Close the file, without the half second that hdfs-native sleeps.
+
+        A file can be completed when the DataNodes have reported its last block, a few ms after they took it;
+        hdfs-native asks the NameNode for that at once and then every 500 ms. The NameNode counts the length of the last
+        block when it is reported *and* hdfs-native has asked for the first time. From then on nothing is lost by asking
+        again, so the sleep is cancelled and the file closed once more.
+        """
+        closing = self._client.begin(lambda _: self._writer.close(), self._shown)
+        until = time.monotonic() + self._client.place.timeout
+        pause = _FIRST_LOOK
+        while self._written and time.monotonic() < until:
+            wait([closing], pause)
+            if closing.done():
+                break
+            if self._is_complete():
+                closing.cancel()
+                self._close_again()
+                return
+            pause *= _SLOWER
+        self._wait(closing)
+
+    def _close_again(self) -> None:
+        try:
+            self._wait(self._client.begin(lambda _: self._writer.close(), self._shown))
+        except StorageError as error:
+            # The first request was carried out after all, and its answer was on the way.
+            if "is not open for writing" not in error.message or not self._is_complete():
+                raise
+
+    def _is_complete(self) -> bool:
+        """Whether the NameNode knows all blocks of this file, which is still open."""
+        try:
+            return len(self._client.ask(lambda client: client.read(self._path), self._shown)) == self._written
+        except StorageError:
+            return False
+
+
+def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableError, verb: str) -> StorageError:
+    """What it means that data could not be read or written; raised is what there is to say of the NameNode or the data.
+
+    hdfs-native does not tell whose connection failed. Without the file, its DataNodes have nothing to give.
+    """
+    client.ask(lambda asked: asked.get_file_info(path), shown)
+    if "ChecksumError" in str(error.__cause__):
+        raise error
+    return no_datanode(shown, f"{verb} a block of it")
+
+
+def _page(entries: Any, path: str) -> list[Found]:
+    """As many entries of a listing as a NameNode sends at once."""
+    return [
+        Found(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
+        if entry.path != path
+        else _ITSELF
+        for entry in islice(entries, _PAGE)
+    ]
+
+
+def _number(value: str | None) -> int | None:
+    """A plain number of the configuration; those with a unit are left to the server."""
+    return int(value) if value is not None and value.isdecimal() else None
+
+
+_USER = "HADOOP_USER_NAME"
+# What a machine on a network takes to accept a connection, the repeated requests for one included.
+_CONNECT_SECONDS = 5.0
+# What other NameNodes have left when one has accepted.
+_OTHERS_SECONDS = 0.3
+# What the first answer of a NameNode may take; after it, `HdfsPlace.timeout` counts.
+_FIRST_SECONDS = 20.0
+# Counted as so many attempts, an error is not met by asking again.
+_ENOUGH = 3
+_BROKEN = (
+    "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
+    "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
+)
+_AFTER_PANIC = "Run the command again; with --debug it shows what hdfs-native prints."
+
+
+class HdfsClient:
+    """One HDFS; connects when it is first asked, and anew after it could not be reached."""
+
+    def __init__(self, place: HdfsPlace) -> None:
+        self.place = place
+        self._lock = threading.Lock()
+        self._client: hdfs_native.Client | None = None
+        self._writer: hdfs_native.AsyncClient | None = None
+        self._process = 0
+        self._answered = False
+        # Whether any client ever had an answer, so that this is an HDFS.
+        self._met = False
+
+    def ask(self, action: Callable[[hdfs_native.Client], Answer], shown: str, *, changes: bool = False) -> Answer:
+        """What the action answers; `shown` is what errors name, `changes` says that it is not to be given up lightly.
+
+        After an UnreachableError it is unknown whether a change was made. hdfs-native asks again by itself when a
+        connection breaks, so that a change which was made can also be refused: as existing, or as missing.
+        """
+        client = self._connected(shown)
+        limit = self._limit
+
+        def act() -> Answer:
+            try:
+                return action(client)
+            finally:
+                # Not when the waiting ends: a call that goes on may connect even then.
+                _TURNS.leave()
+
+        self._begin_turn(shown)
+        with self._failures(client, shown, limit, changes):
+            return bounded(act, limit, changes=changes)
+
+    def begin(self, action: Callable[[hdfs_native.AsyncClient], Awaitable[Answer]], shown: str) -> Future[Answer]:
+        """Start what the action gives for a client whose calls can be cancelled; `finish` waits for it."""
+        client = self._connected_writer(shown)
+        self._begin_turn(shown)
+
+        async def run() -> Answer:
+            return await action(client)
+
+        future = asyncio.run_coroutine_threadsafe(run(), _loop())
+        future.add_done_callback(lambda _: _TURNS.leave())
+        return future
+
+    def finish(self, future: Future[Answer], shown: str) -> Answer:
+        """The answer of what was begun; when there is none in time it is cancelled.
+
+        After an interrupt it has a few seconds more, so that it is known how it ended.
+        """
+        limit = self._limit
+        with self._failures(None, shown, limit, True):
+            try:
+                return future.result(limit)
+            except BaseException as error:
+                if not isinstance(error, Exception) and not _is_panic(error):
+                    wait([future], GRACE)
+                future.cancel()
+                raise
+
+    @contextmanager
+    def _failures(self, client: hdfs_native.Client | None, shown: str, limit: float, changes: bool) -> Iterator[None]:
+        """What a call raises, as one of our errors; after those of the connection, `client` is not used again."""
+        try:
+            yield
+        except AcidctlError:
+            raise
+        except TimeoutError as error:
+            silent = unreachable(shown, f"HDFS did not answer within {limit:g} s")
+            if not self._met:
+                # Asking again does not help: this may be no NameNode at all.
+                silent.attempts = _ENOUGH
+            self.forget(client)
+            raise silent from error
+        except Exception as error:
+            found = of_hdfs_native(error, shown, self.place.authority, changes=changes)
+            if isinstance(found, UnreachableError):
+                if not self._met and "broke" in found.message:
+                    # hdfs-native keeps the reason to itself, and has asked as often as `hadoop_conf` lets it.
+                    found.attempts = _ENOUGH
+                    found.hint = _BROKEN
+                self.forget(client)
+            raise found from error
+        except BaseException as error:
+            if not _is_panic(error):
+                raise
+            self.forget(client)
+            hint = _AFTER_PANIC if self._met else _BROKEN
+            message = f"{shown} cannot be used: hdfs-native failed ({error})"
+            raise StorageError(message, path=shown, hint=hint) from error
+        self._answered = self._met = True
+
+    def forget(self, client: hdfs_native.Client | None) -> None:
+        """Connect anew for the next question; None forgets whatever is there."""
+        with self._lock:
+            if client is None or self._client is client:
+                self._client = self._writer = None
+                self._answered = False
+
+    def _begin_turn(self, shown: str) -> None:
+        try:
+            _TURNS.enter(self.place.user, self.place.timeout)
+        except TimeoutError as error:
+            raise unreachable(shown, "requests of another user do not end") from error
+
+    @property
+    def _limit(self) -> float:
+        return self.place.timeout if self._answered else min(self.place.timeout, _FIRST_SECONDS)
+
+    def _connected(self, shown: str) -> hdfs_native.Client:
+        with self._lock:
+            client = self._client
+            if client is not None and self._process == os.getpid():
+                return client
+        config = self._config(shown)
+        with self._lock:
+            if self._client is None or self._process != os.getpid():
+                panics.divert()
+                # What the user's home is, is settled now.
+                self._begin_turn(shown)
+                try:
+                    self._client = hdfs_native.Client(self.place.url, config)
+                except Exception as error:
+                    raise of_hdfs_native(error, shown, self.place.authority, changes=False) from error
+                finally:
+                    _TURNS.leave()
+                _made.add(self._client)
+                # Connections do not pass into processes that are forked.
+                self._process = os.getpid()
+                self._writer = None
+                self._answered = False
+            return self._client
+
+    def _connected_writer(self, shown: str) -> hdfs_native.AsyncClient:
+        self._connected(shown)
+        with self._lock:
+            if self._writer is not None:
+                return self._writer
+        # Each NameNode once: before more, hdfs-native would sleep, and where its callers are asyncio's that is a panic.
+        others = len(self.place.addresses) - 1 if self.place.addresses else 1
+        config = {**self._config(shown), "dfs.client.failover.max.attempts": str(others)}
+        writer = hdfs_native.AsyncClient(self.place.url, config)
+        # Never freed: its end waits, with the interpreter held, for its own threads, and those for the interpreter.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer))
+        with self._lock:
+            self._writer = self._writer or writer
+            return self._writer
+
+    def _config(self, shown: str) -> dict[str, str]:
+        return with_order(self.place, self._reachable(shown))
+
+    def _reachable(self, shown: str) -> tuple[str, ...]:
+        """The NameNodes in the order in which to try them, by whether they accept connections."""
+        addresses = self.place.addresses
+        if not addresses:
+            return ()
+        seconds = min(_CONNECT_SECONDS, self.place.timeout)
+        faults = knock(addresses, seconds)
+        open_ones = [address for address in addresses if address in faults and faults[address] is None]
+        if not open_ones:
+            raise _closed(shown, addresses, faults, seconds)
+        return tuple(sorted(addresses, key=lambda address: address not in open_ones))
+
+
+def knock(addresses: Sequence[str], seconds: float) -> dict[str, Exception | None]:
+    """Why addresses accept no connections, None where they do; those without an answer in time are left out.
+
+    All are asked at once; when one has accepted, the others have little time left.
+    """
+    calls = {_in_thread(partial(_knock, address, seconds)): address for address in addresses}
+    faults: dict[str, Exception | None] = {}
+    until = time.monotonic() + seconds + 1
+    pending = set(calls)
+    while pending:
+        done, pending = wait(pending, max(until - time.monotonic(), 0), FIRST_COMPLETED)
+        if not done:
+            break
+        faults.update((calls[call], call.result()) for call in done)
+        if None in faults.values():
+            until = min(until, time.monotonic() + _OTHERS_SECONDS)
+    return faults
+
+
+def _knock(address: str, seconds: float) -> Exception | None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+    except (OSError, ValueError) as error:
+        return error
+    return None
+
+
+def _closed(
+    shown: str, addresses: Sequence[str], found: Mapping[str, Exception | None], seconds: float
+) -> StorageError:
+    """What to say when no NameNode accepts a connection: of one its fault, of several what they have in common."""
+    faults = [found.get(address) for address in addresses]
+    where = " and ".join(addresses)
+    if all(isinstance(fault, socket.gaierror | UnicodeError) for fault in faults):
+        return unknown_name(shown, where, "dfs.namenode.rpc-address")
+    if all(isinstance(fault, ConnectionRefusedError) for fault in faults):
+        return unreachable(shown, f"{where} accepts no connections")
+    error = unreachable(shown, f"there is no answer from {where} within {seconds:g} s")
+    # The system asked several times in these seconds.
+    error.attempts = _ENOUGH
+    return error
+
+
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__name__ == "PanicException"
+
+
+class _Turns:
+    """Users take turns at HADOOP_USER_NAME: calls of one user run together, those of another wait for their end."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._original: str | None = None
+        self._current: str | None = None
+
+    def enter(self, user: str | None, seconds: float) -> None:
+        """Begin a call; None is the user of the environment as it was found. TimeoutError when others take so long."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._inside or self._current == self._wanted(user), seconds):
+                raise TimeoutError
+            if not self._inside:
+                self._original = os.environ.get(_USER)
+                self._current = self._wanted(user)
+                _set_user(self._current)
+            self._inside += 1
+
+    def leave(self) -> None:
+        """A call has ended; after the last one the environment is as it was."""
+        with self._changed:
+            self._inside -= 1
+            if not self._inside:
+                _set_user(self._original)
+                self._changed.notify_all()
+
+    def _wanted(self, user: str | None) -> str | None:
+        return user or (self._original if self._inside else os.environ.get(_USER))
+
+
+def _set_user(name: str | None) -> None:
+    if name == os.environ.get(_USER):
+        return
+    if name is None:
+        del os.environ[_USER]
+    else:
+        os.environ[_USER] = name
+
+
+_TURNS = _Turns()
+
+
+@lru_cache(maxsize=1)
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all writers, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="acidctl-hdfs", daemon=True).start()
+    return loop
+
+
+# A client that is freed waits for its threads, which a forked child does not have: there the inherited ones are kept.
+_made: WeakSet[hdfs_native.Client] = WeakSet()
+_inherited: list[hdfs_native.Client] = []
+
+os.register_at_fork(after_in_child=_loop.cache_clear)
+os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
+
+
+# What a change may take after an interrupt, so that it is known whether it was made.
+GRACE = 3.0
+
+
+def bounded(action: Callable[[], Answer], seconds: float, *, changes: bool = False) -> Answer:
+    """What `action` answers or raises; TimeoutError when that takes more than so many seconds.
+
+    An interrupt ends the waiting at once, or with `changes` when the call has ended, for a few seconds at most. The
+    call itself goes on in its thread, which ends the process as little as any other daemon.
+    """
+    call = _in_thread(action)
+    try:
+        in_time = wait([call], seconds).done
+    except BaseException:
+        if changes:
+            wait([call], min(seconds, GRACE))
+        raise
+    if not in_time:
+        raise TimeoutError
+    return call.result()
+
+
+def _in_thread(action: Callable[[], Answer]) -> Future[Answer]:
+    """Begin a call in a thread of its own: it can neither be interrupted nor given a time limit."""
+    call: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            call.set_result(action())
+        except BaseException as error:  # libraries panic with BaseException
+            call.set_exception(error)
+
+    threading.Thread(target=run, name="acidctl-call", daemon=True).start()
+    return call
