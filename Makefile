@@ -1,7 +1,7 @@
 # One front door. Everything happens in .venv, which the first target that needs it makes.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-fast test-slow test-hive3 sweep fuzz mutate histories lint bench fixtures docs clean
+.PHONY: help demo install test test-fast test-hive3 check sweep fuzz mutate histories lint bench fixtures docs clean
 
 # Byte code is kept: pytest rewrites all tests anew in each process otherwise, half a minute every time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,8 +15,12 @@ SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
 SLOW := $(SERVICES) or slow
 # Nothing below these is fast; not even to be collected.
 FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
+PYTEST = $(BIN)/python -m pytest -q
 # A process each: PySpark changes py4j for all of its process, and holds one session in it.
-SPARK_TESTS = $(shell grep -l 'mark[.]spark' tests/live/test_*.py)
+SPARK_TESTS = $(shell grep -rlE 'mark[.]spark' tests --include='test_*.py')
+# Services wait much, so two stages run side by side, the longest first; each shows at its end what it had to say.
+STAGES = hive storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) slow-compaction slow-others fast
+SIDE_BY_SIDE = --no-print-directory --jobs=$(or $(JOBS),2) --output-sync=target --keep-going
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,18 +38,41 @@ $(VENV)/.installed: pyproject.toml
 demo: install ## Show a small table that real Hive has written, compact a copy of it and clean that
 	@$(BIN)/python -m tests.support.demo $(DEMO_STEP)
 
+test: install ## Run all tests but those of Hive 3 and 2: real Hive 4, HDFS, S3, Spark, ORC tools (12 minutes on 2 cores)
+	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,$(STAGES))
+
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
-	$(BIN)/python -m pytest -q -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
-
-test-slow: install ## Run the slow tests (thousands of random cases, all fixtures again), then those against real Hive 4, Spark and the ORC tools
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow and not ($(SERVICES))"
-	$(BIN)/python -m pytest -q -m "($(SERVICES)) and not hive3 and not spark"
-	for tests in $(SPARK_TESTS); do $(BIN)/python -m pytest -q -m spark $$tests || exit 1; done
-
-test: test-fast test-slow ## Run all tests but those of Hive 3 and 2
+	$(PYTEST) -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
-	$(BIN)/python -m pytest -q -m hive3
+	$(PYTEST) -m hive3
+
+check: install ## Run what a change has to pass: lint, test and test-hive3, side by side
+	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,hive3 $(STAGES) lint)
+
+stage-fast:
+	$(PYTEST) -m "not ($(SLOW))" $(FAST_SKIPS)
+
+stage-slow-compaction:
+	$(PYTEST) -m "slow and not ($(SERVICES))" tests/unit/compaction tests/cli
+
+stage-slow-others:
+	$(PYTEST) -m "slow and not ($(SERVICES))" --ignore=tests/unit/compaction --ignore=tests/cli
+
+stage-hive:
+	$(PYTEST) -m "hive and not (hive3 or hdfs or s3 or orctools or spark)"
+
+stage-storages:
+	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive3 or spark)"
+
+stage-spark-%:
+	$(PYTEST) -m spark $(filter %/$*.py,$(SPARK_TESTS))
+
+stage-hive3:
+	@$(MAKE) --no-print-directory test-hive3
+
+stage-lint:
+	@$(MAKE) --no-print-directory lint
 
 sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \

@@ -17,21 +17,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from restore import restore
 
 from acidctl.compaction.plan import from_json
 from acidctl.errors import UnreachableError
 from acidctl.storage.local import LocalStorage
-from tests import ROOT
 from tests.cli.runner import Result, acidctl, heed_interrupts
+from tests.support.covering import Way, chosen_ways
 from tests.support.evolved import dropped_columns
-from tests.support.extent import SWEEP
+from tests.support.steps import TABLES, Step
 
-TABLES = ROOT / "fixtures" / "tables"
-STEPS = sorted(path.parent for path in TABLES.glob("*/*/*/step.json"))
 DEMO = TABLES / "hive4/demo_orders/03-demo"
 PARTITIONED = TABLES / "hive4/partitioned/02-changed"
-# A few that differ in kind are compacted at once; every step in every way among the slow tests.
+# A few that differ in kind are compacted at once; a covering array among the slow tests.
 CHOSEN = {
     ("hive4/demo_orders/03-demo", "minor", "hive3"),
     ("hive4/partitioned/02-changed", "major", "hive4"),
@@ -53,21 +50,13 @@ ACTIONS = [{"compacted": "compact"}.get(outcome, outcome) for outcome in OUTCOME
 FORMS = ("text", "json", "jsonl", "csv")
 
 
-def _facts(step: Path) -> dict[str, Any]:
-    restore(step / "step.json")
-    facts: dict[str, Any] = json.loads((step / "step.json").read_text())
-    return facts
-
-
 def _lists(step: Path) -> list[str]:
-    facts = _facts(step)
-    args = [o for key in ("valid_write_ids", "valid_txns") if facts[key] for o in ("--validtxns", facts[key])]
-    return [*args, "--list-format", "hive2"] if facts["engine"] == "hive2" else args
+    return Step(step).options
 
 
 def _copy(step: Path, folder: Path) -> Path:
     """A table of its own, files as old as the recorded ones."""
-    _facts(step)
+    assert Step(step).facts  # which makes empty directories again
     table = folder / "table"
     shutil.copytree(step / "table", table)
     return table
@@ -98,34 +87,27 @@ def _id(step: Path) -> str:
 
 
 def _ways() -> list[Any]:
-    """Every step in both kinds; the targets take turns, so that each kind meets each on half of the steps."""
-    targets = ("hive3", "hive4")
-    ways = [
-        (step, kind, target)
-        for i, step in enumerate(STEPS)
-        for k, kind in enumerate(("major", "minor"))
-        for t, target in enumerate(targets)
-        if SWEEP or (i + k) % 2 == t or (_id(step), kind, target) in CHOSEN
-    ]
-    marks = [() if (_id(step), kind, target) in CHOSEN else (pytest.mark.slow,) for step, kind, target in ways]
-    assert marks.count(()) == len(CHOSEN)
+    """A covering array, and those that differ most among the fast tests; in a sweep all steps in all ways."""
+    first = [Way(Step(TABLES / name), kind, target, None) for name, kind, target in CHOSEN]
+    others = [way for way in chosen_ways(each_scenario=True) if way not in first]
     return [
-        pytest.param(*way, id="-".join((_id(way[0]), *way[1:])), marks=mark)
-        for way, mark in zip(ways, marks, strict=True)
+        *(pytest.param(way, id=str(way)) for way in first),
+        *(pytest.param(way, id=str(way), marks=pytest.mark.slow) for way in others),
     ]
 
 
-@pytest.mark.parametrize(("step", "kind", "target"), _ways())
-def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", _ways())
+def test_a_compaction_changes_no_row(way: Way, tmp_path: Path) -> None:
     """Rows and row ids stay, nothing is removed, nothing of ours is left, and a second run has nothing to do."""
-    facts = _facts(step)
-    if facts["kind"] == "non_acid":
-        pytest.skip("there is nothing to compact in a table that is not transactional")
-    table, lists = _copy(step, tmp_path), [*_lists(step), "--schema", facts["ddl"]]
-    view = _row_ids if step.parent.name in EVOLVED and (facts["engine"] == "hive4") != (target == "hive4") else _digest
+    step = way.step
+    table, lists = _copy(step.folder, tmp_path), [*step.options, "--schema", step.facts["ddl"]]
+    hive_changes = (step.engine == "hive4") != (way.target == "hive4")
+    view = _row_ids if step.folder.parent.name in EVOLVED and hive_changes else _digest
     before, names = view(table, *lists), _names(table)
-    args = [*lists, "--target", target, "--assume-exclusive", "-q", "-o", "json", *dropped_columns(step, target)]
-    result = _compact(kind, table, *args)
+    args = [*lists, "--target", way.target, "--assume-exclusive", "-q", "-o", "json"]
+    args += dropped_columns(step.folder, way.target)
+    args += ["--compression", way.codec] if way.codec else []
+    result = _compact(way.kind, table, *args)
     assert result.code in (0, 3), result.stderr
     report = result.json()
     assert view(table, *lists) == before
@@ -134,13 +116,13 @@ def test_a_compaction_changes_no_row(step: Path, kind: str, target: str, tmp_pat
     assert not [name for name in after if "_acidctl" in name]
     outcomes = {part["partition"]: part["outcome"] for part in report["partitions"]}
     assert "failed" not in outcomes.values(), report
-    assert (_id(step), kind, target) not in CHOSEN or "compacted" in outcomes.values()
+    assert (str(step), way.kind, way.target) not in CHOSEN or "compacted" in outcomes.values()
     made = {os.path.join(part["partition"], name) for part in report["partitions"] for name in part["outputs"]}
     assert {name for name in after - names if not Path(name).suffix and (table / name).is_dir()} == made
     for part in report["partitions"]:
         assert (part["outcome"] == "compacted") == bool(part["outputs"]) == bool(part["verified"])
         assert part["outcome"] == "compacted" or part["reason_code"]
-    again = _compact(kind, table, *args)
+    again = _compact(way.kind, table, *args)
     assert again.code == (3 if "refused" in outcomes.values() else 0), again.stderr
     expected = {p: "nothing_to_do" if o == "compacted" else o for p, o in outcomes.items()}
     assert {part["partition"]: part["outcome"] for part in again.json()["partitions"]} == expected
@@ -755,7 +737,7 @@ def test_a_full_table_called_insert_only_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_partitions_have_a_line_each(tmp_path: Path) -> None:
     """Plan and report name as many as --limit says, count the rest by what became of them, and fit the terminal."""
-    _facts(DEMO)
+    assert Step(DEMO).facts
     table = tmp_path / "table"
     for number in range(12):
         shutil.copytree(DEMO / "table", table / f"ds={number:02}")

@@ -15,35 +15,27 @@ from typing import Any
 
 import pyspark
 import pytest
-from restore import restore
 
 import acidctl
 from acidctl.compaction.report import Outcome
 from acidctl.engine.spark import SparkEngine
 from acidctl.orc.reader import open_orc
 from acidctl.types.stored_digest import RowDigest
-from tests import ROOT
 from tests.cli.runner import acidctl as run_acidctl
 from tests.services.spark import SparkCluster, descendants, spark_cluster
+from tests.support.covering import Way, chosen_ways
+from tests.support.extent import SWEEP
 from tests.support.spark_runs import SlowRun, clean_environment
 from tests.support.spark_tasks import traces, wait_for
+from tests.support.steps import TABLES, Step
 
 __all__ = ["spark_cluster"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-TABLES = ROOT / "fixtures" / "tables"
-# The last step of each scenario holds what the ones before it have made.
-STEPS = sorted({path.parent.parent: path.parent for path in sorted(TABLES.glob("*/*/*/step.json"))}.values())
 DEMO = TABLES / "hive4/demo_orders/03-demo"
 PARTITIONED = TABLES / "hive4/partitioned/02-changed"
 WAITING = "warning: Spark has no free executor for the tasks yet; waiting\n"
-
-
-def _facts(step: Path) -> dict[str, Any]:
-    restore(step / "step.json")
-    facts: dict[str, Any] = json.loads((step / "step.json").read_text())
-    return facts
 
 
 def _copy(step: Path, folder: Path) -> Path:
@@ -52,15 +44,11 @@ def _copy(step: Path, folder: Path) -> Path:
 
 
 def _reader(step: Path) -> dict[str, Any]:
-    facts = _facts(step)
-    lists = [facts[key] for key in ("valid_write_ids", "valid_txns") if facts[key]]
-    form = {"list_format": "hive2"} if facts["engine"] == "hive2" else {}
-    return {"validtxns": lists, "schema": facts["ddl"], "assume_exclusive": True, **form}
+    return {**Step(step).view, "assume_exclusive": True}
 
 
 def _arguments(step: Path) -> list[str]:
-    facts = _facts(step)
-    return [o for key in ("valid_write_ids", "valid_txns") if facts[key] for o in ("--validtxns", facts[key])]
+    return Step(step).options
 
 
 def _contents(table: Path) -> dict[str, bytes | None]:
@@ -87,9 +75,11 @@ def _meaning(table: Path) -> dict[str, Any]:
     return said
 
 
-def _expected(step: Path, kind: str, target: str, folder: Path) -> tuple[list[Any], dict[str, Any]]:
+def _expected(
+    step: Path, kind: str, target: str, folder: Path, codec: str | None = None
+) -> tuple[list[Any], dict[str, Any]]:
     table = _copy(step, folder / "local")
-    report = acidctl.compact(str(table), kind, engine="local", target=target, **_reader(step))
+    report = acidctl.compact(str(table), kind, engine="local", target=target, compression=codec, **_reader(step))
     return [(part.partition, part.outcome, part.outputs) for part in report.partitions], _meaning(table)
 
 
@@ -105,21 +95,18 @@ def session() -> Iterator[pyspark.SparkContext]:
         yield engine._context
 
 
-@pytest.mark.parametrize("number", range(len(STEPS)), ids=["/".join(step.parts[-3:]) for step in STEPS])
-def test_a_session_makes_the_same_directories(number: int, session: pyspark.SparkContext, tmp_path: Path) -> None:
-    """Names, schemas, rows and key indexes of every fixture, for it is the same bytes; minor and major in turns."""
-    step = STEPS[number]
-    if _facts(step)["kind"] == "non_acid":
-        pytest.skip("there is nothing to compact in a table that is not transactional")
-    for kind in ("minor", "major"):
-        target = "hive4" if (number + (kind == "major")) % 2 else "hive3"
-        outcomes, contents = _expected(step, kind, target, tmp_path / kind)
-        table = _copy(step, tmp_path / kind / "spark")
-        report = acidctl.compact(str(table), kind, spark=session, target=target, **_reader(step))
-        assert [(part.partition, part.outcome, part.outputs) for part in report.partitions] == outcomes
-        assert all(outcome is not Outcome.FAILED for _, outcome, _ in outcomes)
-        assert _meaning(table) == contents
-        assert report.engine == "spark"
+@pytest.mark.parametrize("way", chosen_ways(each_scenario=SWEEP), ids=str)
+def test_a_session_makes_the_same_directories(way: Way, session: pyspark.SparkContext, tmp_path: Path) -> None:
+    """Names, schemas, rows and key indexes, for it is the same bytes."""
+    step = way.step.folder
+    outcomes, contents = _expected(step, way.kind, way.target, tmp_path, way.codec)
+    table = _copy(step, tmp_path / "spark")
+    given = {"target": way.target, "compression": way.codec, **_reader(step)}
+    report = acidctl.compact(str(table), way.kind, spark=session, **given)
+    assert [(part.partition, part.outcome, part.outputs) for part in report.partitions] == outcomes
+    assert all(outcome is not Outcome.FAILED for _, outcome, _ in outcomes)
+    assert _meaning(table) == contents
+    assert report.engine == "spark"
 
 
 # --- from the command line, in applications of its own (the last test above ended the session of this process)
@@ -137,7 +124,7 @@ def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: 
     conf = [o for key, value in spark_cluster.conf.items() for o in ("--spark-conf", f"{key}={value}")]
     for name, options in (("local2", ["--master", "local[2]"]), ("cluster", ["--master", spark_cluster.url, *conf])):
         table = _copy(step, tmp_path / name)
-        schema = ["--schema", _facts(step)["ddl"]]
+        schema = ["--schema", Step(step).facts["ddl"]]
         done = subprocess.run(
             _command(str(table), "--engine", "spark", *options, *schema, *_arguments(step), "-o", "json", "-q"),
             env=clean_environment(),

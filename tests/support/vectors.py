@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from acidctl.format.listing import FileInfo, Listing
@@ -16,6 +17,16 @@ def load(name: str) -> list[dict[str, Any]]:
     """All cases of `cases-<name>.jsonl`, in file order."""
     lines = (STATES / f"cases-{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines if line.strip()]
+
+
+@contextmanager
+def named(name: object) -> Iterator[None]:
+    """Whatever fails within says for which case: many cases are one test."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in {name}")
+        raise
 
 
 def listing_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from acidctl.state.resolve import (
     disagreements,
     resolve,
 )
-from tests.support.vectors import load, vector_listing
+from tests.support.vectors import load, named, vector_listing
 
 CASES = load("acid-state")
 FUZZ = load("acid-state-fuzz")
@@ -29,9 +30,14 @@ def test_there_are_428_vectors() -> None:
     assert (len(CASES), len(FUZZ)) == (128, 300)
 
 
-@pytest.mark.parametrize("case", CASES + FUZZ, ids=[case["name"] for case in CASES + FUZZ])
-def test_vector(case: dict[str, Any]) -> None:
+def test_vectors() -> None:
     """Base, deltas in order, originals, obsolete and aborted paths, ids and errors are Hive's."""
+    for case in CASES + FUZZ:
+        with named(case["name"]):
+            _check_vector(case)
+
+
+def _check_vector(case: dict[str, Any]) -> None:
     expect = case["expect"]
     if expect["error"] is None:
         assert _answer(_resolve(case)) == {key: expect[key] for key in _answer(_resolve(case))}
@@ -49,17 +55,18 @@ def test_vector(case: dict[str, Any]) -> None:
         assert caught.value.fault.value == expect["error"]
 
 
-@pytest.mark.parametrize("case", CASES + FUZZ, ids=[case["name"] for case in CASES + FUZZ])
-def test_no_entry_is_lost(case: dict[str, Any]) -> None:
+def test_no_entry_is_lost() -> None:
     """In both profiles every file of every vector ends in exactly one entry, with a reason."""
-    for profile in Profile:
+    for case, profile in itertools.product(CASES + FUZZ, Profile):
         listing = vector_listing(case)
-        state = _resolve(case, profile=profile, raise_on_history=False)
-        assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(f.path for f in listing.files)
-        names = [entry.name for entry in state.entries]
-        assert len(names) == len(set(names))
-        assert all(entry.reason and entry.reason_code for entry in state.entries)
-        assert all(cause in names for entry in state.entries for cause in entry.because_of if "/" not in entry.name)
+        with named(case["name"]):
+            state = _resolve(case, profile=profile, raise_on_history=False)
+            found = sorted(f.path for entry in state.entries for f in entry.files)
+            assert found == sorted(f.path for f in listing.files)
+            names = [entry.name for entry in state.entries]
+            assert len(names) == len(set(names))
+            assert all(entry.reason and entry.reason_code for entry in state.entries)
+            assert all(cause in names for entry in state.entries for cause in entry.because_of if "/" not in entry.name)
 
 
 def test_what_is_plain_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,100 @@
+"""Ways to compact the fixture steps, few enough for every run: each value of a factor beside each of every other.
+
+In place of all steps by all ways stands a covering array: whatever two values of two factors can be met together are
+met in one of the chosen ways. All ways are for `make sweep`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, OriginalFile, parse_directory, parse_file
+from tests.support.extent import SWEEP
+from tests.support.steps import STEPS, Step
+
+KINDS = ("major", "minor")
+TARGETS = ("hive3", "hive4")
+CODECS = ("none", "zlib", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Way:
+    """One compaction of a copy of a step's table; `codec` is None for that of the table."""
+
+    step: Step
+    kind: str
+    target: str
+    codec: str | None
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (str(self.step), self.kind, self.target, self.codec)))
+
+    def factors(self) -> dict[str, object]:
+        """What may matter for it."""
+        return {
+            "written by": self.step.engine,
+            "table": self.step.facts["kind"],
+            "partitioned": bool(self.step.facts["partition_columns"]),
+            **{name: name in _layout(self.step) for name in ("base", "delta", "delete delta", "originals")},
+            "kind": self.kind,
+            "target": self.target,
+            "codec": self.codec,
+        }
+
+
+@cache
+def _layout(step: Step) -> frozenset[str]:
+    """Which kinds of data lie in the table: base, deltas, delete deltas, original files."""
+    found = set()
+    for path in step.table.rglob("*"):
+        parsed = parse_directory(path.name) if path.is_dir() else None
+        if isinstance(parsed, BaseDir):
+            found.add("base")
+        elif isinstance(parsed, DeltaDir):
+            found.add("delete delta" if parsed.kind is DeltaKind.DELETE else "delta")
+        elif path.is_file() and isinstance(parse_file(path.name), OriginalFile):
+            # Union subdirectories lie within deltas.
+            above = (parse_directory(folder) for folder in path.relative_to(step.table).parts[:-1])
+            if not any(isinstance(one, BaseDir | DeltaDir) for one in above):
+                found.add("originals")
+    return frozenset(found)
+
+
+def covering(candidates: Sequence[frozenset[object]]) -> list[int]:
+    """Places of a few candidates in which everything of all candidates is met: the one with most that is new first."""
+    missing = set().union(*candidates)
+    # What is new in a candidate only becomes less, so that a count of earlier tells which need not be looked at.
+    queue = [(-len(candidate), number) for number, candidate in enumerate(candidates)]
+    heapq.heapify(queue)
+    chosen = []
+    while missing:
+        _, number = heapq.heappop(queue)
+        new = (-len(candidates[number] & missing), number)
+        if queue and new > queue[0]:
+            heapq.heappush(queue, new)
+            continue
+        chosen.append(number)
+        missing -= candidates[number]
+    return sorted(chosen)
+
+
+def chosen_ways(*, each_scenario: bool) -> list[Way]:
+    """Where two factors meet in all their values; with `each_scenario`, each in both kinds too. In a sweep all."""
+    steps = [step for step in STEPS if step.transactional]
+    if SWEEP:
+        return [Way(*way, None) for way in itertools.product(steps, KINDS, TARGETS)]
+    product = itertools.product(steps, KINDS, TARGETS, (None, *CODECS))
+    # Hive 3 reads no zstd.
+    ways = [Way(*way) for way in product if way[2:] != ("hive3", "zstd")]
+    # Of many that are as good not always the first table.
+    random.Random(1).shuffle(ways)
+    candidates = []
+    for way in ways:
+        met: set[object] = set(itertools.combinations(way.factors().items(), 2))
+        candidates.append(frozenset(met | {(way.step.scenario, way.kind)} if each_scenario else met))
+    return sorted((ways[number] for number in covering(candidates)), key=str)
