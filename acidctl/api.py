@@ -18,8 +18,10 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.format.write_ids import Reader
 from acidctl.options import ReadView
 from acidctl.rows.table_view import ORC_MAGIC, Reading, Readings, read, require_table
+from acidctl.state.equivalence import disagreements
 from acidctl.state.report import (
     Damage,
     Details,
@@ -38,7 +40,6 @@ from acidctl.state.resolve import (
     StateEntry,
     TableType,
     data_files,
-    disagreements,
 )
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location, gather, require_outside
@@ -435,8 +436,7 @@ def report(
         if not stray:
             said = disagreements(
                 part.location.listing,
-                readings.lists.effective_write_ids,
-                readings.lists.effective_txns,
+                Reader(readings.lists.effective_write_ids, readings.lists.effective_txns),
                 table_type=readings.kind,
                 ours=part.state if readings.profile is Profile.STRICT else None,
             )

@@ -12,9 +12,8 @@ from acidctl.cleaning.leftovers import Leftover, find_leftovers, half_published
 from acidctl.cleaning.rules import Classification, Label, Mark, Meet, classify, contains
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import DeltaDir, DeltaKind, WriteIdRange
-from acidctl.state.deltas import delta_of
-from acidctl.state.entries import Candidate, Stock
-from acidctl.state.inventory import take_stock
+from acidctl.state.entries import Directory, Inventory
+from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import ORIGINALS_NAME, TableGuess
 
 DEFAULT_RETENTION = 24 * 3600.0
@@ -49,7 +48,7 @@ class Survey:
     """
 
     listing: Listing
-    stock: Stock
+    inventory: Inventory
     meet: Meet
     kind: TableGuess
     rules: Rules
@@ -57,8 +56,8 @@ class Survey:
     sight: Classification
     bare: Classification
     leftovers: Mapping[str, Leftover]
-    covers: tuple[Candidate, ...]
-    one_sided: tuple[Candidate, ...]
+    covers: tuple[Directory, ...]
+    one_sided: tuple[Directory, ...]
 
     @property
     def wanted_times(self) -> tuple[str, ...]:
@@ -106,24 +105,24 @@ def survey(
     `dead` names work directories whose owner is known to have ended. The caller adds `wanted_times` and calls
     again until there are none.
     """
-    stock = take_stock(listing)
+    inventory = take_inventory(listing)
     capped = _capped(meet, rules.highest_write_id)
-    bare = classify(stock, capped, kind)
+    bare = classify(inventory, capped, kind)
     halves = half_published(listing)
-    lying = find_leftovers(stock, halves, frozenset(dead), listing.linked_entries, leftovers=rules.leftovers)
+    lying = find_leftovers(inventory, halves, frozenset(dead), listing.linked_entries, leftovers=rules.leftovers)
     leftovers = {item.name: item for item in lying}
-    first = Survey(listing, stock, capped, kind, rules, dict(times or {}), bare, bare, leftovers, (), ())
-    young = frozenset(name for name, files in _candidates(stock) if rules.is_young(first.modified(name, files)))
-    sight = classify(stock, capped, kind, young) if young else bare
-    by_name = {c.name: c for c in (*stock.bases, *stock.deltas)}
+    first = Survey(listing, inventory, capped, kind, rules, dict(times or {}), bare, bare, leftovers, (), ())
+    young = frozenset(name for name, files in _candidates(inventory) if rules.is_young(first.modified(name, files)))
+    sight = classify(inventory, capped, kind, young) if young else bare
+    by_name = {c.name: c for c in (*inventory.bases, *inventory.deltas)}
     because = {cause for name in sight.victims for cause in sight.marks[name].because_of}
     covers = tuple(by_name[name] for name in sorted(because))
     return replace(first, sight=sight, covers=covers, one_sided=tuple(_one_sided(covers, sight.settled)))
 
 
-def _candidates(stock: Stock) -> Iterator[tuple[str, tuple[FileInfo, ...]]]:
-    yield from ((c.name, c.files) for c in (*stock.bases, *stock.deltas))
-    yield ORIGINALS_NAME, stock.group_files
+def _candidates(inventory: Inventory) -> Iterator[tuple[str, tuple[FileInfo, ...]]]:
+    yield from ((c.name, c.files) for c in (*inventory.bases, *inventory.deltas))
+    yield ORIGINALS_NAME, inventory.group_files
 
 
 def _capped(meet: Meet, highest: int | None) -> Meet:
@@ -135,11 +134,11 @@ def _capped(meet: Meet, highest: int | None) -> Meet:
     return replace(meet, write_ids=replace(ids, high_watermark=highest, open=open_ids, aborted=aborted))
 
 
-def _one_sided(covers: Iterable[Candidate], settled: Iterable[Candidate]) -> Iterator[Candidate]:
+def _one_sided(covers: Iterable[Directory], settled: Iterable[Directory]) -> Iterator[Directory]:
     """Deltas inside a covering delta that has no twin of their kind."""
-    wide = [delta_of(c) for c in covers if isinstance(c.parsed, DeltaDir)]
+    wide = [c.delta for c in covers if isinstance(c.parsed, DeltaDir)]
     held: dict[WriteIdRange, set[DeltaKind]] = {}
-    deltas = [(candidate, delta_of(candidate)) for candidate in settled]
+    deltas = [(candidate, candidate.delta) for candidate in settled]
     for _, delta in deltas:
         if delta.statement_id is None:
             held.setdefault(delta.range, set()).add(delta.kind)

@@ -16,9 +16,9 @@ from acidctl.cleaning.rules import Label
 from acidctl.errors import AcidctlError
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import BaseDir, DeltaDir, first_crossing, same_table
-from acidctl.format.write_ids import MAX_ID, ValidTxns
-from acidctl.state.deltas import delta_of, delta_order
+from acidctl.format.write_ids import MAX_ID, Reader, ValidTxns
 from acidctl.state.resolve import ORIGINALS_NAME, AcidState, Profile, resolve
+from acidctl.state.strict import delta_order
 
 GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "own_files", "simulation")
 
@@ -101,7 +101,7 @@ def _g1(seen: Survey) -> _Answer:
 
 
 def _g2(seen: Survey) -> _Answer:
-    named = [c.name for c in (*seen.stock.bases, *seen.stock.deltas) if c.parsed.visibility_txn_id is not None]
+    named = [c.name for c in (*seen.inventory.bases, *seen.inventory.deltas) if c.visibility_txn_id is not None]
     if named and seen.meet.txns is None:
         return f"{named[0]} is judged by transactions, and no transaction list was given", ""
     return None, "transactions are known" if named else "no name carries a transaction"
@@ -113,16 +113,16 @@ def _g3(seen: Survey) -> _Answer:
     best = seen.sight.best
     if best is not None and isinstance(best.parsed, BaseDir):
         for candidate in settled:
-            if delta_of(candidate).range.crosses(best.parsed.range):
+            if candidate.delta.range.crosses(best.parsed.range):
                 return f"{candidate.name} begins below {best.name} and ends above it", ""
-    crossing = first_crossing((delta_of(candidate).range, candidate) for candidate in settled)
+    crossing = first_crossing((candidate.delta.range, candidate) for candidate in settled)
     if crossing is not None:
         return f"{crossing[0].name} and {crossing[1].name} overlap, and neither holds the other", ""
     for cover in seen.covers:
         if not isinstance(cover.parsed, DeltaDir):
             continue
         for candidate in seen.sight.hazy:
-            if cover.parsed.range.crosses(delta_of(candidate).range):
+            if cover.parsed.range.crosses(candidate.delta.range):
                 return f"{candidate.name}, which is not settled, overlaps {cover.name} in part", ""
     return None, "ranges of write ids are nested or disjoint"
 
@@ -221,7 +221,7 @@ def _simulation(seen: Survey) -> _Answer:
 
 def victims_paths(seen: Survey, victims: Collection[str]) -> frozenset[str]:
     """Top-level names of the victims."""
-    tops = {info.path.partition("/")[0] for info in seen.stock.group_files} if ORIGINALS_NAME in victims else set()
+    tops = {info.path.partition("/")[0] for info in seen.inventory.group_files} if ORIGINALS_NAME in victims else set()
     return frozenset(tops | (set(victims) - {ORIGINALS_NAME}))
 
 
@@ -249,7 +249,7 @@ def _opened(seen: Survey, listing: Listing, profile: Profile) -> object:
     txns = seen.meet.txns or ValidTxns.everything()
     try:
         state = resolve(
-            listing, seen.meet.write_ids, txns, profile=profile, table_type=seen.kind, raise_on_history=False
+            listing, Reader(seen.meet.write_ids, txns, profile), table_type=seen.kind, raise_on_history=False
         )
     except AcidctlError as error:
         return type(error)

@@ -22,15 +22,13 @@ from acidctl.format.names import (
     must_hold_events,
     must_not_hold_events,
 )
-from acidctl.format.write_ids import ValidTxns
+from acidctl.format.write_ids import Reader, ValidTxns
 from acidctl.maintenance.owner import Life, from_bytes, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE
-from acidctl.state.deltas import delta_of
-from acidctl.state.entries import Candidate, MarkerContent, StateEntry, Verdict
+from acidctl.state.entries import Directory, MarkerContent, StateEntry
 from acidctl.state.resolve import (
     DataFile,
     EntryKind,
-    EntryState,
     TableGuess,
     TableType,
     data_files,
@@ -40,7 +38,6 @@ from acidctl.state.resolve import (
 from acidctl.storage.port import Storage, join
 
 _ORC, _PARQUET = b"ORC", b"PAR1"
-_UNDECIDED = Verdict(EntryState.LIVE, "", "")
 _LIMIT = 1 << 16
 
 
@@ -96,7 +93,7 @@ class _Reader:
         self._elsewhere = elsewhere
         self._insert_only = seen.kind.type is TableType.INSERT_ONLY
 
-    def cover(self, cover: Candidate) -> CoverFacts:
+    def cover(self, cover: Directory) -> CoverFacts:
         """Whether a cover is complete, and for an empty compacted base what it stands for."""
         files = self._files(cover)
         marked = any(info.path == f"{cover.name}/{VERSION_MARKER}" for info in cover.files)
@@ -115,30 +112,29 @@ class _Reader:
             return self._inside(cover, facts)
         return self._below(cover, facts) if cover.is_compacted else facts
 
-    def is_empty(self, delta: Candidate) -> bool:
+    def is_empty(self, delta: Directory) -> bool:
         """Whether readers see no event of a delta: it has no rows, or only those of aborted writes."""
         try:
             return not any(self._visible(file, enough=1) for file in self._files(delta))
         except AcidctlError:
             return False
 
-    def _inside(self, cover: Candidate, facts: CoverFacts) -> CoverFacts:
+    def _inside(self, cover: Directory, facts: CoverFacts) -> CoverFacts:
         """A minor compaction without events stands for deltas of its kind in which readers see none."""
-        wide = delta_of(cover)
+        wide = cover.delta
         for delta in self._seen.sight.settled:
-            if delta.kind is cover.kind and contains(wide, delta_of(delta)) and not self.is_empty(delta):
+            if delta.kind is cover.kind and contains(wide, delta.delta) and not self.is_empty(delta):
                 return CoverFacts(f"it holds no event at all, and {delta.name}, which it covers, holds some")
         return facts
 
-    def _below(self, base: Candidate, facts: CoverFacts) -> CoverFacts:
+    def _below(self, base: Directory, facts: CoverFacts) -> CoverFacts:
         """Rows and deletes that a reader would find if this base and later ones were not there."""
         seen = self._seen
         top = base_write_id(base)
-        later = {other.name for other in seen.stock.bases if base_write_id(other) >= top}
+        later = {other.name for other in seen.inventory.bases if base_write_id(other) >= top}
         state = resolve(
             without(seen.listing, later),
-            seen.meet.write_ids,
-            seen.meet.txns or ValidTxns.everything(),
+            Reader(seen.meet.write_ids, seen.meet.txns or ValidTxns.everything()),
             table_type=seen.kind,
             raise_on_history=False,
         )
@@ -158,8 +154,8 @@ class _Reader:
                 rows += count
         return replace(facts, rows_below=rows, deletes_below=deletes)
 
-    def _files(self, candidate: Candidate) -> tuple[DataFile, ...]:
-        return data_files(candidate.entry(_UNDECIDED), insert_only=self._insert_only)
+    def _files(self, candidate: Directory) -> tuple[DataFile, ...]:
+        return data_files(candidate, insert_only=self._insert_only)
 
     def _count(self, files: Iterable[DataFile]) -> int | None:
         """Rows by the footers, None where a file is not ORC; DamagedDataError for what cannot be whole."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from acidctl.cleaning.rules import Label, Mark
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import FAILED_NAME, WORK_PREFIX, is_journal
-from acidctl.state.entries import Stock
+from acidctl.state.entries import Inventory
 from acidctl.state.journal import is_unowned, journals_of, standing_of
 
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
@@ -47,14 +47,14 @@ class Leftover:
 
 
 def find_leftovers(
-    stock: Stock, halves: frozenset[str], dead: frozenset[str], linked: frozenset[str], *, leftovers: bool
+    inventory: Inventory, halves: frozenset[str], dead: frozenset[str], linked: frozenset[str], *, leftovers: bool
 ) -> Iterator[Leftover]:
     """Every hidden entry that a dead or failed run may have left.
 
     `halves` are the work directories of half published compactions, `dead` those whose owner has ended, `linked` the
     names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
     """
-    for entry in stock.settled:
+    for entry in inventory.decided:
         if entry.name in linked:
             if entry.reason_code != "foreign_link":
                 yield Leftover(entry.name, "holds_link", f"{entry.reason}; holds a symbolic link, so it stays", None)

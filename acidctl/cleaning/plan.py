@@ -16,7 +16,7 @@ from acidctl.cleaning.rules import Label, Mark
 from acidctl.compaction.plan import InputEntry, decode, encode, fingerprint_of
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind
-from acidctl.state.inventory import take_stock
+from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import ORIGINALS_NAME, EntryKind
 
 PLAN_TYPE = "clean_plan"
@@ -123,12 +123,12 @@ def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path
 
 def untouched(listing: Listing, code: str, why: str, *, partition: str = "", path: str = "") -> LocationPlan:
     """The plan of a place where nothing is judged, and everything stays."""
-    stock = take_stock(listing)
+    inventory = take_inventory(listing)
     mark = Mark(Label.IGNORE, code, why)
-    found = [(c.name, c.kind, c.files) for c in (*stock.bases, *stock.deltas)]
-    found += [(entry.name, entry.kind, entry.files) for entry in stock.settled]
-    if stock.group_files:
-        found.append((ORIGINALS_NAME, EntryKind.ORIGINAL, stock.group_files))
+    found = [(c.name, c.kind, c.files) for c in (*inventory.bases, *inventory.deltas)]
+    found += [(entry.name, entry.kind, entry.files) for entry in inventory.decided]
+    if inventory.group_files:
+        found.append((ORIGINALS_NAME, EntryKind.ORIGINAL, inventory.group_files))
     return LocationPlan(partition, path, (), (), tuple(_entry(*item, mark, None) for item in found))
 
 
@@ -145,14 +145,14 @@ def from_json(values: Mapping[str, object]) -> CleanPlan:
 def _entries(seen: Survey) -> list[Entry]:
     """Every entry of the location exactly once."""
     found: list[Entry] = []
-    judged = [(c.name, c.kind, c.files) for c in (*seen.stock.bases, *seen.stock.deltas)]
-    if seen.stock.group_files:
-        judged.append((ORIGINALS_NAME, EntryKind.ORIGINAL, seen.stock.group_files))
+    judged = [(c.name, c.kind, c.files) for c in (*seen.inventory.bases, *seen.inventory.deltas)]
+    if seen.inventory.group_files:
+        judged.append((ORIGINALS_NAME, EntryKind.ORIGINAL, seen.inventory.group_files))
     now = seen.rules.now
     for name, kind, files in judged:
         modified = seen.modified(name, files)
         found.append(_entry(name, kind, files, seen.mark(name, modified), None if modified is None else now - modified))
-    for item in seen.stock.settled:
+    for item in seen.inventory.decided:
         modified = seen.modified(item.name, item.files)
         mark = Mark(Label.IGNORE, item.reason_code, item.reason, item.because_of)
         leftover = seen.leftovers.get(item.name)
@@ -202,7 +202,7 @@ def _ranks(seen: Survey) -> dict[str, tuple[int, int, str]]:
     inserts, so that what an interrupted run leaves never has rows without their deletes.
     """
     ranks = {ORIGINALS_NAME: (2, 0, ORIGINALS_NAME)}
-    for candidate in (*seen.stock.bases, *seen.stock.deltas):
+    for candidate in (*seen.inventory.bases, *seen.inventory.deltas):
         name, parsed = candidate.name, candidate.parsed
         covered = bool(seen.sight.marks[name].because_of)
         if isinstance(parsed, BaseDir):

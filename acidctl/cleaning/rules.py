@@ -15,10 +15,24 @@ from itertools import takewhile
 
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
-from acidctl.state import verdicts
-from acidctl.state.deltas import delta_of, delta_order
-from acidctl.state.entries import Candidate, MarkerContent, Stock
+from acidctl.state.entries import (
+    Directory,
+    Inventory,
+    MarkerContent,
+    aborted_delta,
+    covered_by_base,
+    covered_by_deltas,
+    degenerate_delta,
+    delete_delta_in_insert_only,
+    judge_compacted,
+    judge_originals,
+    judge_overwrite,
+    judge_visibility,
+    same_ids_as_base,
+    span,
+)
 from acidctl.state.resolve import ORIGINALS_NAME, EntryState, TableGuess, TableType
+from acidctl.state.strict import delta_order
 
 
 class Label(Enum):
@@ -55,9 +69,9 @@ class Classification:
     """
 
     marks: Mapping[str, Mark]
-    best: Candidate | None
-    settled: tuple[Candidate, ...]
-    hazy: tuple[Candidate, ...]
+    best: Directory | None
+    settled: tuple[Directory, ...]
+    hazy: tuple[Directory, ...]
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -65,22 +79,20 @@ class Classification:
         return tuple(name for name, mark in self.marks.items() if mark.label is Label.DELETE)
 
 
-def classify(stock: Stock, meet: Meet, kind: TableGuess, withheld: Collection[str] = ()) -> Classification:
+def classify(inventory: Inventory, meet: Meet, kind: TableGuess, withheld: Collection[str] = ()) -> Classification:
     """Mark every base, every delta and the original files; `withheld` names those that neither go nor cover."""
     marks: dict[str, Mark] = {}
-    bases = [base for base in stock.bases if _admit_base(base, meet, kind, withheld, marks)]
-    best = max(
-        bases, key=lambda b: (base_write_id(b), _compacted(b, kind), b.parsed.visibility_txn_id or 0), default=None
-    )
+    bases = [base for base in inventory.bases if _admit_base(base, meet, kind, withheld, marks)]
+    best = max(bases, key=lambda b: (base_write_id(b), _compacted(b, kind), b.visibility_txn_id or 0), default=None)
     for base in bases:
         marks[base.name] = _mark_base(base, best, kind)
-    _keep_masks(stock.bases, best, kind, marks)
-    if stock.group_files:
-        marks[ORIGINALS_NAME] = _mark_originals(stock, best, kind, withheld)
-    settled: list[Candidate] = []
-    hazy: list[Candidate] = []
-    for delta in stock.deltas:
-        mark = _judge_delta(delta_of(delta), meet, kind)
+    _keep_masks(inventory.bases, best, kind, marks)
+    if inventory.group_files:
+        marks[ORIGINALS_NAME] = _mark_originals(inventory, best, kind, withheld)
+    settled: list[Directory] = []
+    hazy: list[Directory] = []
+    for delta in inventory.deltas:
+        mark = _judge_delta(delta.delta, meet, kind)
         if mark is not None:
             marks[delta.name] = mark
             if mark.label is Label.DELETE and delta.name in withheld:
@@ -99,7 +111,7 @@ WITHHELD = Mark(Label.IGNORE, "withheld", "is neither removed nor counted as a c
 
 
 def _admit_base(
-    base: Candidate, meet: Meet, kind: TableGuess, withheld: Collection[str], marks: dict[str, Mark]
+    base: Directory, meet: Meet, kind: TableGuess, withheld: Collection[str], marks: dict[str, Mark]
 ) -> bool:
     """Whether every reader can use this base; a mark is set where not."""
     parsed = base.parsed
@@ -122,7 +134,7 @@ def _judge_visibility(parsed: BaseDir | DeltaDir, meet: Meet) -> Mark | None:
             "no_txn_list",
             f"made by compaction transaction {txn}, of which nothing is known without a transaction list",
         )
-    unseen = verdicts.judge_visibility(parsed, meet.txns)
+    unseen = judge_visibility(parsed, meet.txns)
     if unseen is None:
         return None
     # Only a list may call a compaction aborted: one that is merely not visible may still be running.
@@ -130,7 +142,7 @@ def _judge_visibility(parsed: BaseDir | DeltaDir, meet: Meet) -> Mark | None:
     return Mark(label, unseen.reason_code, unseen.reason)
 
 
-def _judge_base(base: Candidate, parsed: BaseDir, ids: ValidWriteIds, kind: TableGuess) -> Mark | None:
+def _judge_base(base: Directory, parsed: BaseDir, ids: ValidWriteIds, kind: TableGuess) -> Mark | None:
     if base.is_first_compaction:
         return None
     if base.marker in (MarkerContent.BAD, MarkerContent.UNREAD) and parsed.visibility_txn_id is None:
@@ -139,12 +151,12 @@ def _judge_base(base: Candidate, parsed: BaseDir, ids: ValidWriteIds, kind: Tabl
     if parsed.write_id < 0:
         return Mark(Label.IGNORE, "bad_name", "no write has a negative id")
     if _compacted(base, kind):
-        verdict = verdicts.judge_compacted(parsed, ids)
+        verdict = judge_compacted(parsed, ids)
         if verdict is None and kind.acid_v1 and not base.is_compacted and ids.is_aborted(parsed.write_id):
             # Hive 1 and 2 mark nothing. Should a later Hive have written this, then its overwrite was aborted.
             return Mark(Label.IGNORE, "write_aborted", f"write id {parsed.write_id} was aborted")
         return None if verdict is None else Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
-    verdict = verdicts.judge_overwrite(parsed, ids)
+    verdict = judge_overwrite(parsed, ids)
     if verdict is None:
         return None
     if verdict.state is not EntryState.ABORTED:
@@ -156,20 +168,20 @@ def _judge_base(base: Candidate, parsed: BaseDir, ids: ValidWriteIds, kind: Tabl
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason)
 
 
-def _mark_base(base: Candidate, best: Candidate | None, kind: TableGuess) -> Mark:
+def _mark_base(base: Directory, best: Directory | None, kind: TableGuess) -> Mark:
     assert best is not None
     if base is best:
         return Mark(Label.KEEP, "base", "the newest base that every reader can use")
     if base_write_id(base) == base_write_id(best):
         if _compacted(base, kind) and _compacted(best, kind):
             return Mark(Label.KEEP, "tie", f"{best.name} is a compaction of the same writes, and readers take either")
-        verdict = verdicts.same_ids_as_base(best)
+        verdict = same_ids_as_base(best)
     else:
-        verdict = verdicts.covered_by_base("", best)
+        verdict = covered_by_base("", best)
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 
-def _keep_masks(bases: Iterable[Candidate], best: Candidate | None, kind: TableGuess, marks: dict[str, Mark]) -> None:
+def _keep_masks(bases: Iterable[Directory], best: Directory | None, kind: TableGuess, marks: dict[str, Mark]) -> None:
     """Keep aborted overwrites below a compacted base that some readers cannot use, where no base serves all of them.
 
     Hive 4 reports missing history when the *oldest* base is a compacted one; an aborted overwrite below it keeps
@@ -184,18 +196,18 @@ def _keep_masks(bases: Iterable[Candidate], best: Candidate | None, kind: TableG
             marks[base.name] = Mark(Label.KEEP, "masks_history", why)
 
 
-def _mark_originals(stock: Stock, best: Candidate | None, kind: TableGuess, withheld: Collection[str]) -> Mark:
+def _mark_originals(inventory: Inventory, best: Directory | None, kind: TableGuess, withheld: Collection[str]) -> Mark:
     if kind.type is TableType.INSERT_ONLY:
-        verdict = verdicts.originals_of_insert_only()
+        verdict = judge_originals(None, True)
         return Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
     if best is None:
-        verdict = verdicts.live_originals()
+        verdict = judge_originals(None, False)
         return Mark(Label.KEEP, verdict.reason_code, verdict.reason)
-    if any("/" in entry.name for entry in stock.settled):
+    if any("/" in entry.name for entry in inventory.decided):
         return Mark(Label.IGNORE, "nested", "base or delta directories lie among them")
     if ORIGINALS_NAME in withheld:
         return WITHHELD
-    verdict = verdicts.covered_by_base("originals_", best)
+    verdict = judge_originals(best, False)
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 
@@ -203,16 +215,16 @@ def _judge_delta(delta: DeltaDir, meet: Meet, kind: TableGuess) -> Mark | None:
     """The mark of a delta that readers do not all see alike; None where every id is settled and one is committed."""
     low, high, ids = delta.min_write_id, delta.max_write_id, meet.write_ids
     if low > high:
-        return Mark(Label.IGNORE, "bad_range", verdicts.degenerate_delta(delta).reason)
+        return Mark(Label.IGNORE, "bad_range", degenerate_delta(delta).reason)
     if kind.type is TableType.INSERT_ONLY and delta.kind is DeltaKind.DELETE:
-        verdict = verdicts.delete_delta_in_insert_only()
+        verdict = delete_delta_in_insert_only()
         return Mark(Label.IGNORE, verdict.reason_code, verdict.reason)
     unseen = _judge_visibility(delta, meet)
     if unseen is not None:
         return unseen
     aborted = len(ids.aborted_in(low, high))
     if high <= ids.high_watermark and aborted == high - low + 1:
-        verdict = verdicts.aborted_delta(delta)
+        verdict = aborted_delta(delta)
         return Mark(Label.DELETE, verdict.reason_code, verdict.reason)
     if high > ids.high_watermark:
         rest = f"{high} is" if low == high else f"it reaches to {high},"
@@ -232,34 +244,34 @@ def _may_be_open(ids: ValidWriteIds, low: int, high: int) -> bool:
     return lowest is not None and low <= lowest <= high and not ids.is_aborted(lowest)
 
 
-def _mark_deltas(deltas: Iterable[Candidate], best: Candidate | None, marks: dict[str, Mark]) -> None:
+def _mark_deltas(deltas: Iterable[Directory], best: Directory | None, marks: dict[str, Mark]) -> None:
     """Hive's walk over deltas (findBestWorkingDeltas) with a stricter notion of what is covered.
 
     The order decides, as in `deltas`: the widest first, so that a cover comes before what it covers.
     """
     floor = base_write_id(best) if best is not None else 0
     current = max(floor, 0)
-    cover: list[Candidate] = []
+    cover: list[Directory] = []
     for candidate in sorted(deltas, key=delta_order):
-        delta = delta_of(candidate)
+        delta = candidate.delta
         if delta.max_write_id > current or _is_twin(delta, cover):
-            marks[candidate.name] = Mark(Label.KEEP, "visible", f"readers need {verdicts.span(delta)}")
+            marks[candidate.name] = Mark(Label.KEEP, "visible", f"readers need {span(delta.range)}")
             cover.append(candidate)
             current = max(current, delta.max_write_id)
             continue
         marks[candidate.name] = _mark_covered(delta, best, floor, cover)
 
 
-def _mark_covered(delta: DeltaDir, best: Candidate | None, floor: int, cover: list[Candidate]) -> Mark:
+def _mark_covered(delta: DeltaDir, best: Directory | None, floor: int, cover: list[Directory]) -> Mark:
     if best is not None and delta.max_write_id <= floor:
-        verdict = verdicts.covered_by_base("", best)
+        verdict = covered_by_base("", best)
         return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
     # Chosen deltas reach ever farther, so those that reach far enough are the last ones.
-    far = takewhile(lambda c: delta_of(c).max_write_id >= delta.max_write_id, reversed(cover))
-    wider = [c for c in far if contains(delta_of(c), delta)]
+    far = takewhile(lambda c: c.delta.max_write_id >= delta.max_write_id, reversed(cover))
+    wider = [c for c in far if contains(c.delta, delta)]
     if not wider:
-        return Mark(Label.KEEP, "no_cover", f"readers pass over {verdicts.span(delta)}, but no entry holds all of it")
-    verdict = verdicts.covered_by_deltas(delta, sorted(c.name for c in wider), delta_of(wider[-1]))
+        return Mark(Label.KEEP, "no_cover", f"readers pass over {span(delta.range)}, but no entry holds all of it")
+    verdict = covered_by_deltas(sorted(c.name for c in wider), wider[-1].delta)
     return Mark(Label.DELETE, verdict.reason_code, verdict.reason, verdict.because_of)
 
 
@@ -272,11 +284,11 @@ def contains(cover: DeltaDir, delta: DeltaDir) -> bool:
     )
 
 
-def _is_twin(delta: DeltaDir, cover: list[Candidate]) -> bool:
+def _is_twin(delta: DeltaDir, cover: list[Directory]) -> bool:
     """Whether a chosen delta has the same range: the other kind, or another statement of the same write."""
     # Equal ranges stand together in the order, so only the last ones can match.
     for candidate in reversed(cover):
-        other = delta_of(candidate)
+        other = candidate.delta
         if other.range != delta.range:
             return False
         if other.statement_id == delta.statement_id or (
@@ -286,12 +298,12 @@ def _is_twin(delta: DeltaDir, cover: list[Candidate]) -> bool:
     return False
 
 
-def _compacted(base: Candidate, kind: TableGuess) -> bool:
+def _compacted(base: Directory, kind: TableGuess) -> bool:
     """Whether a compaction made the base; in ACID v1 nothing else makes any."""
     return base.is_compacted or base.is_first_compaction or kind.acid_v1
 
 
-def base_write_id(base: Candidate) -> int:
+def base_write_id(base: Directory) -> int:
     """The write id in a base's name."""
     assert isinstance(base.parsed, BaseDir)
     return base.parsed.write_id

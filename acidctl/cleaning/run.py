@@ -14,7 +14,7 @@ from acidctl.cleaning.rules import Meet
 from acidctl.errors import UsageError
 from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
-from acidctl.format.write_ids import ReaderLists, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.format.write_ids import Reader, ValidWriteIds, meet_txns, meet_write_ids
 from acidctl.maintenance.owner import TimeLimit
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.state.resolve import TableGuess, TableType
@@ -212,9 +212,9 @@ def prepare(
     return CleanRun(cleaning, tuple(locations), shown, tuple(notes), (*lists.notes, *named), limit)
 
 
-def _common(lists: ManyLists) -> ReaderLists:
+def _common(lists: ManyLists) -> Reader:
     """The lists of a reader who sees what all of them see."""
-    return ReaderLists(
+    return Reader(
         meet_write_ids(lists.write_ids) if lists.write_ids else None,
         meet_txns(lists.txns) if lists.txns else None,
     )

@@ -31,7 +31,7 @@ from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, BaseDir, DeltaDir, parse_directory
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.rows.scan import BATCH_ROWS
 from acidctl.rows.sources import live_sources
 from acidctl.state.resolve import (
@@ -93,7 +93,7 @@ def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan
         )
     guess = TableGuess(TableType(plan.table.table_type), False, "", plan.table.acid_v1)
     ids = ValidWriteIds.parse(plan.table.write_ids) if plan.table.write_ids else ValidWriteIds.everything()
-    state = resolve(listing, ids.compactor(), txns, table_type=guess, raise_on_history=False)
+    state = resolve(listing, Reader(ids.compactor(), txns), table_type=guess, raise_on_history=False)
     minor = plan.kind is CompactionKind.MINOR
     selected = {entry.name for entry in (state.deltas if minor else live_entries(state))}
     inputs = {entry.name for entry in part.inputs}
@@ -432,7 +432,7 @@ class Selection:
         self._check_as_hive(simulated, before, after)
 
     def _state(self, listing: Listing, txns: ValidTxns) -> AcidState:
-        return resolve(listing, self._ids, txns, table_type=self._kind, raise_on_history=False)
+        return resolve(listing, Reader(self._ids, txns), table_type=self._kind, raise_on_history=False)
 
     def _check_names(self) -> None:
         taken = _directories(self._listing)
@@ -508,7 +508,7 @@ class Selection:
         """What Hive 4 reads; None where it fails."""
         try:
             state = resolve(
-                listing, self._ids, txns, profile=Profile.HIVE4, table_type=self._kind, raise_on_history=False
+                listing, Reader(self._ids, txns, Profile.HIVE4), table_type=self._kind, raise_on_history=False
             )
         except HiveFailureError:
             return None

@@ -20,8 +20,8 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, pack_small, stream_of
 from acidctl.rows.sources import live_sources
-from acidctl.state.entries import ORIGINALS_NAME
-from acidctl.state.resolve import AcidState, EntryKind, EntryState, StateEntry, TableType
+from acidctl.state.entries import ORIGINALS_NAME, Directory, Verdict
+from acidctl.state.resolve import AcidState, EntryState, StateEntry, TableType
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
@@ -57,15 +57,8 @@ def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidSta
 
 def _live_entry(entry: InputEntry) -> StateEntry:
     parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
-    return StateEntry(
-        entry.name,
-        EntryKind(entry.kind),
-        parsed if isinstance(parsed, BaseDir | DeltaDir) else None,
-        EntryState.LIVE,
-        "input",
-        "input of a compaction",
-        files=entry.files,
-    )
+    directory = Directory(entry.name, parsed if isinstance(parsed, BaseDir | DeltaDir) else None, entry.files)
+    return StateEntry(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))
 
 
 def compactor_write_ids(spec: TaskSpec) -> ValidWriteIds:

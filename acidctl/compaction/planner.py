@@ -37,8 +37,9 @@ from acidctl.format.names import (
     format_delta,
     is_journal,
 )
-from acidctl.format.write_ids import MAX_ID, ValidTxns, ValidWriteIds
-from acidctl.state.inventory import take_stock
+from acidctl.format.write_ids import MAX_ID, Reader, ValidTxns, ValidWriteIds
+from acidctl.state.equivalence import disagreements
+from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import (
     ORIGINALS_NAME,
     AcidState,
@@ -47,7 +48,6 @@ from acidctl.state.resolve import (
     StateEntry,
     TableType,
     data_files,
-    disagreements,
     empty_file_notes,
     ignored_files,
     live_entries,
@@ -169,7 +169,7 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
     if ground.refusal is not None and ground.refusal[0] == "ambiguous_table_type":
         return Draft(_refuse(blank, *ground.refusal), listing.root)
     ids, txns, guess = ground.compactor_ids, ground.inputs_txns, ground.view.guess
-    state = resolve(listing, ids, txns, table_type=guess, raise_on_history=False)
+    state = resolve(listing, Reader(ids, txns), table_type=guess, raise_on_history=False)
     gap = state.not_enough_history
     if gap is not None:
         raise gap
@@ -290,7 +290,9 @@ def _replaced_for_readers(ground: Ground, listing: Listing, consumed: Sequence[S
     lowest = ground.write_ids.lowest_open
     if lowest is None:
         return None
-    seen = resolve(listing, ground.write_ids, ground.inputs_txns, table_type=ground.view.guess, raise_on_history=False)
+    seen = resolve(
+        listing, Reader(ground.write_ids, ground.inputs_txns), table_type=ground.view.guess, raise_on_history=False
+    )
     live = {entry.name for entry in live_entries(seen)}
     if all(entry.name in live for entry in consumed):
         return None
@@ -474,7 +476,9 @@ def _notes(ground: Ground, listing: Listing, state: AcidState, consumed: Sequenc
     nested = next((info.path for e in consumed for info in _input(e, state).files if _is_nested(e, info)), None)
     if nested is not None:
         notes.append(f"Files in subdirectories, such as {nested}, go into the output without their subdirectory.")
-    notes += disagreements(listing, ground.compactor_ids, ground.inputs_txns, table_type=ground.view.guess, ours=state)
+    notes += disagreements(
+        listing, Reader(ground.compactor_ids, ground.inputs_txns), table_type=ground.view.guess, ours=state
+    )
     return tuple(dict.fromkeys(notes))
 
 
@@ -494,15 +498,13 @@ def _has_journal(listing: Listing) -> bool:
 
 def _compacted_by_hive4(listing: Listing) -> list[str]:
     """Directories that only a list of transactions can judge."""
-    stock = take_stock(listing)
-    return [c.name for c in (*stock.bases, *stock.deltas) if c.parsed.visibility_txn_id is not None]
+    inventory = take_inventory(listing)
+    return [c.name for c in (*inventory.bases, *inventory.deltas) if c.visibility_txn_id is not None]
 
 
 def _largest_write_id(listing: Listing) -> int:
-    stock = take_stock(listing)
-    ids = [c.parsed.write_id for c in stock.bases if isinstance(c.parsed, BaseDir)]
-    ids += [c.parsed.max_write_id for c in stock.deltas if isinstance(c.parsed, DeltaDir)]
-    return max(ids, default=0)
+    inventory = take_inventory(listing)
+    return max((c.range.max for c in (*inventory.bases, *inventory.deltas) if c.range is not None), default=0)
 
 
 def _are(count: int) -> str:

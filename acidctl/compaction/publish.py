@@ -49,7 +49,7 @@ from acidctl.maintenance.work_dir import (
     surely,
     write_file,
 )
-from acidctl.state.inventory import take_stock
+from acidctl.state.inventory import take_inventory
 from acidctl.state.journal import Journal, OutputFile, standing_of
 from acidctl.state.resolve import ORIGINALS_NAME, EntryKind
 from acidctl.storage.port import Storage, join
@@ -165,7 +165,7 @@ class Present:
     def changed(self, entry: InputEntry) -> str | None:
         """What is not as planned with an input, as the beginning of a sentence; None when all is."""
         if entry.name == ORIGINALS_NAME:
-            present = {info.path: info for info in take_stock(self._listing).original_files}
+            present = {info.path: info for info in take_inventory(self._listing).original_files}
         elif entry.name in self._files:
             present = self._files[entry.name]
         else:

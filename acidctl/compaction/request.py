@@ -10,7 +10,7 @@ from typing import Any
 from acidctl.compaction.plan import CompactionKind, Target, WriterSettings, decode, encode
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.format.write_ids import MAX_ID, ReaderLists, TxnListFormat
+from acidctl.format.write_ids import MAX_ID, Reader, TxnListFormat
 from acidctl.options import ReadView
 from acidctl.state.resolve import AcidState, Profile, TableGuess
 from acidctl.types.hive_types import StructType
@@ -59,7 +59,7 @@ class TableView:
     `guess.ambiguous` is False where the user stated the kind, by option or by DDL.
     """
 
-    lists: ReaderLists
+    lists: Reader
     guess: TableGuess
     schema: TableSchema | None = None
 

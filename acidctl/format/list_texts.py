@@ -21,7 +21,7 @@ from acidctl.format.id_lists import (
     shorten,
 )
 from acidctl.format.names import same_table
-from acidctl.format.write_ids import ReaderLists, TxnListFormat, ValidTxns, ValidTxnWriteIds, ValidWriteIds
+from acidctl.format.write_ids import Reader, TxnListFormat, ValidTxns, ValidTxnWriteIds, ValidWriteIds
 
 _ONE_OF_EACH = "Give at most one write-id list and one transaction list, each as one line."
 _PERHAPS_HIVE2 = " Lists of Hive 2 are read rightly with --list-format hive2 only."
@@ -56,7 +56,7 @@ def recognise(
     list_format: str | None = None,
     as_of: int | None = None,
     complete: bool = False,
-) -> ReaderLists:
+) -> Reader:
     """Tell which list each text is and read it; `UsageError` for what is empty, malformed, not whole or of another
     table.
 
@@ -69,7 +69,7 @@ def recognise(
     if len(found.write_ids) > 1:
         other = "a write-id list and --as-of" if as_of is not None else "two write-id lists"
         raise UsageError(f"{other} were given, and a reader has one", hint=_ONE_OF_EACH)
-    return ReaderLists(next(iter(found.write_ids), None), next(iter(found.txns), None), found.notes)
+    return Reader(next(iter(found.write_ids), None), next(iter(found.txns), None), notes=found.notes)
 
 
 def recognise_many(

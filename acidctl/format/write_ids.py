@@ -34,8 +34,9 @@ __all__ = [
     "ListFault",
     "ListFormatError",
     "ListView",
+    "Profile",
     "RangeAnswer",
-    "ReaderLists",
+    "Reader",
     "TxnListFormat",
     "ValidTxnWriteIds",
     "ValidTxns",
@@ -237,12 +238,20 @@ class ValidTxnWriteIds:
         return "$".join([str(self.txn_id), *(item.format() for item in self.tables.values())])
 
 
+class Profile(Enum):
+    """Whose rules decide: our careful ones, or those of Hive 4 to the letter."""
+
+    STRICT = "strict"
+    HIVE4 = "hive4"
+
+
 @dataclass(frozen=True, slots=True)
-class ReaderLists:
-    """The lists a command was given; None for one not given, which counts as "everything committed"."""
+class Reader:
+    """Who reads: the lists, None for one not given, which counts as "everything committed", and whose rules decide."""
 
     write_ids: ValidWriteIds | None = None
     txns: ValidTxns | None = None
+    profile: Profile = Profile.STRICT
     notes: tuple[str, ...] = ()
 
     @property
@@ -261,7 +270,7 @@ class ReaderLists:
         """The transactions to judge `_v` names by."""
         return ValidTxns.everything() if self.txns is None else self.txns
 
-    def for_acid_v1(self) -> ReaderLists:
+    def for_acid_v1(self) -> Reader:
         """The same lists on an ACID v1 table, where write id and transaction id are one.
 
         There one list serves as both, unless it names a table and so is from Hive 3 or later.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from acidctl.errors import UsageError
 from acidctl.format.names import parse_partition
-from acidctl.format.write_ids import ReaderLists
+from acidctl.format.write_ids import Reader
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import (
     Timestamps,
@@ -121,7 +121,7 @@ class Snapshot:
         storage: Storage,
         location: str,
         partitions: Sequence[PartitionState],
-        lists: ReaderLists,
+        lists: Reader,
         schema: TableSchema | None = None,
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),

@@ -14,15 +14,17 @@ from acidctl.errors import NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import ACID_PREFIXES, is_hidden, same_table
-from acidctl.format.write_ids import ReaderLists, TxnListFormat
+from acidctl.format.write_ids import Reader, TxnListFormat
 from acidctl.options import ReadView
 from acidctl.state.inventory import has_hidden_part
 from acidctl.state.resolve import (
     AcidState,
     EntryState,
     Profile,
+    StateEntry,
     TableGuess,
     TableType,
+    Verdict,
     empty_file_notes,
     guess_table_type,
     resolve,
@@ -52,7 +54,7 @@ class Readings:
     """All locations of a table, the lists they were judged by, and what the user has to know."""
 
     parts: tuple[Reading, ...]
-    lists: ReaderLists
+    lists: Reader
     profile: Profile
     kind: TableGuess
     schema: TableSchema | None
@@ -104,9 +106,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
     for location in locations:
         state = resolve(
             location.listing,
-            lists.effective_write_ids,
-            lists.effective_txns,
-            profile=rules,
+            Reader(lists.effective_write_ids, lists.effective_txns, rules),
             table_type=decided,
             raise_on_history=False,
         )
@@ -161,7 +161,7 @@ def link_notes(location: Location) -> list[str]:
 def decide_kind(
     locations: Sequence[Location],
     schema: TableSchema | None,
-    lists: ReaderLists,
+    lists: Reader,
     *,
     table_type: str = "auto",
     list_format: str | None = None,
@@ -268,18 +268,9 @@ def _warehouse_table(root: str) -> str | None:
 
 def _stray(state: AcidState) -> AcidState:
     """Nothing beside partition folders is read, whatever its name."""
-    entries = tuple(
-        entry
-        if entry.state is EntryState.HIDDEN
-        else replace(
-            entry,
-            state=EntryState.UNRECOGNISED,
-            reason_code="beside_partitions",
-            reason="lies beside partition folders, and Hive reads partitions only",
-            because_of=(),
-        )
-        for entry in state.entries
-    )
+    reason = "lies beside partition folders, and Hive reads partitions only"
+    verdict = Verdict(EntryState.UNRECOGNISED, "beside_partitions", reason)
+    entries = tuple(e if e.state is EntryState.HIDDEN else StateEntry(e.directory, verdict) for e in state.entries)
     return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
 
 

@@ -1,24 +1,22 @@
-"""The values that describe the state of one location: entries, verdicts on them, and the state as a whole."""
+"""What a location holds and what a reader makes of it, as values: directories, verdicts with their sentences, states.
+
+A verdict has a state, a stable code and one sentence that names the ids that decided and the directory that is to
+blame: an operator reads it at night.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds, describe_ids
 
-# The originals of a location are one entry; no directory can have this name on HDFS or by Hive's hand.
+# The originals of a location are one entry; neither HDFS nor Hive makes a directory of this name.
 ORIGINALS_NAME = "(original files)"
-
-
-class Profile(Enum):
-    """Whose rules decide."""
-
-    STRICT = "strict"
-    HIVE4 = "hive4"
 
 
 class ListingMode(Enum):
@@ -63,6 +61,83 @@ class EntryState(Enum):
     UNRECOGNISED = "unrecognised"
 
 
+class MarkerContent(Enum):
+    """What a base's `_metadata_acid` says."""
+
+    ABSENT = "absent"
+    COMPACTED = "compacted"
+    OVERWRITE = "overwrite"
+    UNREAD = "unread"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """One child of a location, or all its original files together; the same value from the listing to the report.
+
+    `name` is its path below the location. `files` are all files below it, hidden ones and markers too; `data_files`
+    picks those that hold rows. `other_kind` says what it is where it is neither a base nor a delta.
+    """
+
+    name: str
+    parsed: BaseDir | DeltaDir | None
+    files: tuple[FileInfo, ...] = ()
+    marker: MarkerContent = MarkerContent.ABSENT
+    marker_problem: str | None = None
+    other_kind: EntryKind = EntryKind.ORIGINAL
+
+    @property
+    def kind(self) -> EntryKind:
+        """What it is."""
+        if isinstance(self.parsed, BaseDir):
+            return EntryKind.BASE
+        if isinstance(self.parsed, DeltaDir):
+            return EntryKind.DELTA if self.parsed.kind is DeltaKind.INSERT else EntryKind.DELETE_DELTA
+        return self.other_kind
+
+    @property
+    def base(self) -> BaseDir:
+        """The parsed name of a base."""
+        assert isinstance(self.parsed, BaseDir)
+        return self.parsed
+
+    @property
+    def delta(self) -> DeltaDir:
+        """The parsed name of a delta."""
+        assert isinstance(self.parsed, DeltaDir)
+        return self.parsed
+
+    @property
+    def range(self) -> WriteIdRange | None:
+        """The write ids in the name; a base begins at the beginning."""
+        return None if self.parsed is None else self.parsed.range
+
+    @property
+    def visibility_txn_id(self) -> int | None:
+        """Transaction of the compaction that made it."""
+        return None if self.parsed is None else self.parsed.visibility_txn_id
+
+    @property
+    def is_first_compaction(self) -> bool:
+        """Whether this is the base of a converted table without new writes, usable whatever is open."""
+        return isinstance(self.parsed, BaseDir) and self.parsed.write_id == MIN_LONG
+
+    @property
+    def guessed_compacted(self) -> bool:
+        """Whether a marker of unknown content most likely says compacted: truncations leave no data file."""
+        return self.marker is MarkerContent.UNREAD and any(f.name[:1] not in ("_", ".") for f in self.files)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a compaction made this base: by its `_v` suffix (Hive 4) or its marker (Hive 3)."""
+        return self.visibility_txn_id is not None or self.marker is MarkerContent.COMPACTED or self.guessed_compacted
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files below it."""
+        return sum(file.size for file in self.files)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A state with its stable code, one sentence why, and the names of the entries that cause it."""
@@ -75,24 +150,55 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """One child of the location (or all its originals together) with its verdict.
+    """One directory of a location with the verdict on it."""
 
-    `files` are all files below it, hidden ones and markers too; `data_files` picks those that hold rows.
-    """
+    directory: Directory
+    verdict: Verdict
 
-    name: str
-    kind: EntryKind
-    parsed: BaseDir | DeltaDir | None
-    state: EntryState
-    reason_code: str
-    reason: str
-    because_of: tuple[str, ...] = ()
-    files: tuple[FileInfo, ...] = ()
+    @property
+    def name(self) -> str:
+        """Path below the location."""
+        return self.directory.name
+
+    @property
+    def kind(self) -> EntryKind:
+        """What it is."""
+        return self.directory.kind
+
+    @property
+    def parsed(self) -> BaseDir | DeltaDir | None:
+        """The name of a base or delta."""
+        return self.directory.parsed
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """All files below it."""
+        return self.directory.files
+
+    @property
+    def state(self) -> EntryState:
+        """What the reader makes of it."""
+        return self.verdict.state
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence."""
+        return self.verdict.reason
+
+    @property
+    def reason_code(self) -> str:
+        """The stable code of the reason."""
+        return self.verdict.reason_code
+
+    @property
+    def because_of(self) -> tuple[str, ...]:
+        """Names of the entries that cause it."""
+        return self.verdict.because_of
 
     @property
     def range(self) -> WriteIdRange | None:
         """The write ids in the name; a base begins at the beginning."""
-        return None if self.parsed is None else self.parsed.range
+        return self.directory.range
 
     @property
     def min_write_id(self) -> int | None:
@@ -102,24 +208,29 @@ class StateEntry:
     @property
     def max_write_id(self) -> int | None:
         """Highest write id in the name, inclusive."""
-        if isinstance(self.parsed, DeltaDir):
-            return self.parsed.max_write_id
-        return self.parsed.write_id if isinstance(self.parsed, BaseDir) else None
+        return None if self.parsed is None else self.parsed.range.max
 
     @property
     def statement_id(self) -> int | None:
         """Statement id in the name."""
         return self.parsed.statement_id if isinstance(self.parsed, DeltaDir) else None
 
-    @property
-    def visibility_txn_id(self) -> int | None:
-        """Transaction of the compaction that made the directory."""
-        return self.parsed.visibility_txn_id if self.parsed is not None else None
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files below the entry."""
-        return sum(file.size for file in self.files)
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a location holds, before anything is decided about visibility.
+
+    `decided` are entries whose verdict needs no lists: hidden, marker, unrecognised. `original_files` are in
+    path order; `group_files` adds the hidden files beside them, so that no file is lost.
+    """
+
+    bases: tuple[Directory, ...]
+    deltas: tuple[Directory, ...]
+    original_files: tuple[FileInfo, ...] = ()
+    original_directories: tuple[str, ...] = ()
+    group_files: tuple[FileInfo, ...] = ()
+    decided: tuple[StateEntry, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +242,12 @@ class HistoryGap:
     high_watermark: int
     first_exception: int | None
     lowest_open: int | None
+
+    @classmethod
+    def of(cls, oldest: Directory, ids: ValidWriteIds) -> HistoryGap:
+        """The gap that shows where `oldest` is the oldest compacted base and none can be used."""
+        first = ids.exceptions[0] if ids.exceptions else None
+        return cls(oldest.name, oldest.base.write_id, ids.high_watermark, first, ids.lowest_open)
 
     def to_error(self, path: str | None = None) -> NotEnoughHistoryError:
         """The gap as the error a reader gets."""
@@ -148,13 +265,36 @@ class HistoryGap:
         )
 
 
+class HiveFault(Enum):
+    """Why Hive 4 itself fails on a location."""
+
+    BAD_DIR_NAME = "BAD_DIR_NAME"
+    BAD_ACID_METADATA = "BAD_ACID_METADATA"
+    NO_VALID_TXN_LIST = "NO_VALID_TXN_LIST"
+
+
+class HiveFailureError(DamagedDataError):
+    """Profile hive4 only: Hive 4 fails on this directory; `fault` says on what."""
+
+    code = "hive_failure"
+
+    def __init__(self, message: str, fault: HiveFault, *, path: str | None = None) -> None:
+        super().__init__(message, path=path, hint="Profile strict reads past it and says what it left out.")
+        self.fault = fault
+
+
+class MissingTxnListError(UsageError):
+    """Profile hive4 only: Hive 4 reads no base and no delta without a transaction list."""
+
+    fault = HiveFault.NO_VALID_TXN_LIST
+
+
 @dataclass(frozen=True, slots=True)
 class AcidState:
     """What a reader with given lists reads of a location, and why it leaves out the rest.
 
     `deltas` are insert and delete deltas in selection order; `originals` are in path order, which makes their
-    row ids; `entries` holds every listed entry exactly once, by name. `obsolete_paths` and `aborted_paths`
-    are Hive's lists of that name: directories, and original files one by one. `doubts` are those of the `notes` that
+    row ids; `entries` holds every listed entry exactly once, by name. `doubts` are those of the `notes` that
     say why rows may be missing or come twice; `lonely` are entries and notes that say so if the entry holds a row.
     """
 
@@ -164,10 +304,6 @@ class AcidState:
     entries: tuple[StateEntry, ...]
     table_type: TableType
     acid_v1: bool = False
-    aborted_write_ids: tuple[int, ...] = ()
-    uncompacted_aborts: bool = False
-    obsolete_paths: tuple[str, ...] = ()
-    aborted_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     lonely: Mapping[str, str] = field(default_factory=dict)
@@ -199,7 +335,7 @@ class AcidState:
     @property
     def unread(self) -> tuple[StateEntry, ...]:
         """Entries that were not understood although they hold bytes: rows may lie in them."""
-        return tuple(entry for entry in self.unrecognised if entry.bytes)
+        return tuple(entry for entry in self.unrecognised if entry.directory.bytes)
 
     @property
     def insert_only(self) -> bool:
@@ -212,117 +348,205 @@ class AcidState:
         return None if self.history_gap is None else self.history_gap.to_error(self.root or None)
 
 
-class HiveFault(Enum):
-    """Why Hive 4 itself fails on a location."""
-
-    BAD_DIR_NAME = "BAD_DIR_NAME"
-    BAD_ACID_METADATA = "BAD_ACID_METADATA"
-    NO_VALID_TXN_LIST = "NO_VALID_TXN_LIST"
+# --- verdicts: for every decision about a directory its state, code and sentence -----------------------------------
 
 
-class HiveFailureError(DamagedDataError):
-    """Profile hive4 only: Hive 4 fails on this directory; `fault` says on what."""
-
-    code = "hive_failure"
-
-    def __init__(self, message: str, fault: HiveFault, *, path: str | None = None) -> None:
-        super().__init__(message, path=path, hint="Profile strict reads past it and says what it left out.")
-        self.fault = fault
+def span(ids: WriteIdRange) -> str:
+    """`write id 5` or `write ids 5..9`."""
+    return f"{'write id' if ids.min == ids.max else 'write ids'} {ids}"
 
 
-class MissingTxnListError(UsageError):
-    """Profile hive4 only: Hive 4 reads no base and no delta without a transaction list."""
-
-    fault = HiveFault.NO_VALID_TXN_LIST
-
-
-class MarkerContent(Enum):
-    """What a base's `_metadata_acid` says."""
-
-    ABSENT = "absent"
-    COMPACTED = "compacted"
-    OVERWRITE = "overwrite"
-    UNREAD = "unread"
-    BAD = "bad"
+def join_names(names: Sequence[str]) -> str:
+    """Names for a sentence."""
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A base or delta directory before the verdict; `name` is its path below the location."""
-
-    name: str
-    parsed: BaseDir | DeltaDir
-    files: tuple[FileInfo, ...] = ()
-    marker: MarkerContent = MarkerContent.ABSENT
-    marker_problem: str | None = None
-
-    @property
-    def kind(self) -> EntryKind:
-        """Kind of entry this directory becomes."""
-        if isinstance(self.parsed, BaseDir):
-            return EntryKind.BASE
-        return EntryKind.DELTA if self.parsed.kind is DeltaKind.INSERT else EntryKind.DELETE_DELTA
-
-    @property
-    def is_first_compaction(self) -> bool:
-        """Whether this is the base of a converted table without new writes, usable whatever is open."""
-        return isinstance(self.parsed, BaseDir) and self.parsed.write_id == MIN_LONG
-
-    @property
-    def guessed_compacted(self) -> bool:
-        """Whether a marker of unknown content most likely says compacted: truncations leave no data file."""
-        return self.marker is MarkerContent.UNREAD and any(f.name[:1] not in ("_", ".") for f in self.files)
-
-    @property
-    def is_compacted(self) -> bool:
-        """Whether a compaction made this base: by its `_v` suffix (Hive 4) or its marker (Hive 3)."""
-        return (
-            self.parsed.visibility_txn_id is not None
-            or self.marker is MarkerContent.COMPACTED
-            or self.guessed_compacted
-        )
-
-    def entry(self, verdict: Verdict) -> StateEntry:
-        """The entry with its verdict."""
-        return StateEntry(
-            self.name,
-            self.kind,
-            self.parsed,
-            verdict.state,
-            verdict.reason_code,
-            verdict.reason,
-            verdict.because_of,
-            self.files,
-        )
+def judge_visibility(parsed: BaseDir | DeltaDir, txns: ValidTxns) -> Verdict | None:
+    """The verdict on compactor output whose transaction this reader does not see, else None."""
+    txn = parsed.visibility_txn_id
+    if txn is None or txns.is_valid(txn):
+        return None
+    made = f"made by compaction transaction {txn}, which"
+    if txns.is_aborted(txn):
+        return Verdict(EntryState.ABORTED, "compaction_aborted", f"{made} was aborted")
+    if txn > txns.high_watermark:
+        why = f"{made} is above the last transaction this reader sees, {txns.high_watermark}"
+        return Verdict(EntryState.NOT_VISIBLE, "compaction_above_watermark", why)
+    return Verdict(EntryState.NOT_VISIBLE, "compaction_open", f"{made} is not committed for this reader (still open)")
 
 
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """What a location holds, before anything is decided about visibility.
+def judge_overwrite(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
+    """The verdict on a base written by INSERT OVERWRITE, LOAD or TRUNCATE: only its own write id matters."""
+    if ids.is_valid(base.write_id):
+        return None
+    if ids.is_aborted(base.write_id):
+        return aborted_base(base)
+    if base.write_id > ids.high_watermark:
+        why = f"write id {base.write_id} is above this reader's high watermark {ids.high_watermark}"
+        return Verdict(EntryState.ABOVE_WATERMARK, "above_watermark", why)
+    return Verdict(EntryState.OPEN, "write_open", f"write id {base.write_id} is still open for this reader")
 
-    `settled` are entries whose verdict needs no lists: hidden, marker, unrecognised. `original_files` are in
-    path order; `group_files` adds the hidden files beside them, so that no file is lost.
+
+def judge_compacted(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
+    """The verdict on a compacted base: nothing it holds may be open or unseen; aborted ids do not matter.
+
+    Uses the lowest id that may be open by either account of the list, field or enumeration.
     """
+    holds, lowest = f"it holds write ids up to {base.write_id}, and", ids.lowest_open
+    if base.write_id > ids.high_watermark:
+        why = f"{holds} this reader sees them only up to {ids.high_watermark}"
+        return Verdict(EntryState.UNUSABLE, "base_above_watermark", why)
+    if lowest is not None and base.write_id >= lowest:
+        why = f"{holds} write id {lowest} is still open for this reader"
+        return Verdict(EntryState.UNUSABLE, "base_holds_open_ids", why)
+    return None
 
-    bases: tuple[Candidate, ...]
-    deltas: tuple[Candidate, ...]
-    original_files: tuple[FileInfo, ...] = ()
-    original_directories: tuple[str, ...] = ()
-    group_files: tuple[FileInfo, ...] = ()
-    settled: tuple[StateEntry, ...] = ()
-    notes: tuple[str, ...] = ()
+
+def aborted_base(base: BaseDir) -> Verdict:
+    """The verdict on an overwrite that was aborted."""
+    return Verdict(EntryState.ABORTED, "write_aborted", f"write id {base.write_id} was aborted")
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What was decided about a stock: names read, verdicts on every base and delta, and side results."""
+def unusable_base(base: BaseDir) -> Verdict:
+    """The verdict on a base that only Hive's reading of the list rules out."""
+    why = f"Hive 4 does not use a base up to {base.write_id} with this list"
+    return Verdict(EntryState.UNUSABLE, "base_unusable", why)
 
-    base: str | None
-    deltas: tuple[str, ...]
-    verdicts: dict[str, Verdict]
-    aborted_write_ids: tuple[int, ...] = ()
-    uncompacted_aborts: bool = False
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    lonely: Mapping[str, str] = field(default_factory=dict)
-    history_gap: HistoryGap | None = None
+
+def unseen_delta(delta: DeltaDir, ids: ValidWriteIds) -> Verdict:
+    """The verdict on a delta none of whose write ids is valid."""
+    return _unseen(delta.range, ids, "")
+
+
+def unseen_tail(delta: DeltaDir, covered_to: int, by: Sequence[str], ids: ValidWriteIds) -> Verdict:
+    """The verdict on a delta of which only a covered beginning is valid, and nothing beyond `covered_to`."""
+    cover = f"its write ids up to {covered_to} are covered by {join_names(by)}, and of the rest " if by else ""
+    rest = WriteIdRange(max(covered_to + 1, delta.min_write_id), delta.max_write_id)
+    verdict = _unseen(rest, ids, cover)
+    return Verdict(verdict.state, "rest_" + verdict.reason_code, verdict.reason, tuple(by))
+
+
+def aborted_delta(delta: DeltaDir) -> Verdict:
+    """The verdict on a delta that holds nothing but aborted writes."""
+    was = "was" if delta.min_write_id == delta.max_write_id else "were all"
+    return Verdict(EntryState.ABORTED, "write_aborted", f"{span(delta.range)} {was} aborted")
+
+
+def degenerate_delta(delta: DeltaDir) -> Verdict:
+    """The verdict on a name whose range ends before it begins."""
+    why = f"its first write id {delta.min_write_id} is above its last {delta.max_write_id}"
+    return Verdict(EntryState.UNRECOGNISED, "bad_range", why)
+
+
+def bad_marker(base: Directory) -> Verdict:
+    """The verdict on a base whose marker leaves open whether it may be read."""
+    why = f"its _metadata_acid {base.marker_problem}, so acidctl cannot tell whether this reader may use it"
+    return Verdict(EntryState.UNRECOGNISED, "bad_marker", why)
+
+
+def covered_by_base(what: str, base: Directory) -> Verdict:
+    """The verdict on whatever a base holds already."""
+    if base.is_first_compaction:
+        does = "holds all original files"
+    else:
+        does = f"{'holds' if base.is_compacted else 'holds or replaced'} all writes up to {base.base.write_id}"
+    return Verdict(EntryState.OBSOLETE, f"{what}covered_by_base", f"covered by {base.name}, which {does}", (base.name,))
+
+
+def same_ids_as_base(base: Directory) -> Verdict:
+    """The verdict on a base beside a preferred one of the same write id."""
+    why = f"{base.name} holds the same writes and is preferred"
+    return Verdict(EntryState.OBSOLETE, "same_ids_as_base", why, (base.name,))
+
+
+def covered_by_deltas(names: Sequence[str], cover: DeltaDir) -> Verdict:
+    """The verdict on a delta inside the range of wider ones."""
+    why = f"covered by {join_names(names)}, which {'hold' if len(names) > 1 else 'holds'} {span(cover.range)}"
+    return Verdict(EntryState.OBSOLETE, "covered_by_delta", why, tuple(names))
+
+
+def same_range(delta: DeltaDir, kept: str) -> Verdict:
+    """The verdict on an earlier compaction of exactly the same range and kind."""
+    why = f"{kept} holds the same {span(delta.range)}, compacted later"
+    return Verdict(EntryState.OBSOLETE, "same_range", why, (kept,))
+
+
+def nothing_to_cover(delta: DeltaDir) -> Verdict:
+    """The verdict on a delta below the first write id."""
+    why = f"{span(delta.range)} is never read: writes begin at 1"
+    return Verdict(EntryState.OBSOLETE, "below_first_write_id", why)
+
+
+def live_base(base: Directory, compacted: bool) -> Verdict:
+    """Why this base is read."""
+    id_ = base.base.write_id
+    if base.is_first_compaction:
+        why = "holds the original files as compacted before the first write"
+    elif compacted:
+        why = f"the newest base this reader can use: it holds all writes up to {id_}"
+    elif not any(file.size and file.name[:1] not in ("_", ".") for file in base.files):
+        why = f"write id {id_} emptied the table or overwrote it with nothing"
+    else:
+        why = f"write id {id_} overwrote everything before it"
+    return Verdict(EntryState.LIVE, "base", why)
+
+
+def live_delta(delta: DeltaDir, ids: ValidWriteIds, insert_only: bool) -> Verdict:
+    """Why this delta is read, and which of its ids are left out row by row.
+
+    Rows of an insert-only table carry no write id, so there a directory is read whole or not at all.
+    """
+    low, high = delta.min_write_id, delta.max_write_id
+    if delta.range.is_empty or ids.covers(low, high):
+        return Verdict(EntryState.LIVE, "visible", f"{span(delta.range)} {'is' if low == high else 'are'} visible")
+    rest = "but the directory is read whole" if insert_only else "whose rows are left out"
+    why = f"{span(delta.range)} are visible except {_invalid(delta.range, ids)}, {rest}"
+    return Verdict(EntryState.LIVE, "partly_visible", why)
+
+
+def judge_originals(base: Directory | None, insert_only: bool) -> Verdict:
+    """The verdict on original files beside this base."""
+    if insert_only:
+        why = "Hive does not read plain files of an insert-only table (hive.mm.allow.originals is off)"
+        return Verdict(EntryState.UNUSABLE, "originals_in_insert_only", why)
+    if base is not None:
+        return covered_by_base("originals_", base)
+    return Verdict(EntryState.LIVE, "originals", "files from before the table was ACID; no base holds their rows")
+
+
+def delete_delta_in_insert_only() -> Verdict:
+    """The verdict on a delete delta in an insert-only table."""
+    return Verdict(EntryState.UNRECOGNISED, "delete_delta_in_insert_only", "an insert-only table has no delete deltas")
+
+
+def _unseen(rest: WriteIdRange, ids: ValidWriteIds, before: str) -> Verdict:
+    low, high, limit = rest.min, rest.max, ids.high_watermark
+    verb = "is" if low == high else "are"
+    if low > limit:
+        why = f"{before}{span(rest)} {verb} above this reader's high watermark {limit}"
+        return Verdict(EntryState.ABOVE_WATERMARK, "above_watermark", why)
+    open_ids = ids.open_in(low, min(high, limit))
+    if open_ids and len(open_ids) == high - low + 1:
+        return Verdict(EntryState.OPEN, "write_open", f"{before}{span(rest)} {verb} still open for this reader")
+    if open_ids:
+        state, code = EntryState.OPEN, "write_open"
+    elif high <= limit:
+        state, code = EntryState.ABORTED, "write_aborted"
+    else:
+        state, code = EntryState.ABOVE_WATERMARK, "above_watermark"
+    return Verdict(state, code, f"{before}no id is visible: {_invalid(rest, ids)}")
+
+
+def _invalid(among: WriteIdRange, ids: ValidWriteIds) -> str:
+    """`4 (aborted), 6..7 (open), 11..12 (above the high watermark)`."""
+    parts = []
+    low, high, limit = among.min, among.max, ids.high_watermark
+    aborted = ids.aborted_in(low, min(high, limit))
+    open_ids = ids.open_in(low, min(high, limit))
+    if aborted:
+        parts.append(f"{describe_ids(aborted)} (aborted)")
+    if open_ids:
+        parts.append(f"{describe_ids(open_ids)} (open)")
+    if high > limit:
+        parts.append(f"{WriteIdRange(max(low, limit + 1), high)} (above the high watermark)")
+    return ", ".join(parts)

@@ -23,10 +23,8 @@ from acidctl.format.names import (
     path_order_key,
 )
 from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts
-from acidctl.state.deltas import choose_deltas
 from acidctl.state.entries import (
-    Candidate,
+    Directory,
     EntryState,
     HistoryGap,
     HiveFailureError,
@@ -35,31 +33,37 @@ from acidctl.state.entries import (
     MarkerContent,
     MissingTxnListError,
     Verdict,
+    aborted_base,
+    aborted_delta,
+    covered_by_base,
+    judge_compacted,
+    judge_overwrite,
+    judge_visibility,
+    live_base,
+    same_ids_as_base,
+    unseen_delta,
+    unusable_base,
 )
 from acidctl.state.inventory import read_marker
-from acidctl.state.strict import history_gap, verdict_of
+from acidctl.state.strict import Selection, choose_deltas
 
 
 @dataclass(slots=True)
-class HiveAnswer:
-    """Hive's result: names in its lists, and verdicts for the directories that it considered."""
+class HiveSelection(Selection):
+    """Hive's result: its lists, and verdicts for the directories that it considered."""
 
-    candidates: dict[str, Candidate] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    base: str | None = None
-    deltas: tuple[str, ...] = ()
+    considered: dict[str, Directory] = field(default_factory=dict)
     originals: list[FileInfo] = field(default_factory=list)
     original_directories: list[str] = field(default_factory=list)
     obsolete: set[str] = field(default_factory=set)
     aborted: set[str] = field(default_factory=set)
     aborted_write_ids: set[int] = field(default_factory=set)
     uncompacted_aborts: bool = False
-    history_gap: HistoryGap | None = None
     failures: list[HiveFailureError | MissingTxnListError] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _Directory:
+class _Listed:
     """One directory of Hive's listing; the location itself has the empty path."""
 
     path: str
@@ -79,7 +83,7 @@ def select_hive4(
     mode: ListingMode,
     ignore_empty_files: bool,
     tolerant: bool,
-) -> HiveAnswer:
+) -> HiveSelection:
     """Run Hive's algorithm; with `tolerant` a failure is noted and the directory passed over, else raised."""
     run = _Run(listing, ids, txns, mode, tolerant)
     answer = run.answer
@@ -92,7 +96,7 @@ def select_hive4(
                 answer.originals += [f for f in directory.files if f.size or not ignore_empty_files]
         else:
             run.consider(directory)
-    if run.base is not None:
+    if answer.base is not None:
         answer.obsolete.update(f.path for f in answer.originals)
         answer.obsolete.update(answer.original_directories)
         answer.originals = []
@@ -115,85 +119,82 @@ class _Run:
         self._txns = txns
         self._mode = mode
         self._tolerant = tolerant
-        self._oldest: Candidate | None = None
-        self._current: list[Candidate] = []
-        self.base: Candidate | None = None
-        self.answer = HiveAnswer()
+        self._oldest: Directory | None = None
+        self._current: list[Directory] = []
+        self.answer = HiveSelection()
 
-    def consider(self, directory: _Directory) -> None:
+    def consider(self, listed: _Listed) -> None:
         """Hive's on_base or on_delta for one directory."""
-        parsed = parse_directory(directory.path.rpartition("/")[2])
+        parsed = parse_directory(listed.path.rpartition("/")[2])
         if not isinstance(parsed, BaseDir | DeltaDir):
             self._fail(
                 HiveFailureError(
-                    f"Hive 4 fails here with {_exception(directory.path)} on the name {directory.path}",
+                    f"Hive 4 fails here with {_exception(listed.path)} on the name {listed.path}",
                     HiveFault.BAD_DIR_NAME,
                     path=self._listing.root or None,
                 )
             )
             return
-        marker, problem = self._marker(directory)
-        candidate = Candidate(directory.path, parsed, tuple(directory.files), marker, problem)
-        self.answer.candidates[candidate.name] = candidate
+        marker, problem = self._marker(listed)
+        directory = Directory(listed.path, parsed, tuple(listed.files), marker, problem)
+        self.answer.considered[directory.name] = directory
         if self._txns is None:
             self._fail(
                 MissingTxnListError(
-                    f"Hive 4 does not read {directory.path} without a list of valid transactions",
+                    f"Hive 4 does not read {listed.path} without a list of valid transactions",
                     hint="Give one with --validtxns.",
                 )
             )
-        unseen = verdicts.judge_visibility(parsed, self._txns or ValidTxns.everything())
+        unseen = judge_visibility(parsed, self._txns or ValidTxns.everything())
         if unseen is not None:
-            self.answer.verdicts[candidate.name] = unseen
+            self.answer.verdicts[directory.name] = unseen
             if unseen.state is EntryState.ABORTED:
-                self.answer.aborted.add(candidate.name)
+                self.answer.aborted.add(directory.name)
         elif isinstance(parsed, BaseDir):
-            self._on_base(candidate, parsed)
+            self._on_base(directory, parsed)
         else:
-            self._on_delta(candidate, parsed)
+            self._on_delta(directory, parsed)
 
     def finish(self) -> None:
         """Choose among the deltas, and look whether history is missing."""
-        answer, base = self.answer, self.base
-        floor = base.parsed.write_id if base is not None and isinstance(base.parsed, BaseDir) else 0
-        choices = choose_deltas(self._current, floor, self._ids)
+        answer, base = self.answer, self.answer.base
+        choices = choose_deltas(self._current, base, self._ids)
         for choice in choices:
-            answer.verdicts[choice.candidate.name] = verdict_of(choice, base, self._ids)
+            answer.verdicts[choice.directory.name] = choice.verdict(base, self._ids)
             if choice.covered:
-                answer.obsolete.add(choice.candidate.name)
-        answer.deltas = tuple(choice.candidate.name for choice in choices if choice.taken)
-        answer.base = None if base is None else base.name
+                answer.obsolete.add(choice.directory.name)
+        answer.deltas = [choice.directory for choice in choices if choice.taken]
         if base is not None:
-            answer.verdicts[base.name] = verdicts.live_base(base, self._compacted(base))
+            answer.verdicts[base.name] = live_base(base, self._compacted(base))
         elif self._oldest is not None and self._compacted(self._oldest):
-            answer.history_gap = history_gap(self._oldest, self._ids)
+            answer.history_gap = HistoryGap.of(self._oldest, self._ids)
 
-    def _on_base(self, base: Candidate, parsed: BaseDir) -> None:
-        answer, ids, best = self.answer, self._ids, self.base
-        if self._oldest is None or parsed.write_id < _id(self._oldest):
+    def _on_base(self, base: Directory, parsed: BaseDir) -> None:
+        answer, ids, best = self.answer, self._ids, self.answer.base
+        if self._oldest is None or parsed.write_id < self._oldest.base.write_id:
             self._oldest = base
         if ids.is_aborted(parsed.write_id) and not self._compacted(base):
             answer.aborted.add(base.name)
             answer.aborted_write_ids.add(parsed.write_id)
-            answer.verdicts[base.name] = verdicts.judge_overwrite(parsed, ids) or verdicts.aborted_base(parsed)
+            answer.verdicts[base.name] = aborted_base(parsed)
             return
-        newer = best is None or _id(best) < parsed.write_id
-        if newer or (best is not None and _id(best) == parsed.write_id and self._compacted(base)):
+        newer = best is None or best.base.write_id < parsed.write_id
+        if newer or (best is not None and best.base.write_id == parsed.write_id and self._compacted(base)):
             if not self._usable(base, parsed):
                 answer.verdicts[base.name] = self._unusable(base, parsed)
                 return
             if best is not None:
                 self._obsolete(best, base)
-            self.base = base
+            answer.base = base
         elif best is not None:
             self._obsolete(base, best)
 
-    def _obsolete(self, base: Candidate, by: Candidate) -> None:
+    def _obsolete(self, base: Directory, by: Directory) -> None:
         self.answer.obsolete.add(base.name)
-        equal = _id(base) == _id(by)
-        self.answer.verdicts[base.name] = verdicts.same_ids_as_base(by) if equal else verdicts.covered_by_base("", by)
+        equal = base.base.write_id == by.base.write_id
+        self.answer.verdicts[base.name] = same_ids_as_base(by) if equal else covered_by_base("", by)
 
-    def _usable(self, base: Candidate, parsed: BaseDir) -> bool:
+    def _usable(self, base: Directory, parsed: BaseDir) -> bool:
         ids = self._ids
         if base.is_first_compaction:
             return True
@@ -202,34 +203,34 @@ class _Run:
             return True
         return ids.is_valid_base(parsed.write_id) if self._compacted(base) else ids.is_valid(parsed.write_id)
 
-    def _unusable(self, base: Candidate, parsed: BaseDir) -> Verdict:
-        judge = verdicts.judge_compacted if self._compacted(base) else verdicts.judge_overwrite
-        return judge(parsed, self._ids) or verdicts.unusable_base(parsed)
+    def _unusable(self, base: Directory, parsed: BaseDir) -> Verdict:
+        judge = judge_compacted if self._compacted(base) else judge_overwrite
+        return judge(parsed, self._ids) or unusable_base(parsed)
 
-    def _on_delta(self, candidate: Candidate, delta: DeltaDir) -> None:
+    def _on_delta(self, directory: Directory, delta: DeltaDir) -> None:
         answer, ids = self.answer, self._ids
         aborted = ids.is_range_aborted(delta.min_write_id, delta.max_write_id)
         if aborted is RangeAnswer.ALL:
-            answer.aborted.add(candidate.name)
+            answer.aborted.add(directory.name)
             answer.aborted_write_ids.update(ids.aborted_in(delta.min_write_id, delta.max_write_id))
-            answer.verdicts[candidate.name] = verdicts.aborted_delta(delta)
+            answer.verdicts[directory.name] = aborted_delta(delta)
             return
         if aborted is RangeAnswer.SOME:
             answer.uncompacted_aborts = True
         if ids.is_range_valid(delta.min_write_id, delta.max_write_id) is RangeAnswer.NONE:
-            answer.verdicts[candidate.name] = verdicts.unseen_delta(delta, ids)
+            answer.verdicts[directory.name] = unseen_delta(delta, ids)
         else:
-            self._current.append(candidate)
+            self._current.append(directory)
 
-    def _marker(self, directory: _Directory) -> tuple[MarkerContent, str | None]:
-        if directory.metadata is None or self._mode is ListingMode.CLEANER:
+    def _marker(self, listed: _Listed) -> tuple[MarkerContent, str | None]:
+        if listed.metadata is None or self._mode is ListingMode.CLEANER:
             return MarkerContent.ABSENT, None
-        content = self._listing.markers.get(directory.metadata.path)
+        content = self._listing.markers.get(listed.metadata.path)
         return (MarkerContent.UNREAD, None) if content is None else read_marker(content)
 
-    def _compacted(self, base: Candidate) -> bool:
+    def _compacted(self, base: Directory) -> bool:
         """Hive asks for the marker only where it matters, so a bad one fails only there."""
-        if base.parsed.visibility_txn_id is not None:
+        if base.visibility_txn_id is not None:
             return True
         if base.marker is MarkerContent.BAD:
             self._fail(
@@ -248,7 +249,7 @@ class _Run:
             self.answer.failures.append(error)
 
 
-def _list_as_hive(listing: Listing, mode: ListingMode) -> list[_Directory]:
+def _list_as_hive(listing: Listing, mode: ListingMode) -> list[_Listed]:
     if mode is ListingMode.LISTING:
         found = _children(listing)
     elif mode is ListingMode.CLEANER:
@@ -258,9 +259,9 @@ def _list_as_hive(listing: Listing, mode: ListingMode) -> list[_Directory]:
     return [found[path] for path in sorted(found, key=path_order_key)]
 
 
-def _snapshot(listing: Listing) -> dict[str, _Directory]:
+def _snapshot(listing: Listing) -> dict[str, _Listed]:
     """getHdfsDirSnapshots: a directory exists only if a visible file is in it."""
-    found: dict[str, _Directory] = {}
+    found: dict[str, _Listed] = {}
     for file in listing.files:
         parent, _, name = file.path.rpartition("/")
         marker = name.startswith((METADATA_MARKER, VERSION_MARKER))
@@ -268,7 +269,7 @@ def _snapshot(listing: Listing) -> dict[str, _Directory]:
             continue
         while _inside_acid(parent):
             parent = parent.rpartition("/")[0]
-        directory = found.setdefault(parent, _Directory(parent))
+        directory = found.setdefault(parent, _Listed(parent))
         if METADATA_MARKER in file.path:
             directory.metadata = file
         elif VERSION_MARKER not in file.path:
@@ -285,20 +286,20 @@ def _inside_acid(path: str) -> bool:
     return any(prefix in path for prefix in ACID_PREFIXES)
 
 
-def _cleaner_snapshot(listing: Listing) -> dict[str, _Directory]:
+def _cleaner_snapshot(listing: Listing) -> dict[str, _Listed]:
     """getHdfsDirSnapshotsForCleaner: base and delta directories by name, without looking inside."""
-    found: dict[str, _Directory] = {}
+    found: dict[str, _Listed] = {}
     for path in listing.directories:
         _add_acid_ancestor(path, found)
     for file in listing.files:
         parent, _, name = file.path.rpartition("/")
         if _add_acid_ancestor(parent, found) or not _shown(parent) or is_hidden_to_hive(name):
             continue
-        found.setdefault(parent, _Directory(parent)).files.append(file)
+        found.setdefault(parent, _Listed(parent)).files.append(file)
     return found
 
 
-def _add_acid_ancestor(path: str, found: dict[str, _Directory]) -> bool:
+def _add_acid_ancestor(path: str, found: dict[str, _Listed]) -> bool:
     """Record the first base or delta on the way to `path`; whether there is one."""
     parts = path.split("/") if path else []
     for index, part in enumerate(parts):
@@ -306,14 +307,14 @@ def _add_acid_ancestor(path: str, found: dict[str, _Directory]) -> bool:
             return False
         if part.startswith(ACID_PREFIXES):
             name = "/".join(parts[: index + 1])
-            found.setdefault(name, _Directory(name))
+            found.setdefault(name, _Listed(name))
             return True
     return False
 
 
-def _children(listing: Listing) -> dict[str, _Directory]:
+def _children(listing: Listing) -> dict[str, _Listed]:
     """The direct children; files of base and delta directories are kept for the verdict only."""
-    found: dict[str, _Directory] = {"": _Directory("")}
+    found: dict[str, _Listed] = {"": _Listed("")}
     names = {path.split("/", 1)[0] for path in listing.directories}
     inside: dict[str, list[FileInfo]] = defaultdict(list)
     for file in listing.files:
@@ -326,7 +327,7 @@ def _children(listing: Listing) -> dict[str, _Directory]:
     for name in names:
         if is_hidden_to_hive(name):
             continue
-        directory = found[name] = _Directory(name)
+        directory = found[name] = _Listed(name)
         for file in inside[name]:
             if file.path == f"{name}/{METADATA_MARKER}":
                 directory.metadata = file
@@ -352,8 +353,3 @@ def _exception(path: str) -> str:
     prefix = next((p for p in ACID_PREFIXES if name.startswith(p)), None)
     missing = prefix is None or (prefix != BASE_PREFIX and "_" not in name[len(prefix) :])
     return "StringIndexOutOfBoundsException" if missing else "NumberFormatException"
-
-
-def _id(base: Candidate) -> int:
-    assert isinstance(base.parsed, BaseDir)
-    return base.parsed.write_id

@@ -1,4 +1,4 @@
-"""Sort a listing into bases, deltas, originals and the rest, under our own rules.
+"""Sort a listing into bases, deltas, originals and the rest, under our own rules, and find their data files.
 
 Decides nothing about visibility. Every file and every top-level directory of the listing ends in exactly one
 place.
@@ -7,18 +7,23 @@ place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from weakref import ref
 
 from acidctl.format.listing import FileInfo, Listing, is_foreign
 from acidctl.format.names import (
+    BUCKET_PREFIX,
     METADATA_MARKER,
+    SIDE_FILE_SUFFIX,
     VERSION_MARKER,
     BaseDir,
+    BucketFile,
     DeltaDir,
     HiddenName,
     Marker,
-    OtherDir,
+    OriginalFile,
     Unrecognised,
     is_hidden,
     parse_directory,
@@ -26,12 +31,15 @@ from acidctl.format.names import (
     path_order_key,
 )
 from acidctl.state.entries import (
-    Candidate,
+    ORIGINALS_NAME,
+    AcidState,
+    Directory,
     EntryKind,
     EntryState,
+    Inventory,
     MarkerContent,
     StateEntry,
-    Stock,
+    Verdict,
 )
 
 _MARKER_REASONS = {
@@ -47,63 +55,88 @@ _DATA_FORMATS = {
 
 # A location is judged several times, by several readers' rules, and all locations once before: each is sorted once, and
 # forgotten with its listing.
-_taken: dict[int, tuple[ref[Listing], Stock]] = {}
+_sorted: dict[int, tuple[ref[Listing], Inventory]] = {}
 
 
-def take_stock(listing: Listing) -> Stock:
+def take_inventory(listing: Listing) -> Inventory:
     """Sort a listing; base and delta directories count at the top level only."""
     key = id(listing)
-    known = _taken.get(key)
+    known = _sorted.get(key)
     if known is not None and known[0]() is listing:
         return known[1]
-    stock = _sort(listing)
-    _taken[key] = (ref(listing, lambda _: _taken.pop(key, None)), stock)
-    return stock
+    inventory = _sort(listing)
+    _sorted[key] = (ref(listing, lambda _: _sorted.pop(key, None)), inventory)
+    return inventory
 
 
-def _sort(listing: Listing) -> Stock:
-    top_files, below, nested_notes = _group(listing)
-    bases: list[Candidate] = []
-    deltas: list[Candidate] = []
+def _sort(listing: Listing) -> Inventory:
+    top_files, below = _group(listing)
+    bases: list[Directory] = []
+    deltas: list[Directory] = []
     group: list[FileInfo] = []
-    other: list[str] = []
-    settled: list[StateEntry] = []
+    original_directories: list[str] = []
+    decided: list[StateEntry] = []
     for file in top_files:
-        parsed = parse_file(file.path)
-        if isinstance(parsed, Marker):
-            settled.append(_marker_entry(file))
-        elif isinstance(parsed, HiddenName):
-            settled.append(_hidden_entry(file.path, parsed.reason, (file,)))
+        parsed_file = parse_file(file.path)
+        if isinstance(parsed_file, Marker):
+            reason = _MARKER_REASONS[file.path]
+            decided.append(_decided(file.path, (file,), EntryState.HIDDEN, "marker", reason, kind=EntryKind.MARKER))
+        elif isinstance(parsed_file, HiddenName):
+            decided.append(_decided(file.path, (file,), EntryState.HIDDEN, "hidden_name", parsed_file.reason))
         else:
             group.append(file)
     for name, files in below.items():
-        directory = parse_directory(name.rpartition("/")[2])
+        parsed = parse_directory(name.rpartition("/")[2])
         if "/" in name:
-            settled.append(_nested_entry(name, files))
-        elif isinstance(directory, BaseDir | DeltaDir):
-            candidate = _candidate(name, directory, files, listing.markers)
-            (bases if isinstance(directory, BaseDir) else deltas).append(candidate)
-        elif isinstance(directory, HiddenName):
-            settled.append(_hidden_entry(name, directory.reason, files))
-        elif isinstance(directory, Unrecognised):
-            settled.append(_unrecognised_entry(name, directory.reason, files))
-        elif isinstance(directory, OtherDir):
-            if any(_is_visible(file.path) for file in files):
-                other.append(name)
-                group.extend(files)
-            else:
-                settled.append(_bare_entry(name, files))
-    settled.extend(_link_entry(path) for path in sorted(listing.links) if path and "/" not in path and is_foreign(path))
-    visible = sorted((f for f in group if _is_visible(f.path)), key=lambda f: path_order_key(f.path))
-    return Stock(
+            parent = name.rpartition("/")[0]
+            why = f"a base or delta directory inside {parent}; they belong directly below the table or partition"
+            decided.append(_decided(name, files, EntryState.UNRECOGNISED, "nested", why, (parent,)))
+        elif isinstance(parsed, BaseDir):
+            bases.append(_base(name, parsed, files, listing))
+        elif isinstance(parsed, DeltaDir):
+            deltas.append(Directory(name, parsed, files))
+        elif isinstance(parsed, HiddenName):
+            decided.append(_decided(name, files, EntryState.HIDDEN, "hidden_name", parsed.reason))
+        elif isinstance(parsed, Unrecognised):
+            decided.append(_decided(name, files, EntryState.UNRECOGNISED, "bad_name", parsed.reason))
+        elif any(not has_hidden_part(file.path) for file in files):
+            original_directories.append(name)
+            group.extend(files)
+        else:
+            why = "holds no data file"
+            decided.append(_decided(name, files, EntryState.HIDDEN, "no_data_files", why, kind=EntryKind.ORIGINAL))
+    for path in sorted(listing.links):
+        if path and "/" not in path and is_foreign(path):
+            why = "a symbolic link by a hidden name, which acidctl neither follows nor removes"
+            decided.append(_decided(path, (), EntryState.HIDDEN, "foreign_link", why))
+    group.sort(key=_by_path)
+    nested = sum("/" in name for name in below)
+    return Inventory(
         bases=tuple(sorted(bases, key=lambda c: path_order_key(c.name))),
         deltas=tuple(sorted(deltas, key=lambda c: path_order_key(c.name))),
-        original_files=tuple(visible),
-        original_directories=tuple(sorted(other, key=path_order_key)),
-        group_files=tuple(sorted(group, key=lambda f: path_order_key(f.path))),
-        settled=tuple(settled),
-        notes=nested_notes,
+        original_files=tuple(f for f in group if not has_hidden_part(f.path)),
+        original_directories=tuple(sorted(original_directories, key=path_order_key)),
+        group_files=tuple(group),
+        decided=tuple(decided),
+        notes=(f"{nested} base or delta directories lie inside other directories and are not read.",) if nested else (),
     )
+
+
+def _by_path(file: FileInfo) -> bytes:
+    return path_order_key(file.path)
+
+
+def _decided(
+    name: str,
+    files: tuple[FileInfo, ...],
+    state: EntryState,
+    code: str,
+    reason: str,
+    because_of: tuple[str, ...] = (),
+    *,
+    kind: EntryKind = EntryKind.UNRECOGNISED,
+) -> StateEntry:
+    return StateEntry(Directory(name, None, files, other_kind=kind), Verdict(state, code, reason, because_of))
 
 
 def read_marker(content: bytes) -> tuple[MarkerContent, str | None]:
@@ -112,15 +145,12 @@ def read_marker(content: bytes) -> tuple[MarkerContent, str | None]:
         facts = json.loads(content.decode("utf-8"))
         version, data_format = str(facts["thisFileVersion"]), str(facts["dataFormat"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return MarkerContent.BAD, "is no JSON object with thisFileVersion and dataFormat"
+        return MarkerContent.BAD, "is not a JSON object with thisFileVersion and dataFormat"
     if version != "0":
-        return MarkerContent.BAD, f"has version {version[:20]!r}, known is '0'"
+        return MarkerContent.BAD, f"has version {version[:20]!r}; expected '0'"
     known = _DATA_FORMATS.get(data_format.upper())
     if known is None:
-        return (
-            MarkerContent.BAD,
-            f"has data format {data_format[:20]!r}, known are compacted, truncated, dropped",
-        )
+        return MarkerContent.BAD, f"has data format {data_format[:20]!r}; expected compacted, truncated or dropped"
     return known, None
 
 
@@ -129,13 +159,7 @@ def has_hidden_part(path: str) -> bool:
     return any(is_hidden(part) for part in path.split("/"))
 
 
-def _is_visible(path: str) -> bool:
-    return not has_hidden_part(path)
-
-
-def _group(
-    listing: Listing,
-) -> tuple[list[FileInfo], dict[str, tuple[FileInfo, ...]], tuple[str, ...]]:
+def _group(listing: Listing) -> tuple[list[FileInfo], dict[str, tuple[FileInfo, ...]]]:
     """Files of the location itself, and files by top-level directory or nested base or delta directory."""
     owners: dict[str, str] = {}
     below: dict[str, list[FileInfo]] = {}
@@ -143,18 +167,11 @@ def _group(
     for directory in listing.directories:
         below.setdefault(_owner(directory, owners), [])
     for file in listing.files:
-        directory = file.directory
-        if directory:
-            below.setdefault(_owner(directory, owners), []).append(file)
+        if file.directory:
+            below.setdefault(_owner(file.directory, owners), []).append(file)
         else:
             top.append(file)
-    nested = [name for name in below if "/" in name]
-    notes = [f"{len(nested)} base or delta directories lie inside other directories and are not read."]
-    return (
-        sorted(top, key=lambda f: path_order_key(f.path)),
-        {name: tuple(sorted(below[name], key=lambda f: path_order_key(f.path))) for name in sorted(below)},
-        tuple(notes if nested else ()),
-    )
+    return sorted(top, key=_by_path), {name: tuple(sorted(below[name], key=_by_path)) for name in sorted(below)}
 
 
 def _owner(directory: str, known: dict[str, str]) -> str:
@@ -174,67 +191,158 @@ def _owner(directory: str, known: dict[str, str]) -> str:
     return owner
 
 
-def _candidate(
-    name: str, parsed: BaseDir | DeltaDir, files: tuple[FileInfo, ...], markers: Mapping[str, bytes]
-) -> Candidate:
+def _base(name: str, parsed: BaseDir, files: tuple[FileInfo, ...], listing: Listing) -> Directory:
     path = f"{name}/{METADATA_MARKER}"
-    if isinstance(parsed, DeltaDir) or not any(file.path == path for file in files):
-        return Candidate(name, parsed, files)
-    content = markers.get(path)
-    if content is None:
-        return Candidate(name, parsed, files, MarkerContent.UNREAD)
-    marker, problem = read_marker(content)
-    return Candidate(name, parsed, files, marker, problem)
+    if not any(file.path == path for file in files):
+        return Directory(name, parsed, files)
+    content = listing.markers.get(path)
+    marker, problem = (MarkerContent.UNREAD, None) if content is None else read_marker(content)
+    return Directory(name, parsed, files, marker, problem)
 
 
-def _marker_entry(file: FileInfo) -> StateEntry:
-    return StateEntry(
-        file.path,
-        EntryKind.MARKER,
-        None,
-        EntryState.HIDDEN,
-        "marker",
-        _MARKER_REASONS[file.path],
-        (),
-        (file,),
-    )
+# --- data files ----------------------------------------------------------------------------------------------------
 
 
-def _hidden_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:
-    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "hidden_name", reason, (), tuple(files))
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that holds rows; `parsed` is Unrecognised where the name does not tell the bucket.
+
+    `side_file` is the `_flush_length` beside it; it gives the logical length of a file that streaming ingest
+    has not closed.
+    """
+
+    info: FileInfo
+    parsed: BucketFile | OriginalFile | Unrecognised
+    side_file: FileInfo | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it has to be opened: a side file tells of rows even where the listing does not.
+
+        HDFS lists a file that is being written without its last block; Hive 4 passes it over then, without a word, and
+        a compaction would lose its rows.
+        """
+        return self.info.size > 0 or self.side_file is not None
+
+    @property
+    def bucket_id(self) -> int | None:
+        """Bucket id in the name."""
+        return None if isinstance(self.parsed, Unrecognised) else self.parsed.bucket_id
+
+    @property
+    def named_original(self) -> bool:
+        """Whether the name is that of an original file; what the file holds, its columns decide."""
+        return isinstance(self.parsed, OriginalFile)
 
 
-def _link_entry(name: str) -> StateEntry:
-    reason = "a symbolic link by a hidden name, which acidctl neither follows nor removes"
-    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.HIDDEN, "foreign_link", reason, (), ())
+@dataclass(frozen=True, slots=True)
+class SyntheticGroup:
+    """Original files that number their rows together: one owner, one bucket, files in path order.
+
+    A row's id is (`write_id`, bucket property of `bucket_id` and `statement_id`, rows of the files before it
+    plus its position). `bucket_id` is None for files whose name does not tell it; they have no row ids.
+    """
+
+    owner: str
+    write_id: int
+    statement_id: int
+    bucket_id: int | None
+    files: tuple[FileInfo, ...]
 
 
-def _unrecognised_entry(name: str, reason: str, files: Iterable[FileInfo]) -> StateEntry:
-    return StateEntry(name, EntryKind.UNRECOGNISED, None, EntryState.UNRECOGNISED, "bad_name", reason, (), tuple(files))
+def _visible_files(entry: Directory | StateEntry) -> list[FileInfo]:
+    prefix = f"{entry.name}/" if entry.parsed is not None else ""
+    return [f for f in entry.files if not has_hidden_part(f.path[len(prefix) :])]
 
 
-def _nested_entry(name: str, files: Iterable[FileInfo]) -> StateEntry:
-    parent = name.rpartition("/")[0]
-    return StateEntry(
-        name,
-        EntryKind.UNRECOGNISED,
-        None,
-        EntryState.UNRECOGNISED,
-        "nested",
-        f"a base or delta directory inside {parent}; they belong directly below the table or partition",
-        (parent,),
-        tuple(files),
-    )
+def data_files(entry: Directory | StateEntry, *, insert_only: bool = False) -> tuple[DataFile, ...]:
+    """The files of an entry that hold rows, in path order (AcidUtils' filters).
+
+    A base and the originals take every visible file; a delta takes `bucket_*` and names of original files; in
+    an insert-only table every visible file counts. Files in subdirectories count (UNION ALL makes some).
+    """
+    visible = _visible_files(entry)
+    by_path = {f.path: f for f in visible}
+    may_stream = isinstance(entry.parsed, DeltaDir) and entry.parsed.visibility_txn_id is None
+    files = []
+    for info in visible:
+        name = info.name
+        if name.endswith(SIDE_FILE_SUFFIX) and not insert_only:
+            continue
+        parsed = parse_file(name)
+        if not isinstance(parsed, BucketFile | OriginalFile):
+            if isinstance(entry.parsed, DeltaDir) and not insert_only and not name.startswith(BUCKET_PREFIX):
+                continue
+            problem = parsed.reason if isinstance(parsed, Unrecognised) else "not a name of a data file"
+            parsed = Unrecognised(name, problem)
+        side = by_path.get(info.path + SIDE_FILE_SUFFIX) if may_stream and not insert_only else None
+        files.append(DataFile(info, parsed, side))
+    return tuple(sorted(files, key=lambda f: path_order_key(f.info.path)))
 
 
-def _bare_entry(name: str, files: Iterable[FileInfo]) -> StateEntry:
-    return StateEntry(
-        name,
-        EntryKind.ORIGINAL,
-        None,
-        EntryState.HIDDEN,
-        "no_data_files",
-        "holds no data file",
-        (),
-        tuple(files),
-    )
+def ignored_files(entry: StateEntry, *, insert_only: bool = False) -> tuple[FileInfo, ...]:
+    """Visible files of a delta that no reader opens, because their names are neither bucket nor original."""
+    taken = {f.info.path for f in data_files(entry, insert_only=insert_only)}
+    return tuple(f for f in _visible_files(entry) if f.path not in taken and not f.name.endswith(SIDE_FILE_SUFFIX))
+
+
+def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
+    """What is read: base or originals, then deltas in selection order."""
+    originals = [e for e in state.entries if e.name == ORIGINALS_NAME and e.state is EntryState.LIVE]
+    return (*originals, *([state.base] if state.base else []), *state.deltas)
+
+
+def empty_file_notes(state: AcidState) -> list[str]:
+    """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
+    if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
+        return []
+    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
+    if not empty:
+        return []
+    more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
+    return [f"{empty[0]}{more} empty and ignored, as Hive does"]
+
+
+def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:
+    """Group original files for their row ids; `entry` is the base or delta they lie in, None for the
+    location.
+
+    The order is Hive's and frozen: stored delete keys name rows by it
+    (OrcRawRecordMerger.OriginalReaderPair).
+    """
+    parsed = None if entry is None else entry.parsed
+    write_id = statement_id = 0
+    if isinstance(parsed, BaseDir):
+        write_id = parsed.write_id
+    elif isinstance(parsed, DeltaDir):
+        write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0
+    owner = entry.name if entry is not None and parsed is not None else ""
+    groups: dict[int | None, list[FileInfo]] = defaultdict(list)
+    for file in sorted(files, key=_by_path):
+        name = parse_file(file.name)
+        # Only names of original files tell a bucket here; a stray bucket_* among originals has one as well.
+        bucket_id = name.bucket_id if isinstance(name, OriginalFile | BucketFile) else None
+        groups[bucket_id].append(file)
+    order = sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))
+    return tuple(SyntheticGroup(owner, write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order)
+
+
+def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[str]:
+    """Sentences about buckets that stand twice in one live directory: an unfinished or crashed write left both."""
+    notes: list[str] = []
+    if insert_only:
+        return notes
+    for entry in entries:
+        if len(entry.files) < 2:
+            continue
+        seen: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for file in data_files(entry):
+            if isinstance(file.parsed, BucketFile):
+                seen[file.info.directory, file.parsed.bucket_id].append(file.info.name)
+        for (directory, bucket_id), names in seen.items():
+            if len(names) > 1:
+                notes.append(
+                    f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
+                    "unfinished or crashed write left more than one attempt, and a reader returns them all."
+                )
+    return notes

@@ -24,7 +24,7 @@ from acidctl.format.names import (
     is_journal,
     parse_directory,
 )
-from acidctl.state.entries import ORIGINALS_NAME, EntryState, Stock, Verdict
+from acidctl.state.entries import ORIGINALS_NAME, EntryState, Inventory, Verdict
 
 JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1
@@ -164,7 +164,7 @@ def missing_inputs(journal: Journal, listing: Listing, *, has_originals: bool) -
     return tuple(name for name in journal.inputs if not (has_originals if name == ORIGINALS_NAME else name in present))
 
 
-def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
+def judge_half_published(listing: Listing, inventory: Inventory) -> HalfPublished:
     """Find outputs of which a part stands alone although all were to be published together."""
     verdicts: dict[str, Verdict] = {}
     notes: list[str] = []
@@ -174,7 +174,7 @@ def judge_half_published(listing: Listing, stock: Stock) -> HalfPublished:
         if not standing.half:
             continue
         first, absent = standing.shown[0], standing.missing[0]
-        gone = missing_inputs(journal, listing, has_originals=bool(stock.original_files))
+        gone = missing_inputs(journal, listing, has_originals=bool(inventory.original_files))
         if gone:
             what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
             doubts.append(

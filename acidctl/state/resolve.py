@@ -1,21 +1,51 @@
-"""A listing and what a reader may see become a state: what is read, what is not, and why.
+"""A listing and a reader become a state: what is read, what is not, and why.
 
 Takes values and returns values: no storage, no clock. Every listed entry ends exactly once, live or left out
 with a state, a stable code, one sentence and the directories that cause it. Two sets of rules decide:
-`strict`, ours and the default, and `hive4`, which does what Hive 4.0 does, faults included; `disagreements`
-says where they part on one directory.
+`strict`, ours and the default, and `hive4`, which does what Hive 4.0 does, faults included. What kind of table the
+files belong to is guessed here as well, as far as names can tell: it decides what counts as read.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from acidctl.errors import NotEnoughHistoryError
-from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import BUCKET_PREFIX, VERSION_MARKER, BaseDir, DeltaDir, is_hidden_to_hive, path_order_key
-from acidctl.format.write_ids import ReaderLists, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts
-from acidctl.state.data_files import (
+from acidctl.format.listing import Listing
+from acidctl.format.names import (
+    METADATA_MARKER,
+    UNION_SUBDIRECTORY,
+    VERSION_MARKER,
+    BaseDir,
+    BucketFile,
+    DeltaDir,
+    DeltaKind,
+    OriginalFile,
+    is_hidden_to_hive,
+    parse_directory,
+    parse_file,
+    path_order_key,
+)
+from acidctl.format.write_ids import Profile, Reader
+from acidctl.state.entries import (
+    ORIGINALS_NAME,
+    AcidState,
+    Directory,
+    EntryKind,
+    EntryState,
+    HistoryGap,
+    HiveFailureError,
+    HiveFault,
+    Inventory,
+    ListingMode,
+    MissingTxnListError,
+    StateEntry,
+    TableType,
+    Verdict,
+    judge_originals,
+)
+from acidctl.state.hive4 import HiveSelection, select_hive4
+from acidctl.state.inventory import (
     DataFile,
     SyntheticGroup,
     attempt_notes,
@@ -24,34 +54,16 @@ from acidctl.state.data_files import (
     ignored_files,
     live_entries,
     synthetic_layout,
+    take_inventory,
 )
-from acidctl.state.entries import (
-    ORIGINALS_NAME,
-    AcidState,
-    Candidate,
-    EntryKind,
-    EntryState,
-    HistoryGap,
-    HiveFailureError,
-    HiveFault,
-    ListingMode,
-    MissingTxnListError,
-    Profile,
-    StateEntry,
-    Stock,
-    TableType,
-    Verdict,
-)
-from acidctl.state.hive4 import HiveAnswer, select_hive4
-from acidctl.state.inventory import take_stock
 from acidctl.state.journal import judge_half_published
 from acidctl.state.strict import select_strict
-from acidctl.state.table_type import TableGuess, guess_from_stocks, guess_table_type, looks_like_acid
 
 __all__ = [
     "ORIGINALS_NAME",
     "AcidState",
     "DataFile",
+    "Directory",
     "EntryKind",
     "EntryState",
     "HistoryGap",
@@ -60,12 +72,13 @@ __all__ = [
     "ListingMode",
     "MissingTxnListError",
     "Profile",
+    "Reader",
     "StateEntry",
     "SyntheticGroup",
     "TableGuess",
     "TableType",
+    "Verdict",
     "data_files",
-    "disagreements",
     "empty_file_notes",
     "guess_table_type",
     "ignored_files",
@@ -75,132 +88,88 @@ __all__ = [
     "synthetic_layout",
 ]
 
+# What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.
+_V1_MARKER = b"\0\0\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class TableGuess:
+    """The kind of a table with one sentence why; `ambiguous` where another kind looks the same.
+
+    `acid_v1`: written by Hive 1 or 2, where write ids are transaction ids and every base is a compacted one.
+    """
+
+    type: TableType
+    ambiguous: bool
+    why: str
+    acid_v1: bool = False
+
 
 def resolve(
     listing: Listing,
-    write_ids: ValidWriteIds,
-    txns: ValidTxns | None,
+    reader: Reader,
     *,
-    profile: Profile = Profile.STRICT,
     mode: ListingMode = ListingMode.SNAPSHOT,
     ignore_empty_files: bool = True,
     table_type: TableType | TableGuess | None = None,
     raise_on_history: bool = True,
 ) -> AcidState:
-    """Decide what a reader with these lists reads of a location.
+    """Decide what a reader reads of a location.
 
-    `txns` None takes every `_v` directory as committed in profile strict; Hive 4 refuses to read without one.
-    `table_type` None is guessed from this location alone; a whole `TableGuess`, made from all locations, also says
-    whether the table is ACID v1. `mode` concerns profile hive4 only. Raises
+    A reader without a transaction list takes every `_v` directory as committed in profile strict; Hive 4 refuses to
+    read then. `table_type` None is guessed from this location alone; a whole `TableGuess`, made from all locations,
+    also says whether the table is ACID v1. `mode` concerns profile hive4 only. Raises
     `NotEnoughHistoryError` where a reader would, and in profile hive4 `HiveFailureError` or
     `MissingTxnListError` where Hive fails; with `raise_on_history` False the state comes back with
     `history_gap` set and notes instead.
     """
-    stock = take_stock(listing)
+    inventory = take_inventory(listing)
     if isinstance(table_type, TableGuess):
         kind, acid_v1 = table_type.type, table_type.acid_v1
     else:
-        guess = guess_from_stocks([(listing, stock)], ReaderLists(write_ids, txns))
+        guess = guess_table_type([listing], reader)
         kind, acid_v1 = table_type or guess.type, guess.acid_v1
+    ids = reader.effective_write_ids
     # Hive 1 and 2 have no write-id lists: one that names its table was made by a later Hive.
-    acid_v1 = acid_v1 and write_ids.table is None and kind is not TableType.INSERT_ONLY
-    if profile is Profile.STRICT:
-        state = _resolve_strict(listing, stock, write_ids, txns, kind, acid_v1, ignore_empty_files)
+    acid_v1 = acid_v1 and ids.table is None and kind is not TableType.INSERT_ONLY
+    if reader.profile is Profile.STRICT:
+        state = _resolve_strict(listing, inventory, reader, kind, acid_v1, ignore_empty_files)
     else:
-        answer = select_hive4(
-            listing,
-            write_ids,
-            txns,
-            mode=mode,
-            ignore_empty_files=ignore_empty_files,
-            tolerant=not raise_on_history,
+        selection = select_hive4(
+            listing, ids, reader.txns, mode=mode, ignore_empty_files=ignore_empty_files, tolerant=not raise_on_history
         )
-        state = _from_hive(listing, stock, answer, kind, acid_v1)
+        state = _from_hive(listing, inventory, selection, kind, acid_v1)
     if state.history_gap is not None and raise_on_history:
         raise state.history_gap.to_error(listing.root or None)
     return state
 
 
-def disagreements(
-    listing: Listing,
-    write_ids: ValidWriteIds,
-    txns: ValidTxns | None,
-    *,
-    mode: ListingMode = ListingMode.SNAPSHOT,
-    table_type: TableType | TableGuess | None = None,
-    ours: AcidState | None = None,
-) -> tuple[str, ...]:
-    """Sentences on where Hive 4 and profile strict part on this very location; empty where they agree.
-
-    `ours` is the strict state, where it is known already.
-    """
-    if ours is None:
-        ours = resolve(listing, write_ids, txns, table_type=table_type, raise_on_history=False)
-    if mode is ListingMode.SNAPSHOT and _reads_all(listing, ours):
-        return ()
-    everything = ValidTxns.everything() if txns is None else txns
-    try:
-        hive = resolve(listing, write_ids, everything, profile=Profile.HIVE4, mode=mode, table_type=table_type)
-    except HiveFailureError as error:
-        return (f"{error.message}.",)
-    except NotEnoughHistoryError as error:
-        if ours.history_gap is not None:
-            return ()
-        return (f"Hive 4 refuses to read here ({error.message}), profile strict reads.",)
-    return (*_compare_directories(ours, hive), *_compare_originals(ours, hive))
-
-
 def _resolve_strict(
-    listing: Listing,
-    stock: Stock,
-    ids: ValidWriteIds,
-    txns: ValidTxns | None,
-    kind: TableType,
-    acid_v1: bool,
-    ignore_empty_files: bool,
+    listing: Listing, inventory: Inventory, reader: Reader, kind: TableType, acid_v1: bool, ignore_empty_files: bool
 ) -> AcidState:
     insert_only = kind is TableType.INSERT_ONLY
-    half = judge_half_published(listing, stock)
-    counting = replace(
-        stock,
-        bases=tuple(c for c in stock.bases if c.name not in half.verdicts),
-        deltas=tuple(c for c in stock.deltas if c.name not in half.verdicts),
-    )
-    selection = select_strict(
-        counting,
-        ids,
-        ValidTxns.everything() if txns is None else txns,
-        insert_only=insert_only,
-        acid_v1=acid_v1,
-    )
-    candidates = (*stock.bases, *stock.deltas)
+    half = judge_half_published(listing, inventory)
+    ids, txns = reader.effective_write_ids, reader.effective_txns
+    published = _without(inventory, half.verdicts)
+    selection = select_strict(published, ids, txns, insert_only=insert_only, acid_v1=acid_v1)
     verdicts = {**selection.verdicts, **half.verdicts}
-    entries = [candidate.entry(verdicts[candidate.name]) for candidate in candidates]
-    by_name = {entry.name: entry for entry in entries}
-    base = None if selection.base is None else by_name[selection.base]
-    base_candidate = next((c for c in stock.bases if c.name == selection.base), None)
-    entries += _originals_entry(stock.group_files, base_candidate, insert_only)
-    entries += stock.settled
+    directories = {directory.name: directory for directory in (*inventory.bases, *inventory.deltas)}
+    by_name = {name: StateEntry(directory, verdicts[name]) for name, directory in directories.items()}
+    base = None if selection.base is None else by_name[selection.base.name]
+    entries = [*by_name.values(), *inventory.decided]
+    if inventory.group_files:
+        verdict = judge_originals(None if base is None else base.directory, insert_only)
+        entries.append(StateEntry(Directory(ORIGINALS_NAME, None, inventory.group_files), verdict))
     read = base is None and not insert_only
-    originals = tuple(f for f in stock.original_files if read and (f.size or not ignore_empty_files))
-    obsolete = [e.name for e in entries if e.state is EntryState.OBSOLETE and e.name != ORIGINALS_NAME]
-    if base is not None:
-        obsolete += [f.path for f in stock.original_files]
-        obsolete += stock.original_directories
-    live = [*([base] if base else []), *(by_name[name] for name in selection.deltas)]
-    twice = attempt_notes(live, insert_only=insert_only)
+    twice = attempt_notes([*([selection.base] if selection.base else []), *selection.deltas], insert_only=insert_only)
     return AcidState(
         base=base,
-        deltas=tuple(by_name[name] for name in selection.deltas),
-        originals=originals,
+        deltas=tuple(by_name[directory.name] for directory in selection.deltas),
+        originals=tuple(f for f in inventory.original_files if read and (f.size or not ignore_empty_files)),
         entries=tuple(sorted(entries, key=_entry_order)),
         table_type=kind,
         acid_v1=acid_v1,
-        aborted_write_ids=selection.aborted_write_ids,
-        uncompacted_aborts=selection.uncompacted_aborts,
-        obsolete_paths=tuple(sorted(obsolete, key=path_order_key)),
-        aborted_paths=tuple(e.name for e in entries if e.state is EntryState.ABORTED),
-        notes=(*stock.notes, *half.notes, *selection.notes, *twice),
+        notes=(*inventory.notes, *half.notes, *selection.notes, *twice),
         doubts=(*half.doubts, *selection.doubts, *twice),
         lonely=selection.lonely,
         history_gap=selection.history_gap,
@@ -208,88 +177,68 @@ def _resolve_strict(
     )
 
 
-def _from_hive(listing: Listing, stock: Stock, answer: HiveAnswer, kind: TableType, acid_v1: bool) -> AcidState:
+def _without(inventory: Inventory, names: Collection[str]) -> Inventory:
+    """An inventory less some bases and deltas."""
+    if not names:
+        return inventory
+    return replace(
+        inventory,
+        bases=tuple(directory for directory in inventory.bases if directory.name not in names),
+        deltas=tuple(directory for directory in inventory.deltas if directory.name not in names),
+    )
+
+
+def _from_hive(
+    listing: Listing, inventory: Inventory, selection: HiveSelection, kind: TableType, acid_v1: bool
+) -> AcidState:
     insert_only = kind is TableType.INSERT_ONLY
-    entries = _hive_entries(stock, answer)
+    entries = _hive_entries(inventory, selection)
     by_name = {entry.name: entry for entry in entries}
-    base = None if answer.base is None else by_name[answer.base]
-    group = [*stock.group_files]
-    kept = []
-    for entry in stock.settled:
-        if entry.name in answer.candidates:
+    group = [*inventory.group_files]
+    for entry in inventory.decided:
+        if entry.name in selection.considered:
             continue
         # Hive 4 hides neither `-tmp.` nor `-ext-`: what lies there counts as original.
         if entry.reason_code == "hidden_name" and not is_hidden_to_hive(entry.name):
             group += entry.files
         else:
-            kept.append(entry)
-    nested = tuple(f"{name}/" for name in answer.candidates if "/" in name)
+            entries.append(entry)
+    nested = tuple(f"{name}/" for name in selection.considered if "/" in name)
     if nested:
         group = [f for f in group if not f.path.startswith(nested)]
-    entries += _originals_entry(
-        tuple(group), None if answer.base is None else answer.candidates[answer.base], insert_only
-    )
-    entries += kept
+    if group:
+        verdict = judge_originals(selection.base, insert_only)
+        entries.append(StateEntry(Directory(ORIGINALS_NAME, None, tuple(group)), verdict))
     return AcidState(
-        base=base,
-        deltas=tuple(by_name[name] for name in answer.deltas),
-        originals=() if insert_only else tuple(answer.originals),
+        base=None if selection.base is None else by_name[selection.base.name],
+        deltas=tuple(by_name[directory.name] for directory in selection.deltas),
+        originals=() if insert_only else tuple(selection.originals),
         entries=tuple(sorted(entries, key=_entry_order)),
         table_type=kind,
         acid_v1=acid_v1,
-        aborted_write_ids=tuple(sorted(answer.aborted_write_ids)),
-        uncompacted_aborts=answer.uncompacted_aborts,
-        obsolete_paths=tuple(sorted(answer.obsolete, key=path_order_key)),
-        aborted_paths=tuple(sorted(answer.aborted, key=path_order_key)),
-        notes=tuple(f"{error.message}." for error in answer.failures),
-        history_gap=answer.history_gap,
+        notes=tuple(f"{error.message}." for error in selection.failures),
+        history_gap=selection.history_gap,
         root=listing.root,
-        hive_failure=next((error for error in answer.failures if isinstance(error, HiveFailureError)), None),
+        hive_failure=next((error for error in selection.failures if isinstance(error, HiveFailureError)), None),
     )
 
 
-def _hive_entries(stock: Stock, answer: HiveAnswer) -> list[StateEntry]:
+def _hive_entries(inventory: Inventory, selection: HiveSelection) -> list[StateEntry]:
     """Entries of every base and delta: those Hive considered, and those it does not see."""
     unseen = Verdict(EntryState.NOT_VISIBLE, "not_listed", "Hive 4 does not see a base or delta without visible files")
-    ours: dict[str, Candidate] = {c.name: c for c in (*stock.bases, *stock.deltas)}
-    nested = tuple(name for name in answer.candidates if name not in ours)
-    entries = []
-    for name, candidate in ours.items():
-        # Our listing of the files is the complete one; less what nested directories take away.
+    ours = {directory.name: directory for directory in (*inventory.bases, *inventory.deltas)}
+    nested = [name for name in selection.considered if name not in ours]
+    # Our listing of the files is the complete one; less what nested directories take away.
+    whole = {}
+    for name, directory in ours.items():
         inner = tuple(f"{path}/" for path in nested if path.startswith(f"{name}/"))
-        files = tuple(f for f in candidate.files if not f.path.startswith(inner)) if inner else candidate.files
-        whole = Candidate(name, candidate.parsed, files)
-        entries.append(whole.entry(answer.verdicts.get(name, unseen)))
-    settled = {entry.name: entry for entry in stock.settled}
+        files = tuple(f for f in directory.files if not f.path.startswith(inner)) if inner else directory.files
+        whole[name] = Directory(name, directory.parsed, files)
+    decided = {entry.name: entry for entry in inventory.decided}
     for name in nested:
-        found = answer.candidates[name]
-        known = settled.get(name)
-        whole = found if known is None else Candidate(name, found.parsed, known.files)
-        entries.append(whole.entry(answer.verdicts.get(name, unseen)))
-    return entries
-
-
-def _originals_entry(files: tuple[FileInfo, ...], base: Candidate | None, insert_only: bool) -> list[StateEntry]:
-    if not files:
-        return []
-    if insert_only:
-        verdict = verdicts.originals_of_insert_only()
-    elif base is not None:
-        verdict = verdicts.covered_by_base("originals_", base)
-    else:
-        verdict = verdicts.live_originals()
-    return [
-        StateEntry(
-            ORIGINALS_NAME,
-            EntryKind.ORIGINAL,
-            None,
-            verdict.state,
-            verdict.reason_code,
-            verdict.reason,
-            verdict.because_of,
-            files,
-        )
-    ]
+        seen, known = selection.considered[name], decided.get(name)
+        whole[name] = seen if known is None else Directory(name, seen.parsed, known.files)
+    return [StateEntry(directory, selection.verdicts.get(name, unseen)) for name, directory in whole.items()]
 
 
 def _entry_order(entry: StateEntry) -> tuple[int, int, int, int, bytes]:
@@ -304,86 +253,136 @@ def _entry_order(entry: StateEntry) -> tuple[int, int, int, int, bytes]:
     return 0 if entry.name == ORIGINALS_NAME else 3, 0, 0, 0, name
 
 
-def _reads_all(listing: Listing, ours: AcidState) -> bool:
-    """Whether nothing is here that any reader would leave out: plain deltas, at most one base, bucket files only.
+# --- the kind of a table -------------------------------------------------------------------------------------------
 
-    Nearly every partition is like that, and Hive's whole algorithm costs as much as all the rest of judging it.
+
+def guess_table_type(listings: Iterable[Listing], reader: Reader | None = None) -> TableGuess:
+    """Guess the kind of a table from the listings of all its locations, for this reader.
+
+    What is obsolete or aborted for the reader does not count, for a cleaner may remove it. What that is depends on
+    the kind again: a table counts as one of ACID v1 if what is left under the rules of ACID v1 looks so.
     """
-    if len(ours.entries) != len(ours.deltas) + (ours.base is not None) or ours.history_gap is not None:
-        return False
-    filled = set()
-    for file in listing.files:
-        directory, _, name = file.path.rpartition("/")
-        if name.startswith(BUCKET_PREFIX):
-            filled.add(directory)
-        elif name != VERSION_MARKER:
-            return False
-    return all(
-        entry.state is EntryState.LIVE
-        and isinstance(entry.parsed, BaseDir | DeltaDir)
-        and entry.parsed.visibility_txn_id is None
-        and entry.name in filled
-        for entry in ours.entries
-    ) and len(filled) == len(ours.entries)
+    reader = reader or Reader()
+    places = [(listing, take_inventory(listing)) for listing in listings]
+    as_v1 = reader.for_acid_v1()
+    everything = _Signs()
+    for listing, inventory in places:
+        everything.add(listing, inventory)
+    if everything.may_be_v1 and as_v1.effective_write_ids.table is None:
+        guess = _guess_from_left(places, as_v1, acid_v1=True)
+        if guess.acid_v1:
+            return guess
+    return replace(_guess_from_left(places, reader, acid_v1=False), acid_v1=False)
 
 
-def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
-    found = []
-    if ours.history_gap is not None and hive.base is None:
-        gap = ours.history_gap
-        found.append(f"Hive 4 reports no missing history here and reads without {gap.base}: rows may be missing.")
-    our_entries = {entry.name: entry for entry in ours.entries}
-    hive_entries = {entry.name: entry for entry in hive.entries}
-    our_names = {e.name for e in (ours.base, *ours.deltas) if e is not None}
-    hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
-    for name in sorted(hive_names - our_names, key=path_order_key):
-        entry = our_entries.get(name)
-        # What follows from a base is told with that base.
-        if not _is_covered(entry, ours.base):
-            why = "" if entry is None else f": {entry.reason}"
-            covers = _covers(hive, ours, our_names) if name == _name(hive.base) else ""
-            found.append(f"Hive 4 would read {name}, which profile strict leaves out{why}{covers}.")
-    for name in sorted(our_names - hive_names, key=path_order_key):
-        entry = hive_entries.get(name)
-        if not _is_covered(entry, hive.base):
-            why = "" if entry is None else f": {entry.reason}"
-            covers = ""
-            if name == _name(ours.base):
-                covers = _covers(ours, hive, hive_names).replace("it would pass over", "it would read")
-            found.append(f"Hive 4 would not read {name}{why}{covers}.")
-    return found
+def _guess_from_left(places: Sequence[tuple[Listing, Inventory]], reader: Reader, *, acid_v1: bool) -> TableGuess:
+    signs = _Signs()
+    for listing, inventory in places:
+        # As of a full table: an insert-only one differs in not knowing delete deltas, and they show that it is none.
+        published = _without(inventory, judge_half_published(listing, inventory).verdicts)
+        ids, txns = reader.effective_write_ids, reader.effective_txns
+        verdicts = select_strict(published, ids, txns, insert_only=False, acid_v1=acid_v1).verdicts
+        removable = (EntryState.OBSOLETE, EntryState.ABORTED)
+        signs.add(
+            listing, _without(inventory, {name for name, verdict in verdicts.items() if verdict.state in removable})
+        )
+    return signs.guess()
 
 
-def _compare_originals(ours: AcidState, hive: AcidState) -> list[str]:
-    if _name(ours.base) != _name(hive.base):
-        return []
-    our_paths, hive_paths = {f.path for f in ours.originals}, {f.path for f in hive.originals}
-    found = []
-    for paths, verb in ((hive_paths - our_paths, "would read"), (our_paths - hive_paths, "would not read")):
-        if paths:
-            first = min(paths, key=path_order_key)
-            more = f" and {_count(len(paths) - 1, 'more file', 'more files')}" if len(paths) > 1 else ""
-            found.append(f"Hive 4 {verb} {first}{more} as original data.")
-    return found
+class _Signs:
+    """What was seen in the locations of one table."""
+
+    def __init__(self) -> None:
+        self.full: str | None = None
+        self.v1_marker = False
+        self.not_v1 = False
+        self.plain_buckets = False
+        self.data_in_acid = False
+        self.acid = False
+        self.originals = False
+        self.union = False
+
+    def add(self, listing: Listing, inventory: Inventory) -> None:
+        """Take in one location."""
+        self.originals |= bool(inventory.original_files)
+        if any(file.path == VERSION_MARKER for file in listing.files):
+            self.full = self.full or f"{VERSION_MARKER} stands in the location"
+            self.v1_marker |= listing.markers.get(VERSION_MARKER) == _V1_MARKER
+        for directory in (*inventory.bases, *inventory.deltas):
+            self.acid = True
+            self._add_directory(directory)
+
+    @property
+    def may_be_v1(self) -> bool:
+        """Whether anything here is called as Hive 1 and 2 call it."""
+        return self.v1_marker or self.plain_buckets
+
+    def guess(self) -> TableGuess:
+        """The verdict over everything taken in."""
+        if self.full is not None:
+            acid_v1 = not self.not_v1 and self.may_be_v1
+            return TableGuess(TableType.FULL, False, self.full, acid_v1)
+        if not self.acid:
+            if self.originals:
+                return TableGuess(
+                    TableType.ORIGINALS, True, "there are data files but no base and no delta that counts"
+                )
+            return TableGuess(TableType.EMPTY, True, "there are no data files")
+        if self.union:
+            return TableGuess(
+                TableType.INSERT_ONLY,
+                False,
+                f"its deltas hold {UNION_SUBDIRECTORY}* directories and no bucket file",
+            )
+        if self.originals:
+            return TableGuess(
+                TableType.FULL,
+                True,
+                "original files stand beside its deltas, which insert-only tables do not read",
+            )
+        if not self.data_in_acid:
+            return TableGuess(TableType.FULL, True, "those of its bases and deltas that count hold no data files")
+        return TableGuess(
+            TableType.INSERT_ONLY,
+            True,
+            f"those of its bases and deltas that count hold no bucket file and no {VERSION_MARKER}; a full ACID table "
+            "filled by LOAD DATA alone looks the same",
+        )
+
+    def _add_directory(self, directory: Directory) -> None:
+        if self.full is not None and self.not_v1:
+            return
+        parsed = directory.parsed
+        if isinstance(parsed, DeltaDir) and parsed.kind is DeltaKind.DELETE:
+            self.full = self.full or f"there are delete deltas, {directory.name} for one"
+        self.not_v1 |= directory.visibility_txn_id is not None
+        for file in directory.files:
+            name = file.name
+            if name == VERSION_MARKER:
+                self.full = self.full or f"{directory.name} holds {VERSION_MARKER}"
+                self.not_v1 = True
+            elif name == METADATA_MARKER:
+                self.not_v1 = True
+            elif not name.startswith(("_", ".")):
+                self._add_file(directory, file.path)
+
+    def _add_file(self, directory: Directory, path: str) -> None:
+        inside, _, name = path[len(directory.name) + 1 :].rpartition("/")
+        file = parse_file(name)
+        self.data_in_acid = True
+        if isinstance(file, BucketFile):
+            self.full = self.full or f"{directory.name} holds bucket files"
+            self.plain_buckets |= file.attempt_id is None
+            self.not_v1 |= file.attempt_id is not None
+        elif isinstance(file, OriginalFile):
+            # LOAD DATA into deltas came with Hive 3.
+            self.not_v1 = True
+        if inside.startswith(UNION_SUBDIRECTORY):
+            self.union = True
 
 
-def _name(entry: StateEntry | None) -> str | None:
-    return None if entry is None else entry.name
-
-
-def _is_covered(entry: StateEntry | None, base: StateEntry | None) -> bool:
-    return entry is not None and base is not None and base.name in entry.because_of
-
-
-def _covers(state: AcidState, other: AcidState, names: set[str]) -> str:
-    """How much of what the other state reads this one's base covers."""
-    read = names | ({ORIGINALS_NAME} if other.originals else set())
-    count = sum(_is_covered(entry, state.base) and entry.name in read for entry in state.entries)
-    if not count:
-        return ""
-    return f"; it would pass over {_count(count, 'entry', 'entries')} that this base covers"
-
-
-def _count(count: int, one: str, many: str) -> str:
-    """`1 entry`, `3 entries`."""
-    return f"{count} {one if count == 1 else many}"
+def looks_like_acid(listing: Listing) -> bool:
+    """Whether a location holds any base or delta directory, readable or not."""
+    names = {path.split("/", 1)[0] for path in listing.directories}
+    names |= {file.path.split("/", 1)[0] for file in listing.files if "/" in file.path}
+    return any(isinstance(parse_directory(name), BaseDir | DeltaDir) for name in names)

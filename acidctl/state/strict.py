@@ -3,259 +3,359 @@
 Differs from Hive 4 on purpose: no `N <= minOpen` shortcut for bases (HIVE-22754 lets an uncommitted overwrite
 through), missing history is an error whenever a compacted base had to be passed over, and of two compactions
 of the same range the later one counts. Nothing raises for odd names.
+
+Both profiles choose deltas by the same walk (findBestWorkingDeltas). The order of its sort decides everything: lowest
+first id, then the WIDEST, then the statement, so that a compacted delta comes before what it covers:
+
+    delta_1_5_v10  delta_1_1_0000  delta_5_5_0000  delta_6_6_0000
+    taken          covered         covered         taken
+
+Changing it makes a reader skip data or read it twice.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from acidctl.format.names import METADATA_MARKER, VERSION_MARKER, BaseDir, DeltaDir, DeltaKind
+from acidctl.format.names import (
+    MIN_LONG,
+    DeltaDir,
+    DeltaKind,
+    WriteIdRange,
+    is_marker,
+    path_order_key,
+)
 from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
-from acidctl.state import verdicts
-from acidctl.state.deltas import Choice, choose_deltas, delta_of, lonely_deltas, overlap_notes
-from acidctl.state.entries import Candidate, EntryState, HistoryGap, MarkerContent, Selection, Stock, Verdict
+from acidctl.state.entries import (
+    Directory,
+    EntryState,
+    HistoryGap,
+    Inventory,
+    MarkerContent,
+    Verdict,
+    aborted_delta,
+    bad_marker,
+    covered_by_base,
+    covered_by_deltas,
+    degenerate_delta,
+    delete_delta_in_insert_only,
+    join_names,
+    judge_compacted,
+    judge_overwrite,
+    judge_visibility,
+    live_base,
+    live_delta,
+    nothing_to_cover,
+    same_ids_as_base,
+    same_range,
+    unseen_delta,
+    unseen_tail,
+)
 
-MARKERS = (METADATA_MARKER, VERSION_MARKER)
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What became of one admitted delta.
+
+    `covered` is True for one that lies inside what is read already; neither taken nor covered is one whose
+    rest is not visible. `cover` are the deltas it was measured against, empty for the base; `covered_to` is
+    how far those reach.
+    """
+
+    directory: Directory
+    taken: bool
+    covered: bool
+    cover: tuple[Directory, ...]
+    covered_to: int
+
+    def verdict(self, base: Directory | None, ids: ValidWriteIds, *, insert_only: bool = False) -> Verdict:
+        """The verdict that follows."""
+        delta = self.directory.delta
+        if self.taken:
+            return live_delta(delta, ids, insert_only)
+        cover = [directory.name for directory in self.cover]
+        if not self.covered:
+            by = cover or ([base.name] if base is not None else [])
+            return unseen_tail(delta, self.covered_to, by, ids)
+        if self.cover:
+            return covered_by_deltas(cover, self.cover[0].delta)
+        return nothing_to_cover(delta) if base is None else covered_by_base("", base)
+
+
+def delta_order(directory: Directory) -> tuple[int, int, int, bytes]:
+    """Sort key of the selection order: first id up, last id down, statement up (none first), then the path."""
+    delta = directory.delta
+    statement = -1 if delta.statement_id is None else delta.statement_id
+    return delta.min_write_id, -delta.max_write_id, statement, path_order_key(directory.name)
+
+
+def choose_deltas(admitted: Iterable[Directory], base: Directory | None, ids: ValidWriteIds) -> list[Choice]:
+    """Walk the admitted deltas in selection order; they count from the base's write id on, without a base from 1."""
+    choices: list[Choice] = []
+    current = 0 if base is None else base.base.write_id
+    group: list[Directory] = []
+    previous: DeltaDir | None = None
+    last_statement: int | None = None
+    for directory in sorted(admitted, key=delta_order):
+        delta = directory.delta
+        cover = tuple(group)
+        if delta.max_write_id > current:
+            taken = ids.is_range_valid(current + 1, delta.max_write_id) is not RangeAnswer.NONE
+            choices.append(Choice(directory, taken, False, cover, current))
+            if taken:
+                current, last_statement, previous = delta.max_write_id, delta.statement_id, delta
+                group = [directory]
+            continue
+        # Other statements of the same transaction, and the other kind of the same statement; Hive does not
+        # compare where they begin.
+        sibling = delta.max_write_id == current and last_statement is not None
+        # The other kind of one compaction: equal numbers, and no statement to tell them apart.
+        twin = previous is not None and (delta.range, delta.statement_id) == (previous.range, previous.statement_id)
+        choices.append(Choice(directory, sibling or twin, not (sibling or twin), cover, current))
+        if sibling or twin:
+            previous = delta
+            group.append(directory)
+    return choices
 
 
 @dataclass(slots=True)
-class _Draft:
-    """The selection while it is made."""
+class Selection:
+    """What was decided about an inventory: what is read, verdicts on every base and delta, and side results."""
 
+    base: Directory | None = None
+    deltas: list[Directory] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    aborted: set[int] = field(default_factory=set)
-    uncompacted_aborts: bool = False
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    lonely: dict[str, str] = field(default_factory=dict)
+    history_gap: HistoryGap | None = None
 
 
-def select_strict(stock: Stock, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool) -> Selection:
-    """Decide about every base and delta of a stock."""
-    draft = _Draft()
-    bases = _as_hive2(stock.bases, ids, draft) if acid_v1 else stock.bases
-    base, gap = _choose_base(bases, ids, txns, draft)
-    draft.notes += _replaced_notes(stock.bases, draft)
-    admitted = _admit(stock.deltas, ids, txns, insert_only, draft)
-    admitted = _drop_earlier_compactions(admitted, draft)
-    floor = base.parsed.write_id if base is not None and isinstance(base.parsed, BaseDir) else 0
-    choices = choose_deltas(admitted, floor, ids)
+def select_strict(
+    inventory: Inventory, ids: ValidWriteIds, txns: ValidTxns, *, insert_only: bool, acid_v1: bool
+) -> Selection:
+    """Decide about every base and delta of an inventory."""
+    selection = Selection()
+    bases = _as_hive2(inventory.bases, ids, selection) if acid_v1 else inventory.bases
+    base = _choose_base(bases, ids, txns, selection)
+    _note_later_overwrites(inventory.bases, selection)
+    admitted = _admit(inventory.deltas, ids, txns, insert_only, selection)
+    admitted = _drop_earlier_compactions(admitted, selection)
+    choices = choose_deltas(admitted, base, ids)
     for choice in choices:
-        draft.verdicts[choice.candidate.name] = verdict_of(choice, base, ids, insert_only=insert_only)
+        selection.verdicts[choice.directory.name] = choice.verdict(base, ids, insert_only=insert_only)
     if insert_only and base is not None:
         # The kind may be guessed wrong; what lies below the base holds no rows that anybody misses either way.
-        for candidate in stock.deltas:
-            delta = delta_of(candidate)
-            if delta.kind is DeltaKind.DELETE and delta.min_write_id <= delta.max_write_id <= floor:
-                draft.verdicts[candidate.name] = verdicts.covered_by_base("", base)
-    draft.doubts += overlap_notes(choices, base)
-    lonely = lonely_deltas(choices)
+        for directory in inventory.deltas:
+            delta = directory.delta
+            if delta.kind is DeltaKind.DELETE and not delta.range.is_empty and base.base.range.covers(delta.range):
+                selection.verdicts[directory.name] = covered_by_base("", base)
+    selection.base = base
+    selection.deltas = [choice.directory for choice in choices if choice.taken]
+    selection.doubts += _overlap_doubts(choices, base)
+    selection.lonely = _lonely_deltas(choices)
     if insert_only:
-        draft.notes += _whole_notes(choices, ids)
-    return Selection(
-        base=None if base is None else base.name,
-        deltas=tuple(choice.candidate.name for choice in choices if choice.taken),
-        verdicts=draft.verdicts,
-        aborted_write_ids=tuple(sorted(draft.aborted)),
-        uncompacted_aborts=draft.uncompacted_aborts,
-        notes=(*draft.notes, *draft.doubts, *lonely.values()),
-        doubts=tuple(draft.doubts),
-        lonely=lonely,
-        history_gap=gap,
-    )
+        selection.notes += _whole_notes(choices, ids)
+    selection.notes += [*selection.doubts, *selection.lonely.values()]
+    return selection
 
 
-def verdict_of(choice: Choice, base: Candidate | None, ids: ValidWriteIds, *, insert_only: bool = False) -> Verdict:
-    """The verdict that follows from a choice among admitted deltas."""
-    delta = delta_of(choice.candidate)
-    if choice.taken:
-        return verdicts.live_delta(delta, ids, insert_only)
-    cover = [candidate.name for candidate in choice.cover]
-    if not choice.covered:
-        by = cover or ([base.name] if base is not None else [])
-        return verdicts.unseen_tail(delta, choice.covered_to, by, ids)
-    if choice.cover:
-        return verdicts.covered_by_deltas(delta, cover, delta_of(choice.cover[0]))
-    return verdicts.nothing_to_cover(delta) if base is None else verdicts.covered_by_base("", base)
-
-
-def _as_hive2(bases: Sequence[Candidate], ids: ValidWriteIds, draft: _Draft) -> list[Candidate]:
+def _as_hive2(bases: Sequence[Directory], ids: ValidWriteIds, selection: Selection) -> list[Directory]:
     """Bases of Hive 1 or 2 as what they are: compactions, although nothing marks them so."""
-    found = []
+    marked = []
     for base in bases:
-        if base.is_compacted or not isinstance(base.parsed, BaseDir):
-            found.append(base)
+        if base.is_compacted:
+            marked.append(base)
             continue
-        found.append(replace(base, marker=MarkerContent.COMPACTED))
-        if (verdicts.judge_compacted(base.parsed, ids) is None) != ids.is_valid(base.parsed.write_id):
-            draft.notes.append(
-                f"{base.name} is taken for a compaction by Hive 1 or 2, which know no overwrites; nothing here "
-                "was marked by a later Hive."
+        marked.append(replace(base, marker=MarkerContent.COMPACTED))
+        if (judge_compacted(base.base, ids) is None) != ids.is_valid(base.base.write_id):
+            selection.notes.append(
+                f"{base.name} is treated as a compaction by Hive 1 or 2, which write no overwrites as bases; nothing "
+                "here was marked by a later Hive."
             )
-    return found
+    return marked
 
 
 def _choose_base(
-    bases: Sequence[Candidate], ids: ValidWriteIds, txns: ValidTxns, draft: _Draft
-) -> tuple[Candidate | None, HistoryGap | None]:
-    usable: list[tuple[Candidate, bool]] = []
-    passed_over: list[Candidate] = []
+    bases: Sequence[Directory], ids: ValidWriteIds, txns: ValidTxns, selection: Selection
+) -> Directory | None:
+    usable: list[tuple[Directory, bool]] = []
+    passed_over: list[Directory] = []
     for base in bases:
-        unseen = verdicts.judge_visibility(base.parsed, txns)
+        unseen = judge_visibility(base.base, txns)
         if unseen is not None:
-            draft.verdicts[base.name] = unseen
+            selection.verdicts[base.name] = unseen
             continue
-        verdict, compacted = _judge_base(base, ids, draft)
+        verdict, compacted = _judge_base(base, ids, selection)
         if verdict is None:
             usable.append((base, compacted))
             continue
-        draft.verdicts[base.name] = verdict
-        if verdict.state is EntryState.ABORTED:
-            draft.aborted.add(_id(base))
+        selection.verdicts[base.name] = verdict
         if compacted:
             passed_over.append(base)
     if not usable:
         oldest = min(passed_over, key=_id, default=None)
-        return None, None if oldest is None else history_gap(oldest, ids)
+        selection.history_gap = None if oldest is None else HistoryGap.of(oldest, ids)
+        return None
     # Among equals a compaction is preferred to the overwrite it compacted (HIVE-25777), the later one first.
-    best, compacted = max(usable, key=lambda u: (_id(u[0]), u[1], u[0].parsed.visibility_txn_id or 0))
+    best, compacted = max(usable, key=lambda u: (_id(u[0]), u[1], u[0].visibility_txn_id or 0))
     for base, _ in usable:
         equal = _id(base) == _id(best)
-        draft.verdicts[base.name] = verdicts.same_ids_as_base(best) if equal else verdicts.covered_by_base("", best)
-    draft.verdicts[best.name] = verdicts.live_base(best, compacted)
+        selection.verdicts[base.name] = same_ids_as_base(best) if equal else covered_by_base("", best)
+    selection.verdicts[best.name] = live_base(best, compacted)
     newer = [base.name for base in passed_over if _id(base) > _id(best)]
     if newer:
-        draft.notes.append(
-            f"{best.name} is read because this reader cannot use {verdicts.join_names(newer)}; deltas between "
+        selection.notes.append(
+            f"{best.name} is read because this reader cannot use {join_names(newer)}; deltas between "
             "them may have been cleaned already, which no listing can tell."
         )
-    if not any(file.name in MARKERS or file.name[:1] not in ("_", ".") for file in best.files):
-        draft.notes.append(f"{best.name} holds no file that readers see; it is read as an empty base.")
-    return best, None
+    if not any(is_marker(file.name) or file.name[:1] not in ("_", ".") for file in best.files):
+        selection.notes.append(f"{best.name} holds no file that readers see; it is read as an empty base.")
+    return best
 
 
-def _replaced_notes(bases: Sequence[Candidate], draft: _Draft) -> list[str]:
+def _note_later_overwrites(bases: Sequence[Directory], selection: Selection) -> None:
     """What a later overwrite replaced is a cleaner's to remove; a snapshot from before may miss rows."""
-    later = [base.name for base in bases if draft.verdicts[base.name].state is EntryState.ABOVE_WATERMARK]
-    if not later:
-        return []
-    return [
-        f"{verdicts.join_names(later)} overwrote later what this snapshot reads; parts of it may have been cleaned "
-        "already, which no listing can tell."
-    ]
+    later = [base.name for base in bases if selection.verdicts[base.name].state is EntryState.ABOVE_WATERMARK]
+    if later:
+        selection.notes.append(
+            f"{join_names(later)} overwrote later what this snapshot reads; parts of it may have been cleaned "
+            "already, which no listing can tell."
+        )
 
 
-def _judge_base(base: Candidate, ids: ValidWriteIds, draft: _Draft) -> tuple[Verdict | None, bool]:
+def _judge_base(base: Directory, ids: ValidWriteIds, selection: Selection) -> tuple[Verdict | None, bool]:
     """The verdict on a visible base (None if usable), and whether it counts as compacted."""
-    parsed = base.parsed
-    assert isinstance(parsed, BaseDir)
+    parsed = base.base
     if base.is_first_compaction:
         return None, True
     if base.marker is MarkerContent.BAD and parsed.visibility_txn_id is None:
-        compacted = verdicts.judge_compacted(parsed, ids)
-        overwrite = verdicts.judge_overwrite(parsed, ids)
-        draft.notes.append(f"{base.name}/_metadata_acid {base.marker_problem}.")
+        selection.notes.append(f"{base.name}/_metadata_acid {base.marker_problem}.")
+        usable = judge_compacted(parsed, ids) is None and judge_overwrite(parsed, ids) is None
         # Where both readings allow it, what the marker should have said does not matter.
-        return (None if compacted is None and overwrite is None else verdicts.bad_marker(base)), True
+        return (None if usable else bad_marker(base)), True
     if base.marker is MarkerContent.UNREAD and parsed.visibility_txn_id is None:
-        draft.notes.append(verdicts.unread_marker_note(base, base.guessed_compacted))
+        kind = "a compaction" if base.guessed_compacted else "a truncation"
+        selection.notes.append(f"The content of {base.name}/_metadata_acid is not known; it is treated as {kind}.")
     if base.is_compacted:
-        return verdicts.judge_compacted(parsed, ids), True
-    return verdicts.judge_overwrite(parsed, ids), False
-
-
-def history_gap(oldest: Candidate, ids: ValidWriteIds) -> HistoryGap:
-    """The gap that shows where `oldest` is the oldest compacted base and none can be used."""
-    return HistoryGap(
-        base=oldest.name,
-        write_id=_id(oldest),
-        high_watermark=ids.high_watermark,
-        first_exception=ids.exceptions[0] if ids.exceptions else None,
-        lowest_open=ids.lowest_open,
-    )
+        return judge_compacted(parsed, ids), True
+    return judge_overwrite(parsed, ids), False
 
 
 def _admit(
-    deltas: Sequence[Candidate], ids: ValidWriteIds, txns: ValidTxns, insert_only: bool, draft: _Draft
-) -> list[Candidate]:
+    deltas: Sequence[Directory], ids: ValidWriteIds, txns: ValidTxns, insert_only: bool, selection: Selection
+) -> list[Directory]:
     """Deltas with anything visible in them; the others get their verdict here."""
     admitted = []
-    for candidate in deltas:
-        delta = delta_of(candidate)
-        verdict = _judge_delta(delta, ids, txns, insert_only)
+    for directory in deltas:
+        verdict = _judge_delta(directory.delta, ids, txns, insert_only)
         if verdict is None:
-            admitted.append(candidate)
+            admitted.append(directory)
         else:
-            draft.verdicts[candidate.name] = verdict
-            if verdict.state in (EntryState.UNRECOGNISED, EntryState.NOT_VISIBLE):
-                continue
-        aborted = ids.is_range_aborted(delta.min_write_id, delta.max_write_id)
-        if aborted is RangeAnswer.SOME:
-            draft.uncompacted_aborts = True
-        elif aborted is RangeAnswer.ALL and delta.visibility_txn_id is None:
-            draft.aborted.update(ids.aborted_in(delta.min_write_id, delta.max_write_id))
+            selection.verdicts[directory.name] = verdict
     return admitted
 
 
 def _judge_delta(delta: DeltaDir, ids: ValidWriteIds, txns: ValidTxns, insert_only: bool) -> Verdict | None:
     low, high = delta.min_write_id, delta.max_write_id
-    if low > high:
-        return verdicts.degenerate_delta(delta)
+    if delta.range.is_empty:
+        return degenerate_delta(delta)
     if insert_only and delta.kind is DeltaKind.DELETE:
-        return verdicts.delete_delta_in_insert_only()
-    unseen = verdicts.judge_visibility(delta, txns)
+        return delete_delta_in_insert_only()
+    unseen = judge_visibility(delta, txns)
     if unseen is not None:
         return unseen
     if ids.is_range_aborted(low, high) is RangeAnswer.ALL:
-        return verdicts.aborted_delta(delta)
+        return aborted_delta(delta)
     if ids.is_range_valid(low, high) is RangeAnswer.NONE:
-        return verdicts.unseen_delta(delta, ids)
+        return unseen_delta(delta, ids)
     return None
 
 
-def _drop_earlier_compactions(admitted: Sequence[Candidate], draft: _Draft) -> list[Candidate]:
+def _drop_earlier_compactions(admitted: Sequence[Directory], selection: Selection) -> list[Directory]:
     """Of several directories of one kind and exactly one range keep the latest compaction.
 
     Hive 4 reads them all and returns their rows more than once. Equal visibility (none, say) is no order, and
     then all are kept: a row too many is seen, a row too few is not.
     """
-    groups: dict[tuple[DeltaKind, int, int, int | None], list[Candidate]] = defaultdict(list)
-    for candidate in admitted:
-        delta = delta_of(candidate)
-        groups[delta.kind, delta.min_write_id, delta.max_write_id, delta.statement_id].append(candidate)
+    groups: dict[tuple[DeltaKind, WriteIdRange, int | None], list[Directory]] = defaultdict(list)
+    for directory in admitted:
+        delta = directory.delta
+        groups[delta.kind, delta.range, delta.statement_id].append(directory)
     dropped: set[str] = set()
     for group in groups.values():
         if len(group) < 2:
             continue
-        best = max(group, key=lambda c: c.parsed.visibility_txn_id or 0)
-        rest = [c for c in group if (c.parsed.visibility_txn_id or 0) < (best.parsed.visibility_txn_id or 0)]
-        for candidate in rest:
-            draft.verdicts[candidate.name] = verdicts.same_range(delta_of(candidate), best.name)
-            dropped.add(candidate.name)
-            draft.notes.append(
-                f"{candidate.name} and {best.name} hold the same range; the later compaction is read, while "
+        best = max(group, key=lambda c: c.visibility_txn_id or 0)
+        rest = [c for c in group if (c.visibility_txn_id or 0) < (best.visibility_txn_id or 0)]
+        for directory in rest:
+            selection.verdicts[directory.name] = same_range(directory.delta, best.name)
+            dropped.add(directory.name)
+            selection.notes.append(
+                f"{directory.name} and {best.name} hold the same range; the later compaction is read, while "
                 "Hive 4 reads both and returns their rows twice."
             )
         if len(group) - len(rest) > 1:
             names = [c.name for c in group if c.name not in dropped]
-            draft.doubts.append(f"{verdicts.join_names(names)} hold the same range; all are read, as Hive does.")
-    return [candidate for candidate in admitted if candidate.name not in dropped]
+            selection.doubts.append(f"{join_names(names)} hold the same range; all are read, as Hive does.")
+    return [directory for directory in admitted if directory.name not in dropped]
+
+
+def _overlap_doubts(choices: Sequence[Choice], base: Directory | None) -> list[str]:
+    """Sentences about deltas that are read although they reach into what is read already.
+
+    Compactors produce nested or disjoint ranges only, and reading such a pair is right only if they did.
+    """
+    doubts = []
+    for choice in choices:
+        if not choice.taken or not choice.directory.delta.range.crosses(WriteIdRange(MIN_LONG, choice.covered_to)):
+            continue
+        if choice.cover:
+            doubts.append(
+                f"{choice.directory.name} overlaps {choice.cover[0].name} in part; both are read whole, "
+                "and rows that both hold come twice."
+            )
+        elif base is not None and not base.is_first_compaction:
+            doubts.append(
+                f"{choice.directory.name} begins inside {base.name}; it is read whole, "
+                "and rows that the base holds as well come twice."
+            )
+    return doubts
+
+
+def _lonely_deltas(choices: Sequence[Choice]) -> dict[str, str]:
+    """Deltas covered only by deltas of the other kind, each with a sentence: half of a compaction is missing.
+
+    Unless they hold nothing: Hive 3 writes files without events for the side of a minor compaction that has none.
+    """
+    notes = {}
+    for choice in choices:
+        if not choice.covered or not choice.cover or not choice.directory.bytes:
+            continue
+        kind = choice.directory.delta.kind
+        if all(cover.delta.kind is not kind for cover in choice.cover):
+            missing = "inserted" if kind is DeltaKind.INSERT else "deleted"
+            notes[choice.directory.name] = (
+                f"{choice.directory.name} is covered by {choice.cover[0].name} alone, which cannot hold what "
+                f"it {missing}; the other half of that compaction is missing."
+            )
+    return notes
 
 
 def _whole_notes(choices: Sequence[Choice], ids: ValidWriteIds) -> list[str]:
     """Insert-only files carry no write ids per row: a directory is read as a whole or not at all."""
     notes = []
     for choice in choices:
-        delta = delta_of(choice.candidate)
+        delta = choice.directory.delta
         if choice.taken and ids.open_in(delta.min_write_id, delta.max_write_id):
             notes.append(
-                f"{choice.candidate.name} is read whole although some of its write ids are open for this "
+                f"{choice.directory.name} is read whole although some of its write ids are open for this "
                 "reader: rows of an insert-only table do not say which write made them."
             )
     return notes
 
 
-def _id(base: Candidate) -> int:
-    assert isinstance(base.parsed, BaseDir)
-    return base.parsed.write_id
+def _id(base: Directory) -> int:
+    return base.base.write_id

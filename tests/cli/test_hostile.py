@@ -383,7 +383,7 @@ def test_a_file_of_no_bytes(table: Path) -> None:
     result = acidctl("snapshot", str(table), "--count", "-o", "json")
     assert (result.code, result.json()["rows"]) == (0, 9)
     for answer in (result, acidctl("ls", str(table))):
-        assert f"warning: {BUCKET} has 0 bytes and no rows: passed over, as Hive does" in answer.stderr
+        assert f"warning: {BUCKET} is empty and ignored, as Hive does" in answer.stderr
 
 
 SIDE_FILES = {

@@ -7,7 +7,7 @@ from random import Random
 
 from acidctl.format.listing import Listing
 from acidctl.format.names import DeltaDir, DeltaKind, format_base, format_delta
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, TableGuess, TableType, resolve
 from tests.support.cleaning import listing
 
@@ -16,8 +16,8 @@ FULL = TableGuess(TableType.FULL, False, "stated")
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A snapshot that somebody may still read with."""
+class Snapshot:
+    """What somebody may still read with."""
 
     write_ids: ValidWriteIds
     txns: ValidTxns
@@ -47,7 +47,7 @@ class History:
     here: dict[str, float] = field(default_factory=dict)
     full: dict[str, float] = field(default_factory=dict)
     compacted: set[str] = field(default_factory=set)
-    readers: list[Reader] = field(default_factory=list)
+    readers: list[Snapshot] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     write_id: int = 0
 
@@ -57,7 +57,7 @@ class History:
         actions += [self.minor, self.major] * 2
         self.random.choice(actions)()
 
-    def snapshot(self) -> Reader:
+    def snapshot(self) -> Snapshot:
         """What a reader who begins now would be handed."""
         high = len(self.txns)
         txns = ValidTxns(
@@ -75,7 +75,7 @@ class History:
             aborted=tuple(t.write_id for t in written if t.state == ABORTED and t.write_id is not None),
             table="default.t",
         )
-        return Reader(write_ids, txns)
+        return Snapshot(write_ids, txns)
 
     def listing(self, names: dict[str, float]) -> Listing:
         """A location of these directories, ages in hours."""
@@ -170,10 +170,10 @@ class History:
         now = self.snapshot()
         ids = now.write_ids.compactor()
         place = self.listing(self.full)
-        state = resolve(place, ids, now.txns, table_type=FULL, raise_on_history=False)
+        state = resolve(place, Reader(ids, now.txns), table_type=FULL, raise_on_history=False)
         busy = self.hive == 4 and any(t.write_id is None and t.state == OPEN for t in self.txns)
         if busy or state.history_gap is not None:
-            return resolve(Listing("/w/t"), ids, now.txns, table_type=FULL), ids.high_watermark
+            return resolve(Listing("/w/t"), Reader(ids, now.txns), table_type=FULL), ids.high_watermark
         return state, ids.high_watermark
 
     def _publish(self, outputs: list[tuple[DeltaKind | None, int, int]]) -> None:

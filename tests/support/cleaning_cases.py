@@ -11,7 +11,7 @@ from acidctl import open_table
 from acidctl.cleaning.guards import opened
 from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import Profile, resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
@@ -73,7 +73,7 @@ class Step(steps.Step):
         for location in gather(LocalStorage(), str(root)):
             sizes = {info.path: info.size for info in location.listing.files}
             for profile in Profile:
-                state = resolve(location.listing, *self._ids(), profile=profile, raise_on_history=False)
+                state = resolve(location.listing, Reader(*self._ids(), profile=profile), raise_on_history=False)
                 answer = opened(state)
                 names = {str(answer[0]), *(d.name for d in state.deltas), *(f.path for f in state.originals)}
                 inside = {p: s for p, s in sizes.items() if p in names or p.partition("/")[0] in names}

@@ -195,21 +195,21 @@ LISTS = (
         "open deltas are live",
     ),
     Mutant(
-        "state/deltas.py",
+        "state/strict.py",
         "sibling = delta.max_write_id == current and last_statement is not None",
         "sibling = False",
         "later statements of a transaction are covered",
     ),
     Mutant(
-        "state/deltas.py",
+        "state/strict.py",
         "if delta.max_write_id > current:",
         "if delta.max_write_id > current + 1:",
         "a delta right behind the base is covered",
     ),
     Mutant(
-        "state/data_files.py",
-        "return tuple(sorted(found, key=lambda f: path_order_key(f.info.path)))",
-        "return tuple(sorted(found, key=lambda f: path_order_key(f.info.path)))[:1]",
+        "state/inventory.py",
+        "return tuple(sorted(files, key=lambda f: path_order_key(f.info.path)))",
+        "return tuple(sorted(files, key=lambda f: path_order_key(f.info.path)))[:1]",
         "one file of each directory is read",
     ),
 )
@@ -298,7 +298,7 @@ READING = (
         _V1,
     ),
     Mutant(
-        "state/data_files.py",
+        "state/inventory.py",
         "write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0",
         "write_id, statement_id = parsed.min_write_id + 1, parsed.statement_id or 0",
         "loaded files with the write id of another delta",

@@ -9,7 +9,7 @@ from acidctl.compaction.plan import CompactionKind, PartitionPlan
 from acidctl.compaction.planner import Draft, Ground, draft, settle
 from acidctl.compaction.request import CompactionRequest, TableView
 from acidctl.format.listing import Listing
-from acidctl.format.write_ids import ReaderLists, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.types.schema import TableSchema
 from tests.support.vectors import listing_of
@@ -48,7 +48,7 @@ def ground_of(
     **options: Any,
 ) -> Ground:
     """What a run over this listing is judged by; lists as texts, None for none."""
-    lists = ReaderLists(
+    lists = Reader(
         None if write_ids is None else ValidWriteIds.parse(write_ids),
         None if txns is None else ValidTxns.parse(txns),
     )

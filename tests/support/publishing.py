@@ -30,7 +30,7 @@ from acidctl.compaction.publish import publish, require_inputs
 from acidctl.compaction.recover import recover
 from acidctl.compaction.spec import TaskResult
 from acidctl.format.names import METADATA_MARKER, VERSION_MARKER
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.maintenance.lock import acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.state.resolve import AcidState, EntryKind, data_files, live_entries, resolve
@@ -113,7 +113,7 @@ def leftovers(root: Path) -> list[str]:
 def state_of(root: Path) -> AcidState:
     """The strict state of the location, with nothing excepted."""
     listing = list_location(LocalStorage(), str(root))
-    return resolve(listing, ValidWriteIds.everything(), ValidTxns.everything(), raise_on_history=False)
+    return resolve(listing, Reader(ValidWriteIds.everything(), ValidTxns.everything()), raise_on_history=False)
 
 
 @cache

@@ -16,9 +16,9 @@ from acidctl.cleaning.rules import Meet
 from acidctl.errors import AcidctlError
 from acidctl.format.listing import Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
 from acidctl.state.resolve import Profile, resolve
-from tests.support.clean_histories import FULL, History, Reader
+from tests.support.clean_histories import FULL, History, Snapshot
 from tests.support.cleaning import NOW, gone, listing, sound
 
 FAST = 10
@@ -31,24 +31,24 @@ class LostError(AssertionError):
     """A reader would read something else than before."""
 
 
-def reads(place: Listing, reader: Reader, profile: Profile) -> tuple[object, ...]:
+def reads(place: Listing, reader: Snapshot, profile: Profile) -> tuple[object, ...]:
     """What a reader opens, or the error that it gets."""
     try:
         return opened(
-            resolve(place, reader.write_ids, reader.txns, profile=profile, table_type=FULL, raise_on_history=False)
+            resolve(place, Reader(reader.write_ids, reader.txns, profile), table_type=FULL, raise_on_history=False)
         )
     except AcidctlError as error:
         return type(error), error.message
 
 
-def clean(place: Listing, readers: Sequence[Reader], older_than: float | None) -> list[str]:
+def clean(place: Listing, readers: Sequence[Snapshot], older_than: float | None) -> list[str]:
     """Names that go when these readers are all there are."""
     meet = Meet(meet_write_ids([r.write_ids for r in readers]), meet_txns([r.txns for r in readers]))
     seen = survey(place, meet, FULL, Rules(now=NOW, older_than=older_than))
     return gone(plan_location(seen, sound(seen)))
 
 
-def check(before: Listing, after: Listing, readers: Iterable[Reader], story: object, *, gaps: bool = True) -> None:
+def check(before: Listing, after: Listing, readers: Iterable[Snapshot], story: object, *, gaps: bool = True) -> None:
     """Raise LostError unless every reader opens the same; `gaps` also compares whether history is missing."""
     for reader in readers:
         for profile in Profile:
@@ -106,7 +106,7 @@ def random_listing(random: Random) -> Listing:
     return listing([*names, *(["000000_0"] if random.random() < 0.3 else [])], compacted=compacted)
 
 
-def random_readers(random: Random) -> list[Reader]:
+def random_readers(random: Random) -> list[Snapshot]:
     """Snapshots of one course of events: what one sees as committed no other ever calls aborted."""
     fates = {i: random.choice("ccccca") for i in range(1, TOP + 1)}
     txn_fates = {i: random.choice("cccca") for i in range(20, 32)}
@@ -124,7 +124,7 @@ def random_readers(random: Random) -> list[Reader]:
         )
         top, open_ids, aborted = lists(txn_fates, random.randint(25, 31))
         txns = ValidTxns(high_watermark=top, min_open=min(open_ids, default=None), open=open_ids, aborted=aborted)
-        readers.append(Reader(write_ids, txns))
+        readers.append(Snapshot(write_ids, txns))
     return readers
 
 

@@ -12,7 +12,7 @@ from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
 from acidctl.format.listing import Listing
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, EntryState, Profile, live_entries, resolve
 from tests.support.plans import FULL, MAJOR, MINOR, drafted, inputs
 from tests.support.vectors import listing_of
@@ -62,7 +62,7 @@ class History:
         txn = self.next_txn
         self.next_txn += 1
         ids, txns = self.write_ids().compactor(), self.txns()
-        state = resolve(self.listing(), ids, txns, table_type=FULL, raise_on_history=False)
+        state = resolve(self.listing(), Reader(ids, txns), table_type=FULL, raise_on_history=False)
         if state.history_gap is not None or len(state.deltas) < 2:
             return
         {"open": self.txn_open, "aborted": self.txn_aborted}.get(fate, set()).add(txn)
@@ -124,7 +124,9 @@ def _clean(history: History) -> None:
     """Remove what the newest reader finds obsolete, as Hive's cleaner does when there is no older one."""
     if history.open or history.txn_open:
         return
-    state = resolve(history.listing(), history.write_ids(), history.txns(), table_type=FULL, raise_on_history=False)
+    state = resolve(
+        history.listing(), Reader(history.write_ids(), history.txns()), table_type=FULL, raise_on_history=False
+    )
     gone = {e.name for e in state.entries if e.state in (EntryState.OBSOLETE, EntryState.ABORTED)}
     history.names = [name for name in history.names if name not in gone and not (name[0].isdigit() and state.base)]
 
@@ -152,7 +154,7 @@ def check(history: History, kind: CompactionKind, own: int | None) -> None:
     options = {} if own is None else {"visibility_txn": own}
     listing = history.listing()
     # What readers take for missing history or for crossing ranges is not this test's.
-    before = resolve(listing, ids, seen, table_type=FULL, raise_on_history=False)
+    before = resolve(listing, Reader(ids, seen), table_type=FULL, raise_on_history=False)
     assume(before.history_gap is None)
     try:
         plan = drafted(listing, kind, ids.format(), seen.format(), **options).plan
@@ -171,7 +173,7 @@ def check(history: History, kind: CompactionKind, own: int | None) -> None:
         open=tuple(t for t in (*seen.open, *range(seen.high_watermark + 1, own or 0)) if t != own),
         aborted=seen.aborted,
     )
-    after = resolve(published, ids, committed, table_type=FULL, raise_on_history=False)
+    after = resolve(published, Reader(ids, committed), table_type=FULL, raise_on_history=False)
     assert after.history_gap is None
     assert live(after) == (live(before) - inputs(plan)) | made
     hive_before = _hive(listing, history, committed)
@@ -183,7 +185,7 @@ def check(history: History, kind: CompactionKind, own: int | None) -> None:
 def _hive(listing: Listing, history: History, txns: ValidTxns) -> set[str] | None:
     """What Hive 4 reads, None where it fails."""
     try:
-        return live(resolve(listing, history.write_ids(), txns, profile=Profile.HIVE4, table_type=FULL))
+        return live(resolve(listing, Reader(history.write_ids(), txns, Profile.HIVE4), table_type=FULL))
     except AcidctlError:
         return None
 

@@ -15,7 +15,7 @@ from acidctl.format.write_ids import (
     ListFormatError,
     ListView,
     RangeAnswer,
-    ReaderLists,
+    Reader,
     TxnListFormat,
     ValidTxns,
     ValidTxnWriteIds,
@@ -269,7 +269,7 @@ def test_one_list_serves_as_both_on_acid_v1() -> None:
     lists = recognise(["11:4:2:4:8"]).for_acid_v1()
     assert lists.effective_write_ids.exceptions == (2, 4, 8)
     assert lists.assumed == ()
-    assert ReaderLists(write_ids=ValidWriteIds.as_of(3)).for_acid_v1().assumed == ()
+    assert Reader(write_ids=ValidWriteIds.as_of(3)).for_acid_v1().assumed == ()
 
 
 def test_ids_in_words() -> None:

@@ -30,8 +30,9 @@ from acidctl.format.names import (
     path_order_key,
     unescape_partition_value,
 )
-from acidctl.format.write_ids import ValidTxns, ValidTxnWriteIds, ValidWriteIds
-from acidctl.state.resolve import ListingMode, Profile, data_files, disagreements, guess_table_type, resolve
+from acidctl.format.write_ids import Reader, ValidTxns, ValidTxnWriteIds, ValidWriteIds
+from acidctl.state.equivalence import disagreements
+from acidctl.state.resolve import ListingMode, Profile, data_files, guess_table_type, resolve
 
 TEXT_EXAMPLES = 400
 LISTING_EXAMPLES = 250
@@ -179,16 +180,16 @@ def test_listings_never_raise(
         write_ids = ValidWriteIds.parse(ids)
     with contextlib.suppress(AcidctlError):
         valid_txns = ValidTxns.parse(txns)
-    state = resolve(listing, write_ids, valid_txns, raise_on_history=False)
+    state = resolve(listing, Reader(write_ids, valid_txns), raise_on_history=False)
     assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(files)
     for entry in state.entries:
         data_files(entry)
     guess_table_type([listing])
     with contextlib.suppress(AcidctlError):
-        resolve(listing, write_ids, valid_txns, profile=Profile.HIVE4, mode=mode)
-    tolerant = resolve(listing, write_ids, None, profile=Profile.HIVE4, mode=mode, raise_on_history=False)
+        resolve(listing, Reader(write_ids, valid_txns, Profile.HIVE4), mode=mode)
+    tolerant = resolve(listing, Reader(write_ids, profile=Profile.HIVE4), mode=mode, raise_on_history=False)
     assert sorted(f.path for entry in tolerant.entries for f in entry.files) == sorted(files)
-    disagreements(listing, write_ids, valid_txns)
+    disagreements(listing, Reader(write_ids, valid_txns))
 
 
 def test_there_are_ten_thousand_examples() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.listing import Listing
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.state.equivalence import disagreements
 from acidctl.state.resolve import (
     ORIGINALS_NAME,
     AcidState,
@@ -19,7 +20,6 @@ from acidctl.state.resolve import (
     StateEntry,
     TableGuess,
     TableType,
-    disagreements,
     guess_table_type,
     resolve,
 )
@@ -46,8 +46,10 @@ def strict(
     """The strict state of a listing, history missing or not."""
     return resolve(
         paths if isinstance(paths, Listing) else listing_of(paths, markers=markers),
-        ValidWriteIds.parse(write_ids) if isinstance(write_ids, str) else write_ids,
-        None if txns is None else ValidTxns.parse(txns),
+        Reader(
+            ValidWriteIds.parse(write_ids) if isinstance(write_ids, str) else write_ids,
+            None if txns is None else ValidTxns.parse(txns),
+        ),
         table_type=table_type,
         raise_on_history=False,
     )
@@ -103,7 +105,6 @@ def test_every_directory_has_a_state_a_reason_and_a_cause() -> None:
         ),
     }
     assert live(state) == [base, "delta_0000003_0000003_0000"]
-    assert state.aborted_write_ids == (7,)
 
 
 def test_compactions_by_aborted_and_unseen_transactions() -> None:
@@ -144,7 +145,6 @@ def test_partly_visible_delta() -> None:
         "write ids 1..10 are visible except 4 (aborted), 6..7 (open), 10 (above the high watermark), "
         "whose rows are left out"
     )
-    assert state.uncompacted_aborts
 
 
 def test_the_rest_of_a_delta_beyond_the_cover_is_judged() -> None:
@@ -167,7 +167,7 @@ def test_an_uncommitted_overwrite_is_not_read() -> None:
     state = strict(listing, ids)
     assert live(state) == ["delta_0000007_0000007_0000"]
     assert entry(state, "base_0000010").reason == "write id 10 is still open for this reader"
-    said = disagreements(listing, ids, None)
+    said = disagreements(listing, Reader(ids))
     assert said == (
         "Hive 4 would read base_0000010, which profile strict leaves out: write id 10 is still open for this reader; "
         "it would pass over 1 entry that this base covers.",
@@ -179,17 +179,17 @@ def test_missing_history_masked_by_an_aborted_overwrite_is_an_error() -> None:
     paths = [*hive_files("base_0000005"), "base_0000010_v0000020/bucket_00000"]
     ids = ValidWriteIds.parse("db.t:12:7:7:5")
     with pytest.raises(NotEnoughHistoryError, match="write id 7 is still open"):
-        resolve(listing_of(paths), ids, None)
+        resolve(listing_of(paths), Reader(ids))
     state = strict(paths, ids)
     assert state.not_enough_history is not None
     assert entry(state, "base_0000010_v0000020").state is EntryState.UNUSABLE
-    assert any("reports no missing history" in line for line in disagreements(listing_of(paths), ids, None))
+    assert any("reports no missing history" in line for line in disagreements(listing_of(paths), Reader(ids)))
 
 
 def test_a_snapshot_before_the_base_is_missing_history() -> None:
     """Reading as of a write id that the only base has passed is refused, and the base is named."""
     with pytest.raises(NotEnoughHistoryError, match=r"base_10_v20.*up to 10.*up to 8 only") as caught:
-        resolve(listing_of(["base_10_v20/bucket_0"]), ValidWriteIds.as_of(8), None)
+        resolve(listing_of(["base_10_v20/bucket_0"]), Reader(ValidWriteIds.as_of(8)))
     assert caught.value.path == "/t"
 
 
@@ -220,7 +220,7 @@ def test_the_later_of_two_compactions_counts() -> None:
     assert live(state) == ["delta_1_5_v20"]
     assert entry(state, "delta_1_5").because_of == ("delta_1_5_v20",)
     assert any("rows twice" in note for note in state.notes)
-    assert len(disagreements(listing_of(deltas), ALL, None)) == 2
+    assert len(disagreements(listing_of(deltas), Reader(ALL))) == 2
     bases = strict(["base_10_v30/bucket_0", "base_10_v15/bucket_0", "base_10/bucket_0"])
     assert live(bases) == ["base_10_v30"]
     assert {entry(bases, n).reason_code for n in ("base_10", "base_10_v15")} == {"same_ids_as_base"}
@@ -248,14 +248,14 @@ def test_odd_names_are_unrecognised_and_never_raised() -> None:
     assert live(state) == ["delta_1_1_0000"]
     assert {found.name for found in state.unrecognised} == {"delta_5", "base_x", "delta_10_5"}
     assert "above its last 5" in entry(state, "delta_10_5").reason
-    assert disagreements(listing_of(paths), ALL, None) == (
+    assert disagreements(listing_of(paths), Reader(ALL)) == (
         "Hive 4 fails here with NumberFormatException on the name base_x.",
     )
     shorter = listing_of(["delta_5/bucket_0"])
-    assert "StringIndexOutOfBoundsException" in disagreements(shorter, ALL, None)[0]
+    assert "StringIndexOutOfBoundsException" in disagreements(shorter, Reader(ALL))[0]
     with pytest.raises(HiveFailureError, match="base_x"):
-        resolve(listing_of(paths), ALL, ValidTxns.everything(), profile=Profile.HIVE4)
-    tolerant = resolve(listing_of(paths), ALL, ValidTxns.everything(), profile=Profile.HIVE4, raise_on_history=False)
+        resolve(listing_of(paths), Reader(ALL, ValidTxns.everything(), Profile.HIVE4))
+    tolerant = resolve(listing_of(paths), Reader(ALL, ValidTxns.everything(), Profile.HIVE4), raise_on_history=False)
     assert len(tolerant.notes) == 2
     assert {found.name for found in tolerant.unrecognised} == {"delta_5", "base_x"}
 
@@ -268,7 +268,7 @@ def test_nested_directories_are_unrecognised() -> None:
     assert entry(state, "sub/delta_2_2_0000").reason_code == "nested"
     assert entry(state, "sub").reason_code == "no_data_files"
     assert state.originals == ()
-    assert any("would read sub/delta_2_2_0000" in line for line in disagreements(listing_of(paths), ALL, None))
+    assert any("would read sub/delta_2_2_0000" in line for line in disagreements(listing_of(paths), Reader(ALL)))
 
 
 def test_temporary_directories_are_hidden() -> None:
@@ -293,7 +293,7 @@ def test_temporary_directories_are_hidden() -> None:
     assert "running or failed Hive 4 write" in hidden["-tmp.delta_2_2_0000"]
     assert entry(state, "_orc_acid_version").kind is EntryKind.MARKER
     assert state.originals == ()
-    assert any("as original data" in line for line in disagreements(listing_of(paths), ALL, None))
+    assert any("as original data" in line for line in disagreements(listing_of(paths), Reader(ALL)))
 
 
 def test_empty_base_directories_are_honoured() -> None:
@@ -317,7 +317,6 @@ def test_overwrites_need_only_their_own_id() -> None:
     assert entry(state, "delta_9_9_0000").reason == "covered by base_10, which holds or replaced all writes up to 10"
     aborted = strict(paths, "t:12:9223372036854775807::10")
     assert live(aborted) == ["delta_8_8_0000", "delta_9_9_0000", "delta_11_11_0000"]
-    assert aborted.aborted_write_ids == (10,)
     assert aborted.not_enough_history is None
 
 
@@ -375,7 +374,7 @@ def test_originals_are_one_entry_in_path_order() -> None:
     ]
     assert [e.name for e in state.entries] == [ORIGINALS_NAME]
     assert len(state.entries[0].files) == 7
-    kept = resolve(listing, ALL, None, ignore_empty_files=False)
+    kept = resolve(listing, Reader(ALL), ignore_empty_files=False)
     assert "e_0" in [f.path for f in kept.originals]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acidctl.format.names import BucketFile, OriginalFile, Unrecognised
-from acidctl.format.write_ids import ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidWriteIds
 from acidctl.state.resolve import AcidState, StateEntry, TableType, data_files, ignored_files, resolve, synthetic_layout
 from tests.support.vectors import listing_of
 
 
 def state_of(paths: list[str], table_type: TableType | None = None) -> AcidState:
     """The strict state with everything committed."""
-    return resolve(listing_of(paths), ValidWriteIds.everything(), None, table_type=table_type)
+    return resolve(listing_of(paths), Reader(ValidWriteIds.everything()), table_type=table_type)
 
 
 def only(state: AcidState) -> StateEntry:
@@ -85,7 +85,7 @@ def test_insert_only_takes_every_visible_file() -> None:
 def test_a_warehouse_below_a_hidden_folder() -> None:
     """Only the part of a path below the location can hide a file (Hive 4 looks at the whole path and sees nothing)."""
     listing = replace(listing_of(["delta_1_1_0000/bucket_00000"]), root="/data/.wh/_t")
-    entry = only(resolve(listing, ValidWriteIds.everything(), None))
+    entry = only(resolve(listing, Reader(ValidWriteIds.everything())))
     assert names(entry) == ["bucket_00000"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
-from acidctl.state import resolve as state_module
-from acidctl.state.resolve import EntryState, Profile, disagreements, resolve
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.state.equivalence import disagreements
+from acidctl.state.resolve import EntryState, Profile, resolve
 from tests.support.vectors import listing_of
 
 pytestmark = pytest.mark.slow
@@ -22,7 +21,7 @@ TOP = 14
 
 
 @dataclass(frozen=True)
-class Reader:
+class Lists:
     """A reader's lists as plain sets."""
 
     hwm: int
@@ -55,7 +54,7 @@ class Reader:
 
 
 @st.composite
-def readers(draw: st.DrawFn) -> Reader:
+def readers(draw: st.DrawFn) -> Lists:
     """Lists as a metastore makes them: no exception above the watermark, none twice."""
     hwm = draw(st.integers(0, TOP))
     below = st.frozensets(st.integers(1, max(hwm, 1)), max_size=4)
@@ -64,7 +63,7 @@ def readers(draw: st.DrawFn) -> Reader:
     txn_hwm = draw(st.integers(20, 30))
     txn_open = draw(st.frozensets(st.integers(20, txn_hwm), max_size=3))
     txn_aborted = draw(st.frozensets(st.integers(20, txn_hwm), max_size=3)) - txn_open
-    return Reader(hwm, open_, aborted, txn_hwm, txn_open, txn_aborted)
+    return Lists(hwm, open_, aborted, txn_hwm, txn_open, txn_aborted)
 
 
 visibility = st.none() | st.integers(20, 31)
@@ -87,7 +86,7 @@ wide = st.builds(
 listings = st.sets(bases | single | single | wide, max_size=9)
 
 
-def model(names: set[str], reader: Reader) -> tuple[str | None, list[str]] | None:
+def model(names: set[str], reader: Lists) -> tuple[str | None, list[str]] | None:
     """Base and deltas that Hive 4 reads, None where it misses history; ids are counted, never calculated."""
     parsed = [parse_directory(name) for name in sorted(names)]
     found = [d for d in parsed if isinstance(d, BaseDir) and reader.sees(d.visibility_txn_id)]
@@ -103,7 +102,7 @@ def model(names: set[str], reader: Reader) -> tuple[str | None, list[str]] | Non
     return base.name if base else None, _model_deltas(rest, floor, reader)
 
 
-def _model_base(found: list[BaseDir], reader: Reader) -> BaseDir | None:
+def _model_base(found: list[BaseDir], reader: Lists) -> BaseDir | None:
     lowest_open = min(reader.open, default=None)
 
     def usable(base: BaseDir) -> bool:
@@ -122,7 +121,7 @@ def _model_base(found: list[BaseDir], reader: Reader) -> BaseDir | None:
     return compacted[-1] if compacted else best[0] if best else None
 
 
-def _model_deltas(rest: list[DeltaDir], floor: int, reader: Reader) -> list[str]:
+def _model_deltas(rest: list[DeltaDir], floor: int, reader: Lists) -> list[str]:
     """Each delta against everything read before it, from scratch every time."""
     taken: list[tuple[DeltaDir, bool]] = []
     for delta in rest:
@@ -148,13 +147,13 @@ def _key(delta: DeltaDir) -> tuple[int, int, int | None]:
 
 @settings(max_examples=450, deadline=None)
 @given(listings, readers())
-def test_hive4_agrees_with_the_model(names: set[str], reader: Reader) -> None:
+def test_hive4_agrees_with_the_model(names: set[str], reader: Lists) -> None:
     """Profile hive4 reads what the model reads, in the same order, and misses history where it does."""
     listing = listing_of(f"{name}/bucket_00000" for name in names)
     ids, txns = reader.lists()
     expected = model(names, reader)
     try:
-        state = resolve(listing, ids, txns, profile=Profile.HIVE4)
+        state = resolve(listing, Reader(ids, txns, Profile.HIVE4))
     except NotEnoughHistoryError:
         assert expected is None
     else:
@@ -163,14 +162,14 @@ def test_hive4_agrees_with_the_model(names: set[str], reader: Reader) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(listings, readers(), st.booleans())
-def test_strict_reads_only_what_it_may(names: set[str], reader: Reader, originals: bool) -> None:
+def test_strict_reads_only_what_it_may(names: set[str], reader: Lists, originals: bool) -> None:
     """Profile strict: one entry each, a usable base, no hidden data, and causes that do cover."""
     # The marker says Hive 3 or later; without one a plain base would count as Hive 2's.
     paths = [f"{name}/{file}" for name in names for file in ("bucket_00000", "_orc_acid_version")]
     paths += ["000000_0", "sub/000001_0"] if originals else []
     listing = listing_of(paths)
     ids, txns = reader.lists()
-    state = resolve(listing, ids, txns, raise_on_history=False)
+    state = resolve(listing, Reader(ids, txns), raise_on_history=False)
     by_name = {entry.name: entry for entry in state.entries}
     assert sorted(f.path for entry in state.entries for f in entry.files) == sorted(paths)
     assert len(by_name) == len(state.entries) == len(names) + originals
@@ -189,7 +188,7 @@ def test_strict_reads_only_what_it_may(names: set[str], reader: Reader, original
             assert all((c.min_write_id or 0) <= entry.parsed.min_write_id for c in causes)
 
 
-def _check_base(base: object, parsed: list[object], reader: Reader) -> None:
+def _check_base(base: object, parsed: list[object], reader: Lists) -> None:
     """The base is the newest with all ids settled (compacted), or its own one valid (overwrite)."""
 
     def usable(found: BaseDir) -> bool:
@@ -210,17 +209,15 @@ def _check_base(base: object, parsed: list[object], reader: Reader) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(listings, readers())
-def test_the_profiles_part_only_where_it_is_said(names: set[str], reader: Reader) -> None:
+def test_the_profiles_part_only_where_it_is_said(names: set[str], reader: Lists) -> None:
     """Where both profiles read different directories, `disagreements` says so, and nothing where they do not."""
     listing = listing_of(f"{name}/bucket_00000_0" for name in names)
     ids, txns = reader.lists()
-    ours = resolve(listing, ids, txns, raise_on_history=False)
-    hive = resolve(listing, ids, txns, profile=Profile.HIVE4, raise_on_history=False)
+    ours = resolve(listing, Reader(ids, txns), raise_on_history=False)
+    hive = resolve(listing, Reader(ids, txns, Profile.HIVE4), raise_on_history=False)
     same = ({e.name for e in (ours.base, *ours.deltas) if e} == {e.name for e in (hive.base, *hive.deltas) if e}) and (
         ours.history_gap is None
     ) == (hive.history_gap is None)
-    said = disagreements(listing, ids, txns)
-    with mock.patch.object(state_module, "_reads_all", return_value=False):
-        assert disagreements(listing, ids, txns) == said
+    said = disagreements(listing, Reader(ids, txns))
     if ours.history_gap is None or hive.history_gap is None:
         assert same == (not said)
