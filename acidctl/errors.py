@@ -8,6 +8,7 @@ exit code.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated
 
 
 class ExitCode(IntEnum):
@@ -30,13 +31,20 @@ class AcidctlError(Exception):
     """A failure to be shown as one sentence, with the path it concerns and the next step."""
 
     exit_code = ExitCode.FAILED
-    code = "failed"
+    code: Annotated[str, "stable word"] = "failed"
+    message: Annotated[str, "one sentence"]
+    path: Annotated[str | None, "what it is about"]
+    hint: Annotated[str | None, "what to do now"]
 
     def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.path = path
         self.hint = hint
+
+    def to_json(self) -> dict[str, str | None]:
+        """The error as scripts get it."""
+        return {"code": self.code, "message": self.message, "path": self.path, "hint": self.hint}
 
 
 class UsageError(AcidctlError):

@@ -19,7 +19,7 @@ from acidctl.cleaning.candidates import Rules, survey
 from acidctl.cleaning.inspect import look_around, look_into
 from acidctl.cleaning.leftovers import half_published
 from acidctl.cleaning.plan import Entry, LocationPlan, plan_location, untouched
-from acidctl.cleaning.report import CleanedLocation, Outcome, Problem
+from acidctl.cleaning.report import CleanedLocation, Outcome
 from acidctl.cleaning.rules import Meet
 from acidctl.compaction.recover import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError
@@ -39,6 +39,7 @@ from acidctl.maintenance.work_dir import (
     surely,
     write_file,
 )
+from acidctl.state.report import Problem
 from acidctl.state.resolve import TableGuess
 from acidctl.storage.locations import Location, canonical
 from acidctl.storage.port import Storage, join
@@ -348,7 +349,7 @@ class Cleaning:
             if self.storage.stat(box.path) is None:
                 hint = answer.problem.hint or "Name a directory on the table's own file system, or leave the name out."
                 return replace(answer, problem=replace(answer.problem, hint=hint))
-        return replace(answer, place=self.storage.display(box.path))
+        return replace(answer, quarantine=self.storage.display(box.path))
 
     def _restore(self, listing: Listing, place: LocationPlan, found: Sequence[boxes.Box]) -> CleanedLocation:
         done = CleanedLocation(place.partition, Outcome.RESTORED, (), (), ())
@@ -398,7 +399,7 @@ class Cleaning:
         answer = _one_by_one(answer, chosen, lambda name: boxes.take_back(self.storage, root, box, name))
         if answer.problem is None and not kept:
             boxes.close_box(self.storage, box)
-        return replace(answer, place=None if not kept else self.storage.display(box.path))
+        return replace(answer, quarantine=None if not kept else self.storage.display(box.path))
 
 
 def _one_by_one(answer: CleanedLocation, victims: Sequence[Entry], away: Callable[[str], None]) -> CleanedLocation:

@@ -1,18 +1,18 @@
-"""What `clean` found and did, as values: the answer of the command, and the contract of its JSON form."""
+"""What `clean` found and did, as values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Annotated, ClassVar
 
 from acidctl.cleaning.guards import GUARDS, GuardResult
 from acidctl.cleaning.plan import Entry, LocationPlan
-from acidctl.errors import AcidctlError, ExitCode
+from acidctl.errors import ExitCode
+from acidctl.state.report import NOT_IN_JSON, Problem
 
 REPORT_TYPE = "clean_report"
-SCHEMA_VERSION = 1
 
 
 class Action(Enum):
@@ -41,35 +41,51 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """An error that concerned one location only."""
+class GuardReport:
+    """What a guard says: once where it holds everywhere, else once for each partition where it fails."""
 
-    code: str
-    message: str
-    hint: str | None
-    exit_code: ExitCode
+    partition: Annotated[str | None, "where it fails; null when it holds everywhere"]
+    guard: Annotated[str, "G1 to G9, `own_files`, `simulation`"]
+    holds: Annotated[bool, "where false, nothing there was touched"]
+    why: Annotated[str, "in a sentence"]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedEntry:
+    """One entry that went, came back, would go, or was kept."""
+
+    partition: Annotated[str, "on-disk text"]
+    name: Annotated[str, "directory name; `(original files)` for all original files of a location"]
+    kind: Annotated[str, "base, delta, delete_delta, original, marker, unrecognised"]
+    reason: Annotated[str, "why it goes, or stays, in a sentence"]
+    reason_code: Annotated[str, "the same, stable"]
+    because_of: Annotated[tuple[str, ...], "names of the entries that cover it"]
+    bytes: Annotated[int, "size of all its files"]
+    files: Annotated[int, "files below it, markers included"]
+    age_seconds: Annotated[int | None, "since anything in it last changed; null when the storage does not say"]
 
     @classmethod
-    def of(cls, error: AcidctlError) -> Problem:
-        """The values of an error."""
-        return cls(error.code, error.message, error.hint, error.exit_code)
+    def of(cls, partition: str, entry: Entry) -> CleanedEntry:
+        """An entry of a plan; ages in whole seconds."""
+        age = None if entry.age_seconds is None else int(entry.age_seconds)
+        words = (entry.name, entry.kind, entry.reason, entry.reason_code, entry.because_of)
+        return cls(partition, *words, entry.bytes, entry.files, age)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedLocation:
-    """One location. `victims` are what went, came back, or would go; `kept` is everything else.
+    """What became of one location. `victims` are what went, came back, or would go; `kept` is everything else."""
 
-    `place` is the quarantine box, None without one.
-    """
-
-    partition: str
-    outcome: Outcome
-    guards: tuple[GuardResult, ...]
-    victims: tuple[Entry, ...]
-    kept: tuple[Entry, ...]
-    place: str | None = None
-    notes: tuple[str, ...] = ()
-    problem: Problem | None = None
+    partition: Annotated[str, "on-disk text; empty for a table without partitions"]
+    outcome: Annotated[
+        Outcome, "planned, nothing_to_do, guarded, deleted, quarantined, restored, failed, left (there was no time)"
+    ]
+    guards: tuple[GuardResult, ...] = field(metadata=NOT_IN_JSON)
+    victims: tuple[Entry, ...] = field(metadata=NOT_IN_JSON)
+    kept: tuple[Entry, ...] = field(metadata=NOT_IN_JSON)
+    quarantine: Annotated[str | None, "the folder of what was moved away, or could not be brought back"] = None
+    notes: Annotated[tuple[str, ...], "what was done beside, such as removing what an interrupted run had left"] = ()
+    problem: Annotated[Problem | None, "of a failure: `code`, `message`, `hint`"] = None
 
     @classmethod
     def planned(cls, part: LocationPlan) -> CleanedLocation:
@@ -91,135 +107,96 @@ class CleanedLocation:
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """The whole answer; `write_ids` and `txns` are the meet of the lists as texts, `txns` empty where none was given.
+    """The whole answer of `clean`."""
 
-    `retention_seconds` is None where ages were not looked at.
-    """
+    ALSO: ClassVar = ("dry_run", "guards", "victims", "kept", "bytes_freed", "deleted", "quarantined", "restored")
 
-    location: str
-    table_type: str
-    action: Action
-    write_ids: str
-    txns: str
-    retention_seconds: float | None
-    locations: tuple[CleanedLocation, ...]
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    location: Annotated[str, "the table as it was named, without secrets"]
+    table_type: Annotated[str, "full, insert_only, originals, empty"]
+    action: Annotated[Action, "`show` (a dry run), `delete`, `quarantine`, `undo`"]
+    write_ids: Annotated[str, "what every reader sees: the lists combined"]
+    txns: Annotated[str | None, "the same for transactions; null when no list was given"]
+    retention_seconds: Annotated[float | None, "what is younger stays; null when ages were not looked at"]
+    partitions: Annotated[tuple[CleanedLocation, ...], "what became of each location"]
+    notes: Annotated[tuple[str, ...], "the notes, as on stderr"] = ()
+    warnings: Annotated[tuple[str, ...], "the warnings, as on stderr"] = ()
 
     @property
-    def dry_run(self) -> bool:
+    def dry_run(self) -> Annotated[bool, "true where nothing was to be changed, only shown"]:
         """Whether nothing was changed because nobody asked for it."""
         return self.action is Action.SHOW
 
     @property
-    def victims(self) -> Sequence[tuple[CleanedLocation, Entry]]:
-        """Every victim with its location."""
-        return [(part, victim) for part in self.locations for victim in part.victims]
-
-    def count(self, outcome: Outcome) -> int:
-        """Entries with that outcome; a location that failed half way has done what it lists."""
-        wanted = {Outcome.DELETED: Action.DELETE, Outcome.QUARANTINED: Action.QUARANTINE, Outcome.RESTORED: Action.UNDO}
-        if self.action is not wanted[outcome]:
-            return 0
-        return sum(len(part.victims) for part in self.locations)
+    def guards(self) -> Annotated[tuple[GuardReport, ...], "which guards hold"]:
+        """Each guard once where it holds everywhere, else once for each partition where it fails."""
+        return tuple(_guards_of(self.partitions))
 
     @property
-    def bytes_freed(self) -> int:
+    def victims(self) -> Annotated[tuple[CleanedEntry, ...], "what went, or came back; in a dry run what would go"]:
+        """What went, came back, or would go."""
+        return tuple(CleanedEntry.of(part.partition, entry) for part in self.partitions for entry in part.victims)
+
+    @property
+    def kept(self) -> Annotated[tuple[CleanedEntry, ...], "everything else"]:
+        """Everything else."""
+        return tuple(CleanedEntry.of(part.partition, entry) for part in self.partitions for entry in part.kept)
+
+    def _count(self, action: Action) -> int:
+        """Entries of the action that was asked for; a location that failed half way has done what it lists."""
+        return sum(len(part.victims) for part in self.partitions) if self.action is action else 0
+
+    @property
+    def bytes_freed(self) -> Annotated[int, "bytes of what was deleted; in a dry run of what would be"]:
         """Bytes of what was deleted, or would be by --delete."""
         if self.action not in (Action.SHOW, Action.DELETE):
             return 0
-        return sum(victim.bytes for _, victim in self.victims)
+        return sum(entry.bytes for part in self.partitions for entry in part.victims)
+
+    @property
+    def deleted(self) -> Annotated[int, "entries that were deleted"]:
+        """How many entries were deleted."""
+        return self._count(Action.DELETE)
+
+    @property
+    def quarantined(self) -> Annotated[int, "entries that were moved away"]:
+        """How many entries were moved to quarantine."""
+        return self._count(Action.QUARANTINE)
+
+    @property
+    def restored(self) -> Annotated[int, "entries that were brought back"]:
+        """How many entries were brought back."""
+        return self._count(Action.UNDO)
 
     @property
     def guarded(self) -> tuple[CleanedLocation, ...]:
         """Locations at which a guard does not hold."""
-        return tuple(part for part in self.locations if part.outcome is Outcome.GUARDED)
+        return tuple(part for part in self.partitions if part.outcome is Outcome.GUARDED)
 
     @property
     def failed(self) -> tuple[CleanedLocation, ...]:
         """Locations at which something went wrong."""
-        return tuple(part for part in self.locations if part.problem is not None)
+        return tuple(part for part in self.partitions if part.problem is not None)
 
     @property
     def exit_code(self) -> ExitCode:
         """The one code of all failures where everything failed alike; else 3 where anything was left undone."""
         codes = {part.problem.exit_code for part in self.failed if part.problem is not None}
-        if len(codes) == 1 and len(self.failed) == len(self.locations):
+        if len(codes) == 1 and len(self.failed) == len(self.partitions):
             return codes.pop()
-        left = any(part.outcome is Outcome.LEFT for part in self.locations)
+        left = any(part.outcome is Outcome.LEFT for part in self.partitions)
         return ExitCode.FINDINGS if codes or self.guarded or left else ExitCode.DONE
 
 
-def to_json(report: CleanReport) -> dict[str, Any]:
-    """The report as JSON values."""
-    return {
-        "type": REPORT_TYPE,
-        "schema_version": SCHEMA_VERSION,
-        "location": report.location,
-        "table_type": report.table_type,
-        "action": report.action.value,
-        "dry_run": report.dry_run,
-        "write_ids": report.write_ids,
-        "txns": report.txns or None,
-        "retention_seconds": report.retention_seconds,
-        "guards": list(guards_of(report.locations)),
-        "partitions": [
-            {
-                "partition": part.partition,
-                "outcome": part.outcome.value,
-                "quarantine": part.place,
-                "problem": _problem(part.problem),
-                "notes": list(part.notes),
-            }
-            for part in report.locations
-        ],
-        "victims": [entry_json(part.partition, entry) for part, entry in report.victims],
-        "kept": [entry_json(part.partition, entry) for part in report.locations for entry in part.kept],
-        "bytes_freed": report.bytes_freed,
-        "deleted": report.count(Outcome.DELETED),
-        "quarantined": report.count(Outcome.QUARANTINED),
-        "restored": report.count(Outcome.RESTORED),
-        "notes": list(report.notes),
-        "warnings": list(report.warnings),
-    }
-
-
-def entry_json(partition: str, entry: Entry) -> dict[str, Any]:
-    """One entry; ages in whole seconds."""
-    return {
-        "partition": partition,
-        "name": entry.name,
-        "kind": entry.kind,
-        "reason": entry.reason,
-        "reason_code": entry.reason_code,
-        "because_of": list(entry.because_of),
-        "bytes": entry.bytes,
-        "files": entry.files,
-        "age_seconds": None if entry.age_seconds is None else int(entry.age_seconds),
-    }
-
-
-def guards_of(locations: Sequence[CleanedLocation]) -> Iterator[dict[str, Any]]:
-    """Each guard once where it holds everywhere (partition null), else once for each location where it fails."""
+def _guards_of(locations: Sequence[CleanedLocation]) -> Iterator[GuardReport]:
     for guard in GUARDS:
         found = [(part, result) for part in locations for result in part.guards if result.guard == guard]
         failing = [(part, result) for part, result in found if not result.holds]
         if failing:
-            yield from (_guard(part.partition, result) for part, result in failing)
+            yield from (GuardReport(part.partition, guard, False, result.why) for part, result in failing)
         elif found:
-            yield _guard(None, GuardResult(guard, True, _together([result.why for _, result in found])))
-
-
-def _guard(partition: str | None, result: GuardResult) -> dict[str, Any]:
-    return {"partition": partition, "guard": result.guard, "holds": result.holds, "why": result.why}
+            yield GuardReport(None, guard, True, _together([result.why for _, result in found]))
 
 
 def _together(reasons: Iterable[str]) -> str:
     different = list(dict.fromkeys(reasons))
     return different[0] if len(different) == 1 else f"{different[0]}; and {len(different) - 1} other reasons elsewhere"
-
-
-def _problem(problem: Problem | None) -> dict[str, Any] | None:
-    if problem is None:
-        return None
-    return {"code": problem.code, "message": problem.message, "hint": problem.hint}

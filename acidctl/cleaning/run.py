@@ -146,9 +146,9 @@ class CleanRun:
             table_type=self.cleaning.kind.type.value,
             action=action,
             write_ids=meet.write_ids.format(),
-            txns="" if meet.txns is None else meet.txns.format(),
+            txns=None if meet.txns is None else meet.txns.format(),
             retention_seconds=self.cleaning.rules.older_than,
-            locations=tuple(done),
+            partitions=tuple(done),
             notes=plan.notes,
             warnings=plan.warnings,
         )

@@ -15,14 +15,12 @@ import click
 from acidctl.api import open_table
 from acidctl.cleaning.plan import CleanPlan, Entry
 from acidctl.cleaning.report import (
+    REPORT_TYPE,
     Action,
+    CleanedEntry,
     CleanedLocation,
     CleanReport,
     Outcome,
-    Problem,
-    entry_json,
-    guards_of,
-    to_json,
 )
 from acidctl.cleaning.run import CleanRun
 from acidctl.cli.amounts import duration, parse_duration
@@ -46,6 +44,7 @@ from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.owner import TimeLimit
+from acidctl.state.report import Problem, document, json_names, to_json
 
 _SHOWN_WARNINGS = 10
 # Before the question of --delete; the dry run shows all.
@@ -188,7 +187,7 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
             back += f" --quarantine {_quoted(asked.quarantine or '')}"
         write_text(out, report, command_line(options, asked, given), back, long=asked.long)
     elif out.form is Format.JSON:
-        out.json(to_json(report))
+        out.json(document(REPORT_TYPE, report))
     else:
         _write_lines(out, report, asked)
     for error in _failures(report.failed):
@@ -328,12 +327,11 @@ def _remark(out: Output, report: CleanReport) -> None:
         out.note(note)
     for warning in report.warnings[:_SHOWN_WARNINGS]:
         out.warn(warning)
-    for part in report.locations:
+    for part in report.partitions:
         for note in part.notes:
             out.note((f"{part.partition}: " if part.partition else "") + note)
 
 
-_COLUMNS = ("partition", "name", "kind", "reason", "reason_code", "because_of", "bytes", "files", "age_seconds")
 _DONE = {
     Action.SHOW: "would_go",
     Action.DELETE: "deleted",
@@ -344,16 +342,12 @@ _DONE = {
 
 def _write_lines(out: Output, report: CleanReport, asked: Asked) -> None:
     """One entry a line, victims first."""
-    lines: list[dict[str, Any]] = []
-    for part, entry in report.victims:
-        lines.append({**entry_json(part.partition, entry), "outcome": _DONE[report.action]})
-    for part in report.locations:
-        lines += [{**entry_json(part.partition, entry), "outcome": "kept"} for entry in part.kept]
+    lines = [(entry, _DONE[report.action]) for entry in report.victims] + [(entry, "kept") for entry in report.kept]
     if out.form is Format.JSONL:
-        out.json_lines({"type": "clean_entry", "schema_version": 1, **line} for line in lines)
+        out.json_lines({**document("clean_entry", entry), "outcome": outcome} for entry, outcome in lines)
         return
-    names: Sequence[str] = (*_COLUMNS, "outcome")
-    out.csv(names, ([line[name] for name in names] for line in lines), with_header=not asked.no_header)
+    names = (*json_names(CleanedEntry), "outcome")
+    out.csv(names, ([*to_json(entry).values(), outcome] for entry, outcome in lines), with_header=not asked.no_header)
 
 
 # --- The answer of `acidctl clean` for eyes: what goes and why, what holds it back, and what to type next.
@@ -384,9 +378,9 @@ def write_text(out: Output, report: CleanReport, command: str, back: str, *, lon
     _write_guards(out, report, long)
     if report.victims:
         out.line()
-        for line in _table(out, report, [(part, list(part.victims)) for part in report.locations], Paint.BAD):
+        for line in _table(out, report, [(part, list(part.victims)) for part in report.partitions], Paint.BAD):
             out.line(line)
-    kept = [(part, _shown_kept(part, long)) for part in report.locations]
+    kept = [(part, _shown_kept(part, long)) for part in report.partitions]
     if any(entries for _, entries in kept):
         out.line()
         out.line(out.paint("Kept:", Paint.BOLD))
@@ -405,7 +399,7 @@ def _header(out: Output, report: CleanReport) -> list[str]:
     if report.retention_seconds is not None:
         ages = f"what is younger than {_shown_age(report.retention_seconds)} stays"
     lines.append(f"  retention: {ages}")
-    counts = Counter(_KEPT_WORDS.get(e.reason_code, "left alone") for part in report.locations for e in part.kept)
+    counts = Counter(_KEPT_WORDS.get(e.reason_code, "left alone") for part in report.partitions for e in part.kept)
     kept = [f"{count} {words}," for words, count in counts.most_common()]
     if kept:
         lines += wrap(["kept:", *kept[:-1], kept[-1].rstrip(",")], out.width, indent="  ")
@@ -421,17 +415,17 @@ def _shown_age(seconds: float) -> str:
 
 
 def _write_guards(out: Output, report: CleanReport, long: bool) -> None:
-    rows = [guard for guard in guards_of(report.locations) if long or not guard["holds"]]
+    rows = [guard for guard in report.guards if long or not guard.holds]
     if not rows:
         return
     out.line()
     for guard in rows:
-        where = f" in {shown(guard['partition'])}" if guard["partition"] else ""
-        state = "holds" if guard["holds"] else "DOES NOT HOLD"
-        head = f"{guard['guard']} {state}{where}:"
-        text = f"{head} {shown(guard['why'])}"
+        where = f" in {shown(guard.partition)}" if guard.partition else ""
+        state = "holds" if guard.holds else "DOES NOT HOLD"
+        head = f"{guard.guard} {state}{where}:"
+        text = f"{head} {shown(guard.why)}"
         first, *more = wrap(text, out.width, indent="  ")
-        paint = None if guard["holds"] else Paint.BAD
+        paint = None if guard.holds else Paint.BAD
         out.line("  " + out.paint(first[2 : 2 + len(head)], paint) + first[2 + len(head) :])
         for line in more:
             out.line("  " + line)
@@ -459,7 +453,7 @@ def _table(
     ]
     if not grouped:
         columns.append(Column("WHY"))
-    partitioned = any(part.partition for part in report.locations)
+    partitioned = any(part.partition for part in report.partitions)
     if partitioned and not grouped:
         columns.insert(0, Column("PARTITION"))
     rows: list[list[Cell]] = []
@@ -486,9 +480,9 @@ def _table(
 
 def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[str]:
     """What was done, in capitals when it was nothing; and the line that does it, or that undoes it."""
-    victims = [entry for _, entry in report.victims]
+    victims = report.victims
     files = sum(entry.files for entry in victims)
-    late = sum(part.outcome is Outcome.LEFT for part in report.locations)
+    late = sum(part.outcome is Outcome.LEFT for part in report.partitions)
     later = [f"{plural(late, 'partition')} left for a later run (--max-runtime)."] if late else []
     size = sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
@@ -497,7 +491,7 @@ def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[s
         if not victims:
             said = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
         still = "still in quarantine: " if report.action is Action.UNDO else ""
-        said += [*later, *(f"  {still}{shown(part.place)}" for part in report.locations if part.place)]
+        said += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
         if report.action is Action.QUARANTINE and victims:
             said += ["That frees no space. To bring it back:", "", f"  {back}"]
         return said
@@ -511,7 +505,7 @@ def _why_nothing(report: CleanReport) -> str:
     if report.guarded:
         return "Nothing goes where a guard does not hold."
     codes = ("too_young", "age_unknown", "cover_too_young")
-    waiting = sum(entry.reason_code in codes for part in report.locations for entry in part.kept)
+    waiting = sum(entry.reason_code in codes for part in report.partitions for entry in part.kept)
     if not waiting:
         return "There is nothing to remove."
     which = "one entry is" if waiting == 1 else f"{waiting:,} entries are"

@@ -8,24 +8,12 @@ from collections.abc import Sequence
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_size, plural, render_table, shown, wrap
 from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
 from acidctl.compaction.plan import to_json as plan_to_json
-from acidctl.compaction.report import (
-    REPORT_TYPE,
-    SCHEMA_VERSION,
-    CompactionReport,
-    Outcome,
-    PartitionReport,
-    partition_json,
-    to_json,
-)
+from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport
 from acidctl.maintenance.owner import BOUNDS
+from acidctl.state.report import SCHEMA_VERSION, document, json_names, to_json
 
 _HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
 _PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")
-_REPORT_FIELDS = (
-    *("partition", "outcome", "reason_code", "reason", "hint", "inputs", "outputs", "rows_in", "rows_out"),
-    *("deletes_applied", "hidden", "files_in", "files_out", "bytes_in", "bytes_out", "seconds", "peak_memory"),
-    *("verified", "notes"),
-)
 _ACTIONS = {
     Action.COMPACT: Cell("compact", Paint.GOOD),
     Action.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
@@ -203,13 +191,12 @@ def _sentence(out: Output, text: str, paint: Paint | None) -> None:
 def write_report(out: Output, report: CompactionReport, *, with_header: bool = True, limit: int | None = None) -> None:
     """A report in the form that is asked for; `limit` bounds the partitions that a text names."""
     if out.form is Format.JSON:
-        out.json(to_json(report))
+        out.json(document(REPORT_TYPE, report))
     elif out.form is Format.JSONL:
-        head = {"type": REPORT_TYPE, "schema_version": SCHEMA_VERSION}
-        out.json_lines({**head, **partition_json(part)} for part in report.partitions)
+        out.json_lines(document(REPORT_TYPE, part) for part in report.partitions)
     elif out.form is Format.CSV:
-        rows = (list(map(partition_json(part).__getitem__, _REPORT_FIELDS)) for part in report.partitions)
-        out.csv(_REPORT_FIELDS, rows, with_header=with_header)
+        rows = (list(to_json(part).values()) for part in report.partitions)
+        out.csv(json_names(PartitionReport), rows, with_header=with_header)
     else:
         _report_text(out, report, limit)
 

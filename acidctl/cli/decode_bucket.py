@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import click
 
@@ -33,26 +33,35 @@ _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 # Python refuses to convert very long numbers.
 _MAX_DIGITS = 1000
 _TYPE = {"type": "decode_bucket", "schema_version": 1}
-_NUMBER_FIELDS = ("value", "hex", "version", "bucket_id", "statement_id")
-_CSV_FIELDS = (
-    *_NUMBER_FIELDS,
-    "name",
-    "kind",
-    "min_write_id",
-    "max_write_id",
-    "visibility_txn_id",
-    "attempt_id",
-    "copy_number",
-    "data_file",
-    "reason",
-)
+
+
+class DecodedFields(TypedDict, total=False):
+    """What a number or a name says; there are the fields that go with it."""
+
+    value: Annotated[int, "of a number: signed, as it stands in the column"]
+    hex: Annotated[str, "of a number: its 32 bits"]
+    version: Annotated[int, "of a number: codec version, 0 or 1"]
+    bucket_id: Annotated[int | None, "of a number or a file name"]
+    statement_id: Annotated[int | None, "of a number or a delta"]
+    name: Annotated[str, "of a name"]
+    kind: Annotated[str, "of a name: base, delta, delete_delta, bucket, original, side_file, marker, hidden"]
+    min_write_id: Annotated[int | None, "first write id in the name; null for a base (it starts at the first write)"]
+    max_write_id: Annotated[int | None, "last write id in the name, inclusive"]
+    visibility_txn_id: Annotated[int | None, "transaction of the compaction that wrote the directory"]
+    attempt_id: Annotated[int | None, "of a file name"]
+    copy_number: Annotated[int | None, "of an original file"]
+    data_file: Annotated[str, "of a side file: the file it belongs to"]
+    reason: Annotated[str, "of a hidden name: what it is"]
+
+
+_CSV_FIELDS = tuple(DecodedFields.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """One answer: its JSON fields, and for eyes the value, its written form and its meaning."""
 
-    fields: dict[str, Any]
+    fields: DecodedFields
     value: str
     form: str
     meaning: str
@@ -139,7 +148,7 @@ def _refuse_option(value: str) -> None:
 def _decoded_number(value: int) -> Decoded:
     found = decode(value)
     signed = value - (1 << 32) if value >= 1 << 31 else value
-    fields = {
+    fields: DecodedFields = {
         "value": signed,
         "hex": f"0x{value & 0xFFFFFFFF:08X}",
         "version": found.version,
@@ -172,7 +181,7 @@ def _decoded_name(name: str) -> Decoded:
         low = directory.min_write_id if isinstance(directory, DeltaDir) else None
         high = directory.max_write_id if isinstance(directory, DeltaDir) else directory.write_id
         statement = directory.statement_id if isinstance(directory, DeltaDir) else None
-        fields = {
+        fields: DecodedFields = {
             "name": name,
             "kind": kind,
             "min_write_id": low,
@@ -202,12 +211,12 @@ def _say_directory(directory: BaseDir | DeltaDir) -> str:
     return ", ".join(parts)
 
 
-def _file_meaning(name: str) -> tuple[str, dict[str, Any], str]:
+def _file_meaning(name: str) -> tuple[str, DecodedFields, str]:
     """Kind, JSON fields and meaning of a file name."""
     match parse_file(name):
         case BucketFile(_, bucket_id, attempt_id):
             attempt = "" if attempt_id is None else f", task attempt {attempt_id}"
-            fields = {"bucket_id": bucket_id, "attempt_id": attempt_id}
+            fields: DecodedFields = {"bucket_id": bucket_id, "attempt_id": attempt_id}
             return "bucket", fields, f"file with ACID columns: bucket {bucket_id}{attempt}"
         case OriginalFile(_, bucket_id, attempt_id, copy_number):
             copy = "" if copy_number is None else f", copy {copy_number} (a later INSERT)"

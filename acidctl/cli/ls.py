@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,11 +34,12 @@ from acidctl.errors import ExitCode, UsageError
 from acidctl.options import ReadView
 from acidctl.rows.table_view import read, require_table
 from acidctl.state.report import (
-    SCHEMA_VERSION,
     LsEntry,
     LsPartition,
     LsReport,
     LsSummary,
+    document,
+    json_names,
     seconds_of,
     to_json,
 )
@@ -209,8 +210,8 @@ def _selected(entries: Iterable[LsEntry], view: View) -> list[LsEntry]:
 # --- for machines
 # ---------------------------------------------------------------------------------------------------
 
-_ENTRY_FIELDS = tuple(item.name for item in fields(LsEntry) if item.name != "file_list")
-_SUMMARY_FIELDS = tuple(item.name for item in fields(LsSummary) if item.name != "states")
+_ENTRY_FIELDS = tuple(name for name in json_names(LsEntry) if name != "file_list")
+_SUMMARY_FIELDS = tuple(name for name in json_names(LsSummary) if name != "states")
 
 
 def _write_json(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> None:
@@ -219,19 +220,18 @@ def _write_json(out: Output, answer: LsReport, entries: Sequence[LsEntry], view:
         entries=tuple(entries[: view.limit]),
         partitions=tuple(_worst_first(answer)[: view.limit]) if view.by_partition else (),
     )
-    document = {"type": "ls", "schema_version": SCHEMA_VERSION, **to_json(shown)}
+    answer_json = document("ls", shown)
     if not view.by_partition:
-        del document["partitions"]
-    out.json(document)
+        del answer_json["partitions"]
+    out.json(answer_json)
 
 
 def _write_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> None:
     """One entry, or with --by-partition one partition, a line."""
-    head = {"schema_version": SCHEMA_VERSION}
     if view.by_partition:
         parts = _worst_first(answer)[: view.limit]
         if out.form is Format.JSONL:
-            out.json_lines({"type": "ls_partition", **head, **to_json(part)} for part in parts)
+            out.json_lines(document("ls_partition", part) for part in parts)
             return
         states = [state.value for state in EntryState]
         header = ["partition", "readable", *_SUMMARY_FIELDS, *(f"states.{state}" for state in states)]
@@ -246,7 +246,7 @@ def _write_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view
         )
         out.csv(header, rows, with_header=not view.no_header)
     elif out.form is Format.JSONL:
-        out.json_lines({"type": "ls_entry", **head, **to_json(entry)} for entry in entries[: view.limit])
+        out.json_lines(document("ls_entry", entry) for entry in entries[: view.limit])
     else:
         names = (*_ENTRY_FIELDS, "file_list") if view.long else _ENTRY_FIELDS
         rows = ([to_json(getattr(entry, name)) for name in names] for entry in entries[: view.limit])

@@ -165,9 +165,9 @@ class Output:
             if error.hint:
                 self._say("  hint: ", Paint.DIM, error.hint)
             return
-        texts = {"message": error.message, "path": error.path, "hint": error.hint}
-        fields = {name: text and without_secrets(text, self.terminal.secrets) for name, text in texts.items()}
-        self._write_error(dump_json({"error": {"code": error.code, **fields}}))
+        texts = error.to_json().items()
+        fields = {name: text and without_secrets(text, self.terminal.secrets) for name, text in texts}
+        self._write_error(dump_json({"error": fields}))
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
         if self.terminal.error_color and word:

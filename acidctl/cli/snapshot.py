@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import click
 
@@ -30,6 +30,7 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
 
 if TYPE_CHECKING:
@@ -41,6 +42,23 @@ _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
 _FILE_FIELDS = ("partition", "name", "kind", "state", "reason_code", "reason", "because_of")
 _EXPORTS = (".parquet", ".arrow", ".csv", ".jsonl")
+
+
+class Count(TypedDict):
+    """The rows of one partition."""
+
+    partition: Annotated[str, "on-disk text"]
+    rows: Annotated[int, "visible rows"]
+
+
+class Numbers(TypedDict, total=False):
+    """How many rows there are, and what their digest is."""
+
+    location: Annotated[str, "the table as it was named, without secrets"]
+    assumed: Annotated[list[str], ASSUMED]
+    rows: Annotated[int, "visible rows"]
+    digest: Annotated[str, "`v1:` and 32 hexadecimal digits, with `--digest`"]
+    partitions: Annotated[list[Count], "with `--by-partition`"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +241,14 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
 
 
 def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
-    answer: dict[str, Any] = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
+    answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     counts: dict[str, int] = {}
     if view.by_partition or not view.digest:
         counts = {partition.partition: snapshot.count_of(partition) for partition in snapshot.partitions}
         answer["rows"] = sum(counts.values())
     if view.digest:
         answer["rows"], answer["digest"] = snapshot.count_and_digest()
-    partitions = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
+    partitions: list[Count] = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
     if view.by_partition:
         answer["partitions"] = partitions
     if out.form is Format.JSON or (out.form is Format.JSONL and not view.by_partition):
@@ -239,7 +257,7 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
         out.json_lines({**_TYPE, **entry} for entry in partitions)
     elif out.form is Format.CSV:
         names = ("partition", "rows") if view.by_partition else tuple(n for n in ("rows", "digest") if n in answer)
-        rows = partitions if view.by_partition else [answer]
+        rows: list[Mapping[str, object]] = [*partitions] if view.by_partition else [answer]
         out.csv(names, ([row[name] for name in names] for row in rows), with_header=not view.no_header)
     else:
         for partition, count in counts.items() if view.by_partition else ():

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
+from acidctl.state.report import ASSUMED
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1
@@ -120,26 +121,24 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What happens to one location; `path` is its place below the table ("" for the table itself).
+    """What happens to one location; of COMPACT the reason may be empty. `fingerprint`: see `fingerprint_of`."""
 
-    `reason` is a sentence and `reason_code` its stable name; for COMPACT they may be empty. `notes` are sentences for
-    the operator. `fingerprint` covers the inputs (see `fingerprint_of`). `failed`: REFUSED because looking into it went
-    wrong, by an error of that code.
-    """
-
-    partition: str
-    path: str
-    action: Action
-    reason_code: str = ""
-    reason: str = ""
-    inputs: tuple[InputEntry, ...] = ()
-    outputs: tuple[OutputDir, ...] = ()
-    tasks: tuple[PlannedTask, ...] = ()
-    rows_in: int = 0
-    bytes_in: int = 0
-    fingerprint: str = ""
-    notes: tuple[str, ...] = ()
-    failed: bool = False
+    partition: Annotated[str, "on-disk text"]
+    path: Annotated[str, "place below the table, empty for the table itself"]
+    action: Annotated[Action, "compact, nothing_to_do, refused"]
+    reason_code: Annotated[str, "why, stable; as in the report"] = ""
+    reason: Annotated[str, "why, in a sentence"] = ""
+    inputs: Annotated[
+        tuple[InputEntry, ...],
+        "`name`, `kind`, `min_write_id`, `max_write_id` and `files` of what would be replaced",
+    ] = ()
+    outputs: Annotated[tuple[OutputDir, ...], "`name`, `kind` and `markers` of what would be published"] = ()
+    tasks: Annotated[tuple[PlannedTask, ...], "one a file: role, files, delete files, rows, bytes"] = ()
+    rows_in: Annotated[int, "stored rows by the footers"] = 0
+    bytes_in: Annotated[int, "bytes that would be read"] = 0
+    fingerprint: Annotated[str, "over names, sizes and times of the inputs"] = ""
+    notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
+    failed: Annotated[bool, "refused because looking into it failed, with an error of that code"] = False
 
     @property
     def needs_two_renames(self) -> bool:
@@ -179,24 +178,22 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """A whole run. `write_ids` and `txns` are the reader's lists as texts, empty where everything counts as committed.
+    """A whole run; `options` are made by `request.to_options`."""
 
-    `assume_exclusive` records that nobody else uses the table during the run; it allows two renames. `options` is what
-    the user asked for, as JSON values (`request.to_options`).
-    """
-
-    location: str
-    kind: CompactionKind
-    target: Target
-    visibility_txn: int | None
-    table: TableFacts
-    partitions: tuple[PartitionPlan, ...]
-    write_ids: str = ""
-    txns: str = ""
-    assumed: tuple[str, ...] = ()
-    assume_exclusive: bool = False
-    notes: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    location: Annotated[str, "the table as it was named, without secrets"]
+    kind: Annotated[CompactionKind, "minor or major"]
+    target: Annotated[Target, "which Hive has to read the result: `hive3` or `hive4`"]
+    visibility_txn: Annotated[int | None, "the transaction with which the result becomes visible"]
+    table: Annotated[TableFacts, "what every task has to know: kind of table, columns, codec"]
+    partitions: Annotated[tuple[PartitionPlan, ...], "all of them, also those without work"]
+    write_ids: Annotated[str, "the reader's list; empty when everything counts as committed"] = ""
+    txns: Annotated[str, "the same for transactions"] = ""
+    assumed: Annotated[tuple[str, ...], ASSUMED] = ()
+    assume_exclusive: Annotated[bool, "whether two renames are allowed, because nobody else uses the table"] = False
+    notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
+    options: Annotated[
+        Mapping[str, Any], "what was asked for: `request`, `view` (lists, schema, kind of table), `partitions`"
+    ] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:

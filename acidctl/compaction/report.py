@@ -1,4 +1,4 @@
-"""What `compact` did, as values: one report a partition, what they add up to, and the JSON of both.
+"""What `compact` did, as values: one report a partition, and what they add up to.
 
 Values only, like the plan: made by `compaction.run`, shown by `cli`.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, ClassVar
 
 from acidctl.compaction.plan import Action, PartitionPlan
 from acidctl.errors import ExitCode
+from acidctl.state.report import ASSUMED, NOT_IN_JSON
 
 REPORT_TYPE = "compaction_report"
-SCHEMA_VERSION = 1
 
 
 class Outcome(Enum):
@@ -29,86 +29,81 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was compared before anything was published.
+    """What was compared before anything was published."""
 
-    The `files` were read back: `rows` rows in `groups` groups (a write id and a bucket property each) were counted and
-    their digest compared with that of the merged input. `digest` is the sum over all files, independent of order.
-    """
-
-    files: int
-    rows: int
-    groups: int
-    digest: str
+    files: Annotated[int, "files that were read back"]
+    rows: Annotated[int, "rows in them"]
+    groups: Annotated[int, "pairs of write id and bucket whose rows were counted"]
+    digest: Annotated[str, "of all rows and row ids as stored: the same for the merged input and for what was written"]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What happened to one location.
+    """What happened to one location; the figures are None where nothing was read."""
 
-    `inputs` and `outputs` are names of directories (all original files count as one entry); `rows_in` counts stored
-    events of the inputs, those of aborted writes (`hidden`) included, `rows_out` what was written; files and bytes are
-    those of data files. Counts are None where nothing was read. `reason_code` is stable; a failure has its error's.
-    """
-
-    partition: str
-    outcome: Outcome
-    reason_code: str = ""
-    reason: str = ""
-    hint: str | None = None
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    rows_in: int | None = None
-    rows_out: int | None = None
-    deletes_applied: int | None = None
-    hidden: int | None = None
-    files_in: int | None = None
-    files_out: int | None = None
-    bytes_in: int | None = None
-    bytes_out: int | None = None
-    seconds: float = 0.0
-    peak_memory: int | None = None
-    verified: Verified | None = None
-    notes: tuple[str, ...] = ()
-    exit_code: ExitCode = ExitCode.DONE
+    partition: Annotated[str, "on-disk text; empty for a table without partitions"]
+    outcome: Annotated[Outcome, "compacted, nothing_to_do, refused, failed"]
+    reason_code: Annotated[
+        str,
+        "why it was not compacted, stable; of a failure the code of its error; `not_needed` below the thresholds of "
+        "`--only-if-needed`; `max_bytes`, `max_partitions`, `max_runtime`, `storage_unreachable` where it was left for "
+        "a later run",
+    ] = ""
+    reason: Annotated[str, "the same in a sentence"] = ""
+    hint: Annotated[str | None, "of a failure: what to do now"] = None
+    inputs: Annotated[tuple[str, ...], "names of the directories that were, or would have been, replaced"] = ()
+    outputs: Annotated[tuple[str, ...], "names of the directories that were published"] = ()
+    rows_in: Annotated[int | None, "stored rows that were read"] = None
+    rows_out: Annotated[int | None, "rows or events that were written"] = None
+    deletes_applied: Annotated[int | None, "rows that delete events removed"] = None
+    hidden: Annotated[int | None, "rows of aborted writes, left out"] = None
+    files_in: Annotated[int | None, "data files that were read"] = None
+    files_out: Annotated[int | None, "data files that were written"] = None
+    bytes_in: Annotated[int | None, "size of the files that were read"] = None
+    bytes_out: Annotated[int | None, "size of the files that were written"] = None
+    seconds: Annotated[float, "from lock to release; partitions are worked on at the same time"] = 0.0
+    peak_memory: Annotated[int | None, "bytes of the largest process that worked on it"] = None
+    verified: Annotated[Verified | None, "what was compared before publishing"] = None
+    notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
+    exit_code: ExitCode = field(default=ExitCode.DONE, metadata=NOT_IN_JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over partitions; what was read and written counts those that were compacted.
+    """Sums over the partitions that were compacted."""
 
-    `directories_in` counts the inputs that the outputs replace, all original files of a location as one.
-    """
-
-    partitions: int
-    outcomes: Mapping[str, int]
-    directories_in: int
-    directories_out: int
-    files_in: int
-    files_out: int
-    bytes_in: int
-    bytes_out: int
-    rows_in: int
-    rows_out: int
-    deletes_applied: int
-    hidden: int
+    partitions: Annotated[int, "all partitions of the run"]
+    outcomes: Annotated[Mapping[str, int], "how many partitions ended with which outcome"]
+    directories_in: Annotated[int, "directories that were replaced; all original files of a partition count as one"]
+    directories_out: Annotated[int, "directories that were published"]
+    files_in: Annotated[int, "data files that were read"]
+    files_out: Annotated[int, "data files that were written"]
+    bytes_in: Annotated[int, "size of the files that were read"]
+    bytes_out: Annotated[int, "size of the files that were written"]
+    rows_in: Annotated[int, "stored rows that were read, deleted ones and those of aborted writes included"]
+    rows_out: Annotated[int, "rows or events that were written"]
+    deletes_applied: Annotated[int, "rows that delete events removed"]
+    hidden: Annotated[int, "rows of aborted writes, left out"]
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """A whole run; `partitions` are in the order of the plan."""
+    """A whole run of `compact`."""
 
-    location: str
-    kind: str
-    target: str
-    engine: str
-    visibility_txn: int | None
-    assumed: tuple[str, ...]
-    partitions: tuple[PartitionReport, ...]
-    seconds: float
-    notes: tuple[str, ...] = ()
+    ALSO: ClassVar = ("summary",)
+
+    location: Annotated[str, "the table as it was named, without secrets"]
+    kind: Annotated[str, "minor or major"]
+    target: Annotated[str, "which Hive has to read the result: `hive3` or `hive4`"]
+    engine: Annotated[str, "`local` or `spark`; `none` when nothing was to be done"]
+    visibility_txn: Annotated[int | None, "the transaction with which the result becomes visible"]
+    assumed: Annotated[tuple[str, ...], ASSUMED]
+    partitions: Annotated[tuple[PartitionReport, ...], "in the order of the plan, which is that of their paths"]
+    seconds: Annotated[float, "of the whole run, planning not counted"]
+    notes: Annotated[tuple[str, ...], "notes about the plan, as on stderr"] = ()
 
     @property
-    def summary(self) -> Totals:
+    def summary(self) -> Annotated[Totals, "what all partitions add up to"]:
         """What all partitions add up to."""
         done = [part for part in self.partitions if part.outcome is Outcome.COMPACTED]
         return Totals(
@@ -158,28 +153,3 @@ def untouched(part: PartitionPlan) -> PartitionReport:
         inputs=names if outcome is Outcome.REFUSED else (),
         notes=part.notes,
     )
-
-
-def to_json(report: CompactionReport) -> dict[str, Any]:
-    """The report as JSON values."""
-    head = {"type": REPORT_TYPE, "schema_version": SCHEMA_VERSION}
-    body = {field.name: _value(getattr(report, field.name)) for field in fields(report) if field.name != "partitions"}
-    partitions = [partition_json(part) for part in report.partitions]
-    return {**head, **body, "summary": _value(report.summary), "partitions": partitions}
-
-
-def partition_json(part: PartitionReport) -> dict[str, Any]:
-    """One partition as JSON values; the exit code is the run's, not the partition's."""
-    return {field.name: _value(getattr(part, field.name)) for field in fields(part) if field.name != "exit_code"}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_value(item) for item in value]
-    if isinstance(value, float):
-        return round(value, 3)
-    if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _value(getattr(value, field.name)) for field in fields(value)}
-    return dict(value) if isinstance(value, Mapping) else value

@@ -11,20 +11,65 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, partition_json
+from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.owner import BOUNDS
+from acidctl.state.report import Problem, document
 from acidctl.storage.redact import without_credentials
 
 PARTITION_TYPE = "compaction_log"
 RUN_TYPE = "compaction_run_log"
-SCHEMA_VERSION = 1
 
-_FIGURES = ("inputs", "outputs", "rows_in", "rows_out", "deletes_applied", "hidden", "bytes_in", "bytes_out", "notes")
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    """A partition that is finished; those in which nothing was to be done, or nothing was begun, have no line."""
+
+    run: Annotated[str, "the same in all lines of a run"]
+    location: Annotated[str, "the table as it was named, without secrets"]
+    kind: Annotated[str, "minor or major"]
+    partition: Annotated[str, "on-disk text; empty for a table without partitions"]
+    started: Annotated[str, "when it was locked, ISO 8601 in UTC"]
+    ended: Annotated[str, "when it was finished"]
+    seconds: Annotated[float, "between them"]
+    outcome: Annotated[str, "compacted, refused, failed"]
+    reason_code: Annotated[str, "as in the report"]
+    reason: Annotated[str, "as in the report"]
+    error: Annotated[Problem | None, "of a failure: `code`, `message`, `hint`"]
+    inputs: Annotated[tuple[str, ...], "names of the directories that were replaced"]
+    outputs: Annotated[tuple[str, ...], "names of the directories that were published"]
+    rows_in: Annotated[int | None, "stored rows that were read"]
+    rows_out: Annotated[int | None, "rows or events that were written"]
+    deletes_applied: Annotated[int | None, "rows that delete events removed"]
+    hidden: Annotated[int | None, "rows of aborted writes, left out"]
+    bytes_in: Annotated[int | None, "bytes that were read"]
+    bytes_out: Annotated[int | None, "bytes that were written"]
+    notes: Annotated[tuple[str, ...], "sentences for the operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """The last line of each run; of a run that was killed there is none."""
+
+    run: Annotated[str, "the same in all lines of a run"]
+    location: Annotated[str, "the table as it was named, without secrets"]
+    kind: Annotated[str, "minor or major"]
+    started: Annotated[str, "ISO 8601 in UTC"]
+    ended: Annotated[str, "ISO 8601 in UTC"]
+    seconds: Annotated[float, "between them"]
+    exit_code: Annotated[int, "what the command ended with"]
+    error: Annotated[Problem | None, "why the whole run failed: `code`, `message`, `hint`"] = None
+    partitions: Annotated[int | None, "all partitions of the run; null when it failed"] = None
+    outcomes: Annotated[Mapping[str, int], "how many partitions ended with which outcome"] = field(default_factory=dict)
+    rows_in: Annotated[int | None, "sum over what was compacted"] = None
+    rows_out: Annotated[int | None, "sum over what was compacted"] = None
+    bytes_in: Annotated[int | None, "sum over what was compacted"] = None
+    bytes_out: Annotated[int | None, "sum over what was compacted"] = None
 
 
 class RunLog:
@@ -37,7 +82,7 @@ class RunLog:
         self, path: str, location: str, kind: str, *, now: Callable[[], float], notify: Callable[[str], None]
     ) -> None:
         self._path = path
-        self._head = {"run": secrets.token_hex(6), "location": location, "kind": kind}
+        self._head = (secrets.token_hex(6), location, kind)
         self._now = now
         self._started = now()
         self._notify = notify
@@ -57,49 +102,55 @@ class RunLog:
         if report.outcome is Outcome.NOTHING_TO_DO or (report.reason_code in BOUNDS and not report.seconds):
             return
         ended = self._now()
-        values = partition_json(report)
         failed = report.outcome is Outcome.FAILED
-        self._append(
-            PARTITION_TYPE,
-            {
-                "partition": report.partition,
-                "started": _moment(ended - report.seconds),
-                "ended": _moment(ended),
-                "seconds": values["seconds"],
-                "outcome": report.outcome.value,
-                "reason_code": report.reason_code,
-                "reason": report.reason,
-                "error": _error(report.reason_code, report.reason, report.hint) if failed else None,
-                **{name: values[name] for name in _FIGURES},
-            },
+        line = PartitionLine(
+            *self._head,
+            partition=report.partition,
+            started=_moment(ended - report.seconds),
+            ended=_moment(ended),
+            seconds=report.seconds,
+            outcome=report.outcome.value,
+            reason_code=report.reason_code,
+            reason=report.reason,
+            error=Problem(report.reason_code, report.reason, report.hint) if failed else None,
+            inputs=report.inputs,
+            outputs=report.outputs,
+            rows_in=report.rows_in,
+            rows_out=report.rows_out,
+            deletes_applied=report.deletes_applied,
+            hidden=report.hidden,
+            bytes_in=report.bytes_in,
+            bytes_out=report.bytes_out,
+            notes=report.notes,
         )
+        self._append(PARTITION_TYPE, line)
 
     def run(self, report: CompactionReport) -> None:
         """The last line of a run that came to its end."""
         total = report.summary
-        figures = {name: getattr(total, name) for name in ("rows_in", "rows_out", "bytes_in", "bytes_out")}
-        self._end(report.exit_code, {"partitions": total.partitions, "outcomes": dict(total.outcomes)}, None, figures)
+        figures = (total.rows_in, total.rows_out, total.bytes_in, total.bytes_out)
+        self._append(
+            RUN_TYPE, RunLine(*self._span(), report.exit_code, None, total.partitions, total.outcomes, *figures)
+        )
 
     def failed(self, error: BaseException) -> None:
         """The last line of a run that did not."""
         if isinstance(error, AcidctlError):
-            self._end(error.exit_code, {}, _error(error.code, error.message, error.hint), {})
+            problem = Problem.of(error)
         elif isinstance(error, KeyboardInterrupt):
-            said = "the run was interrupted; what was published before stays"
-            self._end(ExitCode.INTERRUPTED, {}, _error("interrupted", said, "Run the command again."), {})
+            message = "the run was interrupted; what was published before stays"
+            problem = Problem("interrupted", message, "Run the command again.", ExitCode.INTERRUPTED)
         else:
-            self._end(ExitCode.FAILED, {}, _error("internal", f"unexpected {type(error).__name__}", None), {})
+            problem = Problem("internal", f"unexpected {type(error).__name__}", None)
+        self._append(RUN_TYPE, RunLine(*self._span(), problem.exit_code, problem))
 
-    def _end(self, code: int, counts: dict[str, Any], error: object, figures: dict[str, Any]) -> None:
+    def _span(self) -> tuple[str, str, str, str, str, float]:
+        """What every last line begins with: whose it is, and from when to when."""
         ended = self._now()
-        counts = counts or {"partitions": None, "outcomes": {}}
-        figures = figures or dict.fromkeys(("rows_in", "rows_out", "bytes_in", "bytes_out"))
-        times = {"started": _moment(self._started), "ended": _moment(ended), "seconds": round(ended - self._started, 3)}
-        self._append(RUN_TYPE, {**times, "exit_code": int(code), "error": error, **counts, **figures})
+        return (*self._head, _moment(self._started), _moment(ended), round(ended - self._started, 3))
 
-    def _append(self, kind: str, values: dict[str, Any]) -> None:
-        head = {"type": kind, "schema_version": SCHEMA_VERSION, **self._head}
-        line = json.dumps(_shown({**head, **values}), separators=(",", ":")) + "\n"
+    def _append(self, kind: str, values: PartitionLine | RunLine) -> None:
+        line = json.dumps(_shown(document(kind, values)), separators=(",", ":")) + "\n"
         with self._turn:
             try:
                 _write(self._path, line.encode("ascii"))
@@ -142,10 +193,6 @@ def _write(path: str, line: bytes) -> None:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _error(code: str, message: str, hint: str | None) -> dict[str, str | None]:
-    return {"code": code, "message": message, "hint": hint}
 
 
 def _why(error: OSError | ValueError) -> str:

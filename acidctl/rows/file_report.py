@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import EventKeys, Operation, RowId, keys_of
 from acidctl.format.names import KEY_FIELDS, BucketFile, OriginalFile, parse_file
-from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, AcidStats, parse_acid_stats, parse_key_index
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.describe import ReportOptions, failed_report, file_report, parse_columns
 from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import Calendar
 from acidctl.rows.dump_inputs import DataFile, SideFileFacts
+from acidctl.state.report import to_json
 
 Json = dict[str, Any]
 
@@ -35,15 +37,11 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
         columns = () if row_index is None else parse_columns(row_index, orc.tail)
         options = ReportOptions(columns, time_zone)
         report = file_report(orc, opened.stream, name=file.name, size=file.size, options=options)
-        acid: Json = {
-            "is_acid": orc.is_acid,
-            "file_name": _file_name(file),
-            "calendar": "hybrid" if is_hybrid(orc.tail) else "proleptic",
-            "calendar_marked": orc.tail.calendar is not Calendar.UNKNOWN,
-            "side_file": _side_file(side, file.size),
-        }
+        calendar = "hybrid" if is_hybrid(orc.tail) else "proleptic"
+        marked = orc.tail.calendar is not Calendar.UNKNOWN
+        acid: Json = to_json(AcidReport(orc.is_acid, _file_name(file), calendar, marked, _side_file(side, file.size)))
         if orc.is_acid:
-            acid |= _facts(acid_facts(orc))
+            acid |= to_json(acid_facts(orc))
         elif opened.shape_damage is not None:
             acid["damage"] = opened.shape_damage.message
     return report | {"acid": acid}
@@ -51,8 +49,7 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
 
 def failure(file: DataFile, error: AcidctlError) -> Json:
     """The report of a file that cannot be read."""
-    fields = {"code": error.code, "message": error.message, "path": error.path, "hint": error.hint}
-    return failed_report(file.name, fields)
+    return failed_report(file.name, error.to_json())
 
 
 def _file_name(file: DataFile) -> Json:
@@ -70,55 +67,10 @@ def _file_name(file: DataFile) -> Json:
     return {"kind": "unrecognised"}
 
 
-def _side_file(side: SideFileFacts | None, size: int) -> Json | None:
+def _side_file(side: SideFileFacts | None, size: int) -> SideFileReport | None:
     if side is None:
         return None
-    beyond = size - side.logical_length
-    return {"name": side.name, "length": side.length, "logical_length": side.logical_length, "bytes_beyond": beyond}
-
-
-def _facts(facts: AcidFacts) -> Json:
-    stats = facts.stats
-    return {
-        "version": facts.version,
-        "events": dict(facts.operations),
-        "stats": None if stats is None else {"insert": stats.inserts, "update": stats.updates, "delete": stats.deletes},
-        "write_ids": _range(facts.write_ids),
-        "current_write_ids": _range(facts.current_write_ids),
-        "buckets": [
-            {
-                "bucket_property": bucket.bucket_property,
-                "version": bucket.version,
-                "bucket_id": bucket.bucket_id,
-                "statement_id": bucket.statement_id,
-                "events": bucket.events,
-            }
-            for bucket in facts.buckets
-        ],
-        "ordered": facts.ordered,
-        "key_index": {"state": facts.key_index.value, "reason": facts.key_index_reason},
-        "stripes": [
-            {
-                "stripe": number,
-                "events": stripe.rows,
-                "first_key": _key(stripe.first),
-                "last_key": _key(stripe.last),
-                "index_key": _key(stripe.index),
-            }
-            for number, stripe in enumerate(facts.stripes, 1)
-        ],
-        "damage": facts.damage,
-    }
-
-
-def _range(ends: tuple[int, int] | None) -> Json | None:
-    return None if ends is None else {"min": ends[0], "max": ends[1]}
-
-
-def _key(key: RowId | None) -> Json | None:
-    if key is None:
-        return None
-    return {"write_id": key.write_id, "bucket_property": key.bucket_property, "row_id": key.row_id}
+    return SideFileReport(side.name, side.length, side.logical_length, size - side.logical_length)
 
 
 # --- What the events of an ACID file are, read from its keys and compared with what its writer noted.
@@ -140,40 +92,99 @@ class KeyIndexState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StripeKeys:
-    """The first and last key of a stripe in stored order, and what the key index gives for it."""
+    """The keys of a stripe in stored order."""
 
-    rows: int
-    first: RowId | None
-    last: RowId | None
-    index: RowId | None
+    stripe: Annotated[int, "number of the stripe, from 1"]
+    events: Annotated[int, "events in it"]
+    first_key: Annotated[RowId | None, "key of the first event: `write_id`, `bucket_property`, `row_id`"]
+    last_key: Annotated[RowId | None, "key of the last event"]
+    index_key: Annotated[RowId | None, "what the key index gives for it"]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketCount:
-    """How many events carry a bucket property; ids are None where no codec version knows the value."""
+    """How many events carry a bucket property."""
 
-    bucket_property: int
-    version: int | None
-    bucket_id: int | None
-    statement_id: int | None
-    events: int
+    bucket_property: Annotated[int, "the packed bucket, as it is stored"]
+    version: Annotated[int | None, "codec version; null when none knows the value"]
+    bucket_id: Annotated[int | None, "decoded"]
+    statement_id: Annotated[int | None, "decoded; null in codec version 0, which has none"]
+    events: Annotated[int, "events that carry it"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Two ids, both inclusive."""
+
+    min: Annotated[int, "the lowest"]
+    max: Annotated[int, "the highest"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndex:
+    """What comparing the key index with the keys gave."""
+
+    state: Annotated[KeyIndexState, "matches, missing, differs, unreadable, not_checked"]
+    reason: Annotated[str, "the same in a sentence"]
 
 
 @dataclass(frozen=True, slots=True)
 class AcidFacts:
-    """The events of one file; ranges are inclusive, None when there are no events or the keys cannot be read."""
+    """The events of one file."""
 
-    version: str | None
-    stats: AcidStats | None
-    operations: tuple[tuple[str, int], ...]
-    write_ids: tuple[int, int] | None
-    current_write_ids: tuple[int, int] | None
-    buckets: tuple[BucketCount, ...]
-    stripes: tuple[StripeKeys, ...]
-    ordered: bool | None
-    key_index: KeyIndexState
-    key_index_reason: str
-    damage: str | None
+    version: Annotated[str | None, "`hive.acid.version`"]
+    events: Annotated[Mapping[str, int], "how many events of each operation there are"]
+    stats: Annotated[Mapping[str, int] | None, "`hive.acid.stats`: how many the writer counted"]
+    write_ids: Annotated[Range | None, "write ids that made the rows; null when no key can be read"]
+    current_write_ids: Annotated[Range | None, "write ids that wrote the events"]
+    buckets: Annotated[tuple[BucketCount, ...], "each bucket property"]
+    ordered: Annotated[bool | None, "whether the events are in key order; null when they cannot be read"]
+    key_index: Annotated[KeyIndex, "how `hive.acid.key.index` compares with the keys"]
+    stripes: Annotated[tuple[StripeKeys, ...], "keys of each stripe"]
+    damage: Annotated[str | None, "why the events cannot be read to the end, or the columns cannot be the file's"]
+
+
+@dataclass(frozen=True, slots=True)
+class SideFileReport:
+    """The side file of a file that streaming ingest wrote."""
+
+    name: Annotated[str, "its name"]
+    length: Annotated[int, "its own size"]
+    logical_length: Annotated[int, "how far the data file is readable"]
+    bytes_beyond: Annotated[int, "bytes of the data file that nobody committed"]
+
+
+@dataclass(frozen=True, slots=True)
+class AcidReport:
+    """What the ACID layer of a file says, be its rows events or not."""
+
+    is_acid: Annotated[bool, "whether the file holds ACID events"]
+    file_name: Annotated[Json, "what the name says: `kind` (bucket, original, unrecognised), `bucket_id`, ..."]
+    calendar: Annotated[str, "proleptic or hybrid: how days before 1582-10-15 are read, as Hive reads them"]
+    calendar_marked: Annotated[bool, "whether the file says so itself"]
+    side_file: Annotated[SideFileReport | None, "of a file that streaming ingest has not closed"]
+
+
+class FileReport(TypedDict):
+    """What there is beside the fields of orc-tools."""
+
+    fileName: Annotated[str, "the file as it was named"]
+    status: Annotated[str, "OK, or FAILED for one of several files that cannot be read"]
+    error: Annotated[AcidctlError, "of a failed file"]
+    acid: Annotated[AcidReport, "what the ACID layer says"]
+
+
+class Event(TypedDict):
+    """An event as `orc_tools_rows.event_columns` decodes it."""
+
+    operation: Annotated[str, "insert, update or delete; a number that is none of Hive's stays a number"]
+    write_id: Annotated[int, "the write that made the row"]
+    bucket_property: Annotated[int, "the packed bucket, as it is stored"]
+    bucket_id: Annotated[int | None, "decoded; null when no codec version knows the value"]
+    statement_id: Annotated[int | None, "decoded; null in codec version 0, which has none"]
+    row_id: Annotated[int, "number of the row within its bucket and write"]
+    current_write_id: Annotated[int, "the write that wrote the event"]
+    row: Annotated[Mapping[str, object] | None, "the row; null in a delete"]
 
 
 @dataclass(slots=True)
@@ -184,8 +195,8 @@ class _Survey:
     at: int = 0
     operations: Counter[int] = field(default_factory=Counter)
     buckets: Counter[int] = field(default_factory=Counter)
-    write_ids: tuple[int, int] | None = None
-    current: tuple[int, int] | None = None
+    write_ids: Range | None = None
+    current: Range | None = None
     first: dict[int, RowId] = field(default_factory=dict)
     last: dict[int, RowId] = field(default_factory=dict)
     ordered: bool = True
@@ -228,50 +239,49 @@ def acid_facts(orc: OrcFile) -> AcidFacts:
             survey.add(keys_of(batch, name=orc.name))
     except DamagedDataError as error:
         damage = error.message
-    index, state, reason = _key_index(orc, survey, damage)
+    index, compared = _key_index(orc, survey, damage)
     stats = orc.tail.metadata_value(ACID_STATS)
     version = orc.tail.metadata_value(ACID_VERSION)
     return AcidFacts(
         version=None if version is None else version.decode("utf-8", "replace"),
         stats=_stats(stats),
-        operations=tuple((_operation(code), count) for code, count in sorted(survey.operations.items())),
+        events={_operation(code): count for code, count in sorted(survey.operations.items())},
         write_ids=survey.write_ids,
         current_write_ids=survey.current,
         buckets=tuple(_bucket(value, count) for value, count in sorted(survey.buckets.items())),
         stripes=tuple(
-            StripeKeys(stripe.rows, survey.first.get(i), survey.last.get(i), index[i] if i < len(index) else None)
+            StripeKeys(
+                i + 1, stripe.rows, survey.first.get(i), survey.last.get(i), index[i] if i < len(index) else None
+            )
             for i, stripe in enumerate(orc.tail.stripes)
         ),
         ordered=survey.ordered if damage is None else None,
-        key_index=state,
-        key_index_reason=reason,
+        key_index=compared,
         damage=damage,
     )
 
 
-def _key_index(
-    orc: OrcFile, survey: _Survey, damage: str | None
-) -> tuple[tuple[RowId | None, ...], KeyIndexState, str]:
-    """The index's keys, how they compare, and a sentence about it."""
+def _key_index(orc: OrcFile, survey: _Survey, damage: str | None) -> tuple[tuple[RowId | None, ...], KeyIndex]:
+    """The index's keys, and how they compare."""
     value = orc.tail.metadata_value(KEY_INDEX)
     if value is None:
-        return (), KeyIndexState.MISSING, "the writer left none; readers then read every stripe"
+        return (), KeyIndex(KeyIndexState.MISSING, "the writer left none; readers then read every stripe")
     try:
         index = parse_key_index(value)
     except ValueError as error:
-        return (), KeyIndexState.UNREADABLE, f"it cannot be read: {error}"
+        return (), KeyIndex(KeyIndexState.UNREADABLE, f"it cannot be read: {error}")
     if damage is not None:
-        return index, KeyIndexState.NOT_CHECKED, "the keys themselves cannot be read"
+        return index, KeyIndex(KeyIndexState.NOT_CHECKED, "the keys themselves cannot be read")
     stripes = orc.tail.stripes
     if len(index) != len(stripes):
         reason = f"it has {len(index)} keys, the file has {len(stripes)} stripes"
-        return index, KeyIndexState.DIFFERS, reason
+        return index, KeyIndex(KeyIndexState.DIFFERS, reason)
     for number, key in enumerate(index):
         last = survey.last.get(number)
         if key != last:
             reason = f"for stripe {number + 1} it gives {key_text(key)}, the last key there is {key_text(last)}"
-            return index, KeyIndexState.DIFFERS, reason
-    return index, KeyIndexState.MATCHES, "it gives the last key of every stripe"
+            return index, KeyIndex(KeyIndexState.DIFFERS, reason)
+    return index, KeyIndex(KeyIndexState.MATCHES, "it gives the last key of every stripe")
 
 
 def key_text(key: RowId | None) -> str:
@@ -284,18 +294,19 @@ def _counted(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, in
     return {int(value): int(count) for value, count in zip(found, counts, strict=True)}
 
 
-def _widened(known: tuple[int, int] | None, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[int, int]:
+def _widened(known: Range | None, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Range:
     low, high = int(values.min()), int(values.max())
-    return (low, high) if known is None else (min(low, known[0]), max(high, known[1]))
+    return Range(low, high) if known is None else Range(min(low, known.min), max(high, known.max))
 
 
-def _stats(value: bytes | None) -> AcidStats | None:
+def _stats(value: bytes | None) -> Mapping[str, int] | None:
     if value is None:
         return None
     try:
-        return parse_acid_stats(value)
+        stats = parse_acid_stats(value)
     except ValueError:
         return None
+    return {"insert": stats.inserts, "update": stats.updates, "delete": stats.deletes}
 
 
 def _operation(code: int) -> str:

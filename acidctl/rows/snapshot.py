@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, TypedDict
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ from acidctl.rows.scan import (
     RowBatch,
 )
 from acidctl.rows.sources import live_sources
+from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import AcidState
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage
@@ -107,6 +108,35 @@ def limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
         if left is not None:
             rows, left = rows.head(left), left - rows.count
         yield rows
+
+
+class Excluded(TypedDict):
+    """A directory that this reader does not read."""
+
+    name: Annotated[str, "directory name"]
+    state: Annotated[str, "as in `ls`"]
+    reason_code: Annotated[str, "why, stable"]
+    reason: Annotated[str, "why, in a sentence"]
+    because_of: Annotated[list[str], "names of the entries that cause it"]
+
+
+class PlannedPartition(TypedDict):
+    """What is read of one location."""
+
+    partition: Annotated[str, "on-disk text; empty for a table without partitions"]
+    base: Annotated[str | None, "the base that is read"]
+    deltas: Annotated[list[str], "insert deltas that are read, in order"]
+    delete_deltas: Annotated[list[str], "delete deltas that apply"]
+    originals: Annotated[list[str], "original files that are read"]
+    excluded: Annotated[list[Excluded], "everything else"]
+
+
+class SnapshotPlan(TypedDict):
+    """What a reader with these lists reads, as `snapshot --files` answers it."""
+
+    location: Annotated[str, "the table as it was named, without secrets"]
+    assumed: Annotated[list[str], ASSUMED]
+    partitions: Annotated[list[PlannedPartition], "one object a location"]
 
 
 class Snapshot:
@@ -190,8 +220,8 @@ class Snapshot:
         """All columns in answer order: data columns, then partition columns."""
         return (*self.columns.fields, *self.partition_columns)
 
-    def plan(self) -> dict[str, Any]:
-        """What is read and what is not, in the JSON form of `snapshot --files`; opens no data file."""
+    def plan(self) -> SnapshotPlan:
+        """What is read and what is not; opens no data file."""
         return {
             "location": self.location,
             "assumed": list(self.lists.assumed),
@@ -386,7 +416,7 @@ def _repeated(value: pa.Array, count: int) -> pa.Array:
     return pa.repeat(value[0], count)
 
 
-def _plan_of(partition: PartitionState) -> dict[str, Any]:
+def _plan_of(partition: PartitionState) -> PlannedPartition:
     state = partition.state
     return {
         "partition": partition.partition,

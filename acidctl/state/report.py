@@ -1,5 +1,7 @@
 """What `ls` answers, as values: every entry of every location with its state, and what they add up to.
 
+The text behind a field of a report says what scripts find in it; the reference of fields is made of these.
+
 Made of states that are already resolved. Opens nothing, knows no clock and prints nothing; row counts and
 logical lengths are handed in by whoever has opened the files.
 """
@@ -8,133 +10,152 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
+from acidctl.errors import AcidctlError, ExitCode
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import BucketFile, Marker, OriginalFile, SideFile, parse_file
 from acidctl.state.entries import ORIGINALS_NAME, AcidState, EntryKind, EntryState, StateEntry
 
 SCHEMA_VERSION = 1
+ASSUMED = "lists that were not given and count as everything committed: `write_ids`, `txns`"
 
 # What a cleaner could remove for a reader with these lists.
 RECLAIMABLE = (EntryState.OBSOLETE, EntryState.ABORTED)
 _RECLAIMABLE_VALUES = frozenset(state.value for state in RECLAIMABLE)
 
 
+# Of a field that is for acidctl itself.
+NOT_IN_JSON = {"json": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as a part of an answer."""
+
+    code: Annotated[str, "stable word"]
+    message: Annotated[str, "one sentence"]
+    hint: Annotated[str | None, "what to do now"]
+    exit_code: ExitCode = field(default=ExitCode.FAILED, metadata=NOT_IN_JSON)
+
+    @classmethod
+    def of(cls, error: AcidctlError) -> Problem:
+        """The values of an error."""
+        return cls(error.code, error.message, error.hint, error.exit_code)
+
+
 @dataclass(frozen=True, slots=True)
 class LsFile:
-    """One file of an entry; `path` is relative to the partition."""
+    """One file of an entry."""
 
-    path: str
-    kind: str
-    bytes: int | None
-    modified: str | None
-    bucket_id: int | None = None
-    attempt_id: int | None = None
-    copy_number: int | None = None
-    logical_length: int | None = None
-    rows: int | None = None
+    path: Annotated[str, "relative to the partition"]
+    kind: Annotated[str, "bucket, original, side_file, marker, other"]
+    bytes: Annotated[int | None, "size"]
+    modified: Annotated[str | None, "ISO 8601 in UTC"]
+    bucket_id: Annotated[int | None, "bucket in the name"] = None
+    attempt_id: Annotated[int | None, "task attempt in the name"] = None
+    copy_number: Annotated[int | None, "number behind `_copy_`"] = None
+    logical_length: Annotated[int | None, "how far the file is readable, when a side file says so"] = None
+    rows: Annotated[int | None, "rows in its footer, with `--rows`"] = None
 
 
 @dataclass(frozen=True, slots=True)
 class LsEntry:
-    """One directory, or all original files of a location; absent is None."""
+    """One directory, or all original files of a location."""
 
-    partition: str
-    name: str
-    kind: str
-    min_write_id: int | None
-    max_write_id: int | None
-    statement_id: int | None
-    visibility_txn_id: int | None
-    state: str
-    reason: str
-    reason_code: str
-    because_of: tuple[str, ...]
-    files: int
-    bytes: int | None
-    rows: int | None
-    modified: str | None
-    file_list: tuple[LsFile, ...] | None = None
+    partition: Annotated[str, "on-disk text such as `ds=2026-01-01/hr=7`; empty for a table without partitions"]
+    name: Annotated[str, "directory name; `(original files)` for all original files of a location"]
+    kind: Annotated[str, "base, delta, delete_delta, original, marker, unrecognised"]
+    min_write_id: Annotated[int | None, "first write id in the name; null for a base (it starts at the first write)"]
+    max_write_id: Annotated[int | None, "last write id in the name, inclusive"]
+    statement_id: Annotated[int | None, "statement of a multi-statement write"]
+    visibility_txn_id: Annotated[int | None, "transaction of the compaction that wrote the directory"]
+    state: Annotated[str, "live, obsolete, aborted, open, above_watermark, not_visible, unusable, hidden, unrecognised"]
+    reason: Annotated[str, "why, in a sentence"]
+    reason_code: Annotated[str, "the same, stable"]
+    because_of: Annotated[tuple[str, ...], "names of the entries that cause it"]
+    files: Annotated[int, "files below the entry, markers included"]
+    bytes: Annotated[int | None, "their size; null when the listing has no sizes"]
+    rows: Annotated[int | None, "stored rows or delete events, with `--rows`"]
+    modified: Annotated[str | None, "time of the newest file, ISO 8601 in UTC"]
+    file_list: Annotated[tuple[LsFile, ...] | None, "the files, with `--long`"] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """What Hive 4 itself would do differently at a location."""
 
-    partition: str
-    message: str
+    partition: Annotated[str, "on-disk text"]
+    message: Annotated[str, "what Hive 4 would read, and why it is not read here"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A location that the asked snapshot cannot be read from."""
+    """A location that cannot be read with this snapshot: there is not enough history."""
 
-    partition: str
-    message: str
-    hint: str | None
+    partition: Annotated[str, "on-disk text"]
+    message: Annotated[str, "what is missing"]
+    hint: Annotated[str | None, "what to do now"]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
     """A file whose footer or side file cannot be right; found by `--rows` and `--long`."""
 
-    partition: str
-    path: str
-    message: str
+    partition: Annotated[str, "on-disk text"]
+    path: Annotated[str, "relative to the partition"]
+    message: Annotated[str, "what is wrong with it"]
 
 
 @dataclass(frozen=True, slots=True)
 class LsSummary:
-    """Figures over the entries of one location, or of all; bytes are None when the listing had no sizes."""
+    """Figures over the entries of one location, or of all."""
 
-    partitions: int
-    base: str | None
-    bases: int
-    deltas: int
-    delete_deltas: int
-    original_files: int
-    entries: int
-    states: Mapping[str, int]
-    files_live: int
-    bytes_live: int | None
-    reclaimable: int
-    files_reclaimable: int
-    bytes_reclaimable: int | None
+    partitions: Annotated[int, "locations: partitions, or 1"]
+    base: Annotated[str | None, "the live base, where there is one location and it has one"]
+    bases: Annotated[int, "locations that have a live base"]
+    deltas: Annotated[int, "live deltas"]
+    delete_deltas: Annotated[int, "live delete deltas"]
+    original_files: Annotated[int, "original files that are read"]
+    entries: Annotated[int, "all entries"]
+    states: Annotated[Mapping[str, int], "how many entries are in each state that occurs"]
+    files_live: Annotated[int, "files of live entries, markers included"]
+    bytes_live: Annotated[int | None, "their size; null when the listing has no sizes"]
+    reclaimable: Annotated[int, "obsolete and aborted entries"]
+    files_reclaimable: Annotated[int, "their files"]
+    bytes_reclaimable: Annotated[int | None, "their size"]
 
 
 @dataclass(frozen=True, slots=True)
 class LsPartition:
     """The roll-up of one location."""
 
-    partition: str
-    summary: LsSummary
-    readable: bool
+    partition: Annotated[str, "on-disk text"]
+    summary: Annotated[LsSummary, "figures of this partition"]
+    readable: Annotated[bool, "false when this snapshot cannot be read here (not enough history)"]
 
 
 @dataclass(frozen=True, slots=True)
 class LsReport:
-    """The whole answer; `assumed` names the lists that were not given and taken as everything committed.
+    """The whole answer of `ls`."""
 
-    `doubts` are those of the `warnings` that say why rows may be missing or come twice.
-    """
-
-    location: str
-    profile: str
-    table_type: str
-    assumed: tuple[str, ...]
-    summary: LsSummary
-    entries: tuple[LsEntry, ...]
-    partitions: tuple[LsPartition, ...]
-    disagreements: tuple[Disagreement, ...]
-    gaps: tuple[Gap, ...]
-    damaged: tuple[Damage, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
+    location: Annotated[str, "the table as it was named, without secrets"]
+    profile: Annotated[str, "whose rules decided: `strict` or `hive4`"]
+    table_type: Annotated[str, "full, insert_only, originals, empty"]
+    assumed: Annotated[tuple[str, ...], ASSUMED]
+    summary: Annotated[LsSummary, "figures over all entries, shown or not"]
+    entries: Annotated[tuple[LsEntry, ...], "in the order they were written"]
+    partitions: Annotated[tuple[LsPartition, ...], "with `--by-partition`, the worst first"]
+    disagreements: Annotated[tuple[Disagreement, ...], "where Hive 4 itself would read something else"]
+    gaps: Annotated[tuple[Gap, ...], "where there is not enough history for this snapshot"]
+    damaged: Annotated[tuple[Damage, ...], "files that `--rows` or `--long` found damaged"]
+    notes: Annotated[tuple[str, ...], "the notes, as on stderr"]
+    warnings: Annotated[tuple[str, ...], "the warnings, as on stderr"]
+    doubts: Annotated[tuple[str, ...], "warnings that say why rows may be missing or come twice"] = ()
 
     @property
     def damaged_live(self) -> bool:
@@ -202,14 +223,23 @@ def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bo
     )
 
 
+def document(kind: str, report: object) -> dict[str, Any]:
+    """A report as a JSON object that names its own type."""
+    return {"type": kind, "schema_version": SCHEMA_VERSION, **to_json(report)}
+
+
 def to_json(value: Any) -> Any:
     """A report or a part of it as JSON values; `file_list` is left out where nobody asked for it."""
     kind: Any = type(value)
     if kind in _AS_THEY_ARE:
         return value
+    if kind is float:
+        return round(value, 3)
     if isinstance(value, tuple | list):
         return [to_json(item) for item in value]
-    names = _field_names(kind)
+    if isinstance(value, Enum):
+        return value.value
+    names = json_names(kind)
     if not names:
         return dict(value) if isinstance(value, Mapping) else value
     found = {name: to_json(getattr(value, name)) for name in names}
@@ -219,12 +249,16 @@ def to_json(value: Any) -> Any:
 
 
 # Nearly all values of a report; looked at first, since a large table has millions.
-_AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 
 
 @cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+def json_names(kind: Any) -> tuple[str, ...]:
+    """The names of a report's JSON fields: those of the class, then the properties that its `ALSO` lists."""
+    if not is_dataclass(kind):
+        return ()
+    own = tuple(item.name for item in fields(kind) if item.metadata.get("json", True))
+    return (*own, *getattr(kind, "ALSO", ()))
 
 
 def iso_time(seconds: float | None) -> str | None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport, GuardReport
 from acidctl.cli import clean as clean_command
-from acidctl.cli import fields as fields_maintenance
-from acidctl.cli.fields import Described
 from acidctl.errors import ExitCode
 from tests import ROOT
 from tests.cli.runner import Result, acidctl
+from tests.support.reference import described
 
 if TYPE_CHECKING:
     from tests.services.hdfs import Hdfs
@@ -196,17 +196,13 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
 
 def test_the_page_of_fields_is_complete(table: Path) -> None:
     """Nothing is answered that is not described, nor described and not answered."""
-
-    def keys(described: Described) -> set[str]:
-        return {name for name, _, _ in described.fields}
-
     answer = clean(table, "-o", "json").json()
-    assert set(answer) == keys(fields_maintenance.CLEAN)
-    assert set(answer["guards"][0]) == keys(fields_maintenance.CLEAN_GUARD)
-    assert set(answer["partitions"][0]) == keys(fields_maintenance.CLEAN_PARTITION)
-    assert set(answer["victims"][0]) == set(answer["kept"][0]) == keys(fields_maintenance.CLEAN_ENTRY)
+    assert set(answer) == {"type", "schema_version", *described(CleanReport)}
+    assert set(answer["guards"][0]) == described(GuardReport).keys()
+    assert set(answer["partitions"][0]) == described(CleanedLocation).keys()
+    assert set(answer["victims"][0]) == set(answer["kept"][0]) == described(CleanedEntry).keys()
     line = clean(table, "-o", "jsonl").json_lines()[0]
-    assert set(line) == keys(fields_maintenance.CLEAN_ENTRY) | {"type", "schema_version", "outcome"}
+    assert set(line) == described(CleanedEntry).keys() | {"type", "schema_version", "outcome"}
 
 
 def test_jsonl_and_csv_have_an_entry_a_line(table: Path) -> None:

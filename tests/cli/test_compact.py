@@ -641,8 +641,9 @@ def test_a_second_run_on_the_same_table_loses(tmp_path: Path) -> None:
 
 def test_plans_are_values() -> None:
     """A report of one kind is no plan of another."""
-    from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, to_json
+    from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
     from acidctl.errors import ExitCode
+    from acidctl.state.report import to_json
 
     compacted = PartitionReport("a", Outcome.COMPACTED)
     refused = PartitionReport("b", Outcome.REFUSED, "x")

@@ -14,9 +14,11 @@ from typing import Any
 import pyorc
 import pytest
 
-from acidctl.cli import fields
+from acidctl.rows import file_report
+from acidctl.rows.file_report import AcidFacts, AcidReport, FileReport
 from tests import ROOT
 from tests.cli.runner import acidctl
+from tests.support.reference import described
 
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 STREAMING = ROOT / "fixtures/tables/hive3/streaming/02-aborted-and-open/table/delta_0000002_0000006"
@@ -339,18 +341,18 @@ class TestFields:
 
     def test_the_acid_layer_is_described(self, file: Path) -> None:
         """Every key, and none more."""
-        assert list(json_of(str(file))["acid"]) == [name for name, _, _ in fields.DUMP_ACID.fields]
+        assert list(json_of(str(file))["acid"]) == [*described(AcidReport), *described(AcidFacts)]
 
     def test_events_are_described(self, file: Path) -> None:
         """In the order of the answer."""
         events = acidctl("dump", "--events", str(file)).json_lines()
-        assert list(events[0]) == [name for name, _, _ in fields.DUMP_EVENT.fields]
+        assert list(events[0]) == list(described(file_report.Event))
 
     def test_reports_are_described(self, file: Path) -> None:
         """What orc-tools does not have."""
         (file.parent / "bucket_00001").write_bytes(b"")
         reports = acidctl("dump", str(file.parent), "-o", "json").json()
-        assert {name for name, _, _ in fields.DUMP.fields} <= {*reports[0], *reports[1]}
+        assert described(FileReport).keys() <= {*reports[0], *reports[1]}
 
 
 class TestText:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import acidctl
-from acidctl.compaction.report import Outcome, to_json
+from acidctl.compaction.report import Outcome
 from acidctl.engine.local import LocalEngine
+from acidctl.state.report import to_json
 from acidctl.storage.resolve import resolve
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command

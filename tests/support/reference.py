@@ -11,15 +11,48 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from graphlib import TopologicalSorter
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import click
 
 import acidctl
-from acidctl.cli.fields import ALL
+from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport, GuardReport
+from acidctl.cli.decode_bucket import DecodedFields
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.cli.options import EXIT_MEANINGS
+from acidctl.cli.snapshot import Count, Numbers
+from acidctl.compaction.plan import CompactionPlan, PartitionPlan
+from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
+from acidctl.compaction.run_log import PartitionLine, RunLine
 from acidctl.errors import AcidctlError
+from acidctl.rows.file_report import (
+    AcidFacts,
+    AcidReport,
+    BucketCount,
+    Event,
+    FileReport,
+    KeyIndex,
+    Range,
+    SideFileReport,
+    StripeKeys,
+)
+from acidctl.rows.snapshot import Excluded, PlannedPartition, SnapshotPlan
+from acidctl.state.report import (
+    ASSUMED,
+    Damage,
+    Disagreement,
+    Gap,
+    LsEntry,
+    LsFile,
+    LsPartition,
+    LsReport,
+    LsSummary,
+    Problem,
+)
 from tests import ROOT
 from tests.unit.test_architecture import MODULES, ROWS, package_imports
 
@@ -84,13 +117,137 @@ def error_codes() -> str:
     return _table(("Word", "Exit code", "Class", "Means"), rows)
 
 
+@dataclass(frozen=True)
+class Section:
+    """One kind of object of the page of fields; a `document` names its own type."""
+
+    title: str
+    where: str
+    types: tuple[type, ...] = ()
+    document: bool = False
+
+
+SECTIONS = (
+    Section("`ls -o json`", "type `ls`", (LsReport,), True),
+    Section("Summary", "`summary` of `ls` and of each of its partitions", (LsSummary,)),
+    Section(
+        "Entry",
+        "`entries` of `ls -o json`; a line of `ls -o jsonl` (`ls_entry`); a row of `ls -o csv`",
+        (LsEntry,),
+    ),
+    Section("File", "`file_list` of an entry", (LsFile,)),
+    Section("Partition", "`partitions` of `ls --by-partition -o json`; a line of `-o jsonl`", (LsPartition,)),
+    Section("Disagreement", "`disagreements` of `ls`", (Disagreement,)),
+    Section("Gap", "`gaps` of `ls`", (Gap,)),
+    Section("Damaged file", "`damaged` of `ls`", (Damage,)),
+    Section("`snapshot --files -o json`", "type `snapshot`", (SnapshotPlan,), True),
+    Section("Partition of a snapshot", "`partitions` of `snapshot --files`; a line of `-o jsonl`", (PlannedPartition,)),
+    Section("Excluded directory", "`excluded` of a partition of a snapshot", (Excluded,)),
+    Section("`snapshot --count`, `--digest`", "type `snapshot`", (Numbers,), True),
+    Section("Count of a partition", "`partitions` of `snapshot --count --by-partition`", (Count,)),
+    Section(
+        "A row",
+        "a line of `snapshot -o jsonl`, an element of `-o json`, a row of `-o csv`: the table's columns, then its "
+        "partition columns, as Values has it; with `--row-id` the field `ROW__ID` comes first, of `writeid`, "
+        "`bucketid` and `rowid`, null in insert-only tables",
+    ),
+    Section(
+        "`dump`",
+        "a file's report: `dump -o json` (a list when there are several files), a line of `dump -o jsonl`. Beside the "
+        "fields below it has those of `orc-tools meta -j` under the same names, in the encoding of this page: null for "
+        "what the writer did not note, dates and timestamps as elsewhere, NaN as a string",
+        (FileReport,),
+        True,
+    ),
+    Section(
+        "ACID layer",
+        "`acid` of `dump`; the fields from `version` on are there when `is_acid` is true, `damage` also where it "
+        "should be",
+        (AcidReport, AcidFacts),
+    ),
+    Section("Side file", "`side_file` of the ACID layer", (SideFileReport,)),
+    Section("Range", "`write_ids` and `current_write_ids` of the ACID layer", (Range,)),
+    Section("Bucket", "`buckets` of the ACID layer", (BucketCount,)),
+    Section("Key index", "`key_index` of the ACID layer", (KeyIndex,)),
+    Section("Stripe", "`stripes` of the ACID layer", (StripeKeys,)),
+    Section("Event", "a line of `dump --events`", (Event,)),
+    Section(
+        "`decode-bucket`", "a line of `-o jsonl`; with `-o json` they are the list `values`", (DecodedFields,), True
+    ),
+    Section("`compact -o json`", "type `compaction_report`", (CompactionReport,), True),
+    Section("Summary of a compaction", "`summary` of `compact`", (Totals,)),
+    Section(
+        "Compacted partition",
+        "`partitions` of `compact`; a line of `-o jsonl`; a row of `-o csv`; figures are null where nothing was read",
+        (PartitionReport,),
+    ),
+    Section("Verification", "`verified` of a compacted partition", (Verified,)),
+    Section(
+        "Run log, a partition", "a line that `compact --run-log` appends, type `compaction_log`", (PartitionLine,), True
+    ),
+    Section("Run log, the run", "the last line of each run, type `compaction_run_log`", (RunLine,), True),
+    Section(
+        "Plan of a compaction",
+        "`compact -n -o json`, type `compaction_plan`; what `--plan` takes. `hash` is over everything else: "
+        "`--plan` refuses one that was changed. Fields that are not named here are for acidctl itself",
+        (CompactionPlan,),
+        True,
+    ),
+    Section("Planned partition", "`partitions` of a plan; a line of `compact -n -o jsonl`", (PartitionPlan,)),
+    Section("`clean -o json`", "type `clean_report`", (CleanReport,), True),
+    Section("Guard", "`guards` of `clean`", (GuardReport,)),
+    Section("Cleaned partition", "`partitions` of `clean`", (CleanedLocation,)),
+    Section(
+        "Cleaned entry",
+        "`victims` and `kept` of `clean`; a line of `-o jsonl` (`clean_entry`) and a row of `-o csv`, which add "
+        "`outcome`: would_go, deleted, quarantined, restored, kept",
+        (CleanedEntry,),
+    ),
+    Section("Problem", "`problem` of a cleaned partition, `error` of a line of the run log", (Problem,)),
+    Section("An error", "`error` of the object on stderr, with any machine form", (AcidctlError,)),
+)
+_DOCUMENT = (
+    ("`type`", "string", "which object this is; an object with another meaning gets another type"),
+    ("`schema_version`", "number", "1; fields are only ever added"),
+)
+_WORDS = {str: "string", int: "number", float: "number", bool: "boolean", object: "any"}
+
+
+def described(kind: type) -> dict[str, tuple[str, str]]:
+    """The documented fields of a type: what stands there, and what it means."""
+    hints = get_type_hints(kind, include_extras=True)
+    for name in getattr(kind, "ALSO", ()):
+        hints[name] = get_type_hints(getattr(kind, name).fget, include_extras=True)["return"]
+    documented = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return {name: (_words(hint.__origin__), hint.__metadata__[0]) for name, hint in documented.items()}
+
+
+def _words(kind: Any) -> str:
+    """A type as a reader of JSON knows it, with a link where it has a section."""
+    if get_origin(kind) in (UnionType, Union):
+        (one,) = (part for part in get_args(kind) if part is not type(None))
+        return f"{_words(one)} or null"
+    section = next((each.title for each in SECTIONS if kind in each.types), None)
+    if section is not None:
+        return f"[{section.lower()}](#{section.lower().replace(' ', '-')})"
+    if get_origin(kind) in (tuple, list):
+        inner = get_args(kind)[0]
+        return f"list of {_words(inner)}s" if inner in _WORDS else f"list of {_words(inner)}"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "string"
+    return _WORDS.get(kind, "object")
+
+
 def fields() -> str:
     """The JSON fields of every object."""
     parts = []
-    for item in ALL:
-        rows = ((f"`{name}`", kind, meaning) for name, kind, meaning in item.fields)
-        where = f"{item.where[:1].upper()}{item.where[1:]}."
-        parts.append(f"## {item.title}\n\n{where}\n\n{_table(('Field', 'Type', 'Meaning'), rows)}")
+    for section in SECTIONS:
+        rows = list(_DOCUMENT) if section.document else []
+        for kind in section.types:
+            rows += ((f"`{name}`", what, meaning) for name, (what, meaning) in described(kind).items())
+        where = f"{section.where[:1].upper()}{section.where[1:]}."
+        table = "\n" + _table(("Field", "Type", "Meaning"), rows) if rows else ""
+        parts.append(f"## {section.title}\n\n{where}\n{table}")
     return "\n".join(parts)
 
 
@@ -115,7 +272,9 @@ def _described(thing: object) -> str:
     where = node.name if node.name in acidctl.__all__ else f"{thing.__module__}.{node.name}"
     title = f"acidctl.{where}" if where == node.name else where
     parts = [f"## {title}\n\n{_doc(node)}\n"]
-    values = [_code(item) for item in node.body if isinstance(item, ast.AnnAssign)]
+    values = [
+        _value_line(item) for item in node.body if isinstance(item, ast.AnnAssign) if _code(item.target) != "ALSO"
+    ]
     if values:
         parts.append("```python\n" + "\n".join(values) + "\n```\n")
     for item in node.body:
@@ -126,7 +285,7 @@ def _described(thing: object) -> str:
 
 def _signature(node: ast.FunctionDef) -> str:
     """The head of a function, an argument a line where it is long."""
-    returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
+    returns = "" if node.returns is None else f" -> {_plain(node.returns)[0]}"
     marks = [ast.unparse(mark) for mark in node.decorator_list]
     if any(mark.endswith("property") for mark in marks):
         return f"```python\n{node.name}: {returns.removeprefix(' -> ')}\n```\n"
@@ -135,6 +294,22 @@ def _signature(node: ast.FunctionDef) -> str:
     if len(text) > WIDTH - len(node.name) - len(returns):
         text = "\n    " + re.sub(r", (?![^\[(]*[\])])", ",\n    ", text) + ",\n"
     return f"```python\n{node.name}({text}){returns}\n```\n"
+
+
+def _value_line(node: ast.AnnAssign) -> str:
+    """A field with its type and default, and what it holds."""
+    kind, text = _plain(node.annotation)
+    default = "" if node.value is None or "default_factory" in _code(node.value) else f" = {_code(node.value)}"
+    return f"{_code(node.target)}: {kind}{default}" + (f"  # {text}" if text else "")
+
+
+def _plain(annotation: ast.expr) -> tuple[str, str]:
+    """A type, and the text about it of an `Annotated`."""
+    if isinstance(annotation, ast.Subscript) and _code(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        kind, text = annotation.slice.elts
+        return _code(kind), str(text.value) if isinstance(text, ast.Constant) else ASSUMED
+    return _code(annotation), ""
 
 
 def _code(node: ast.AST) -> str:

@@ -47,7 +47,7 @@ def test_rows_are_the_same_without_the_victims(name: str, tmp_path: Path) -> Non
     assert case.rows(root) == rows
     assert not list(root.rglob("_acidctl*"))
     again = case.delete(root)
-    assert (again.victims, again.exit_code) == ([], ExitCode.DONE)
+    assert (again.victims, again.exit_code) == ((), ExitCode.DONE)
 
 
 def test_young_entries_stay(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_cover_that_vanishes_stops_everything(tmp_path: Path) -> None:
     shutil.rmtree(root / "delta_0000001_0000004_v0000009")
     shutil.rmtree(root / "delete_delta_0000001_0000004_v0000009")
     report = run.delete(plan)
-    assert report.victims == []
+    assert report.victims == ()
     assert "delta_0000001_0000001_0000" in tops(root)
 
 
@@ -250,10 +250,10 @@ def test_failed_work_goes_by_age_and_a_dead_runs_at_once(tmp_path: Path) -> None
     failed.mkdir()
     (failed / "failed").write_text("{}")
     os.utime(failed / "failed", (LATER - 60, LATER - 60))
-    assert failed.name not in {v.name for _, v in case.delete(root).victims}
+    assert failed.name not in {v.name for v in case.delete(root).victims}
     os.utime(failed / "failed", (1.0, 1.0))
     os.utime(failed, (1.0, 1.0))
-    assert failed.name in {v.name for _, v in case.delete(root).victims}
+    assert failed.name in {v.name for v in case.delete(root).victims}
     assert not failed.exists()
 
 
@@ -270,20 +270,20 @@ def test_what_was_moved_away_comes_back(name: str, elsewhere: bool, tmp_path: Pa
     base = str(tmp_path / "aside") if elsewhere else None
     report = case.quarantine(root, base=base)
     assert report.exit_code == ExitCode.DONE
-    went = {victim.name for _, victim in report.victims}
+    went = {victim.name for victim in report.victims}
     assert went
     assert case.rows(root) == rows
     assert tree(root) != before
     assert (tmp_path / "aside").exists() == elsewhere
-    aborted = {v.name for _, v in report.victims if v.reason_code == "write_aborted"}
+    aborted = {v.name for v in report.victims if v.reason_code == "write_aborted"}
     back = case.undo(root, base=base)
-    assert {victim.name for _, victim in back.victims} == went - aborted
+    assert {victim.name for victim in back.victims} == went - aborted
     expected = {path: size for path, size in before.items() if path.split("/")[0] not in aborted}
     assert {p: s for p, s in tree(root).items() if not p.startswith("_acidctl")} == expected
     assert case.rows(root) == rows
-    assert {entry.name for part in back.locations for entry in part.kept} == aborted
+    assert {entry.name for part in back.partitions for entry in part.kept} == aborted
     again = case.undo(root, base=base)
-    assert again.victims == []
+    assert again.victims == ()
 
 
 def test_undo_restores_nothing_that_would_be_read(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_undo_restores_nothing_that_would_be_read(tmp_path: Path) -> None:
     for cover in root.glob("*_v*"):
         shutil.rmtree(cover)
     back = case.undo(root)
-    assert back.victims == []
-    assert {e.reason_code for part in back.locations for e in part.kept} == {"not_restored"}
+    assert back.victims == ()
+    assert {e.reason_code for part in back.partitions for e in part.kept} == {"not_restored"}
 
 
 def test_undo_never_lands_on_something(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_undo_never_lands_on_something(tmp_path: Path) -> None:
     case.quarantine(root)
     (root / "delta_0000001_0000001_0000").mkdir()
     back = case.undo(root)
-    assert "delta_0000001_0000001_0000" not in {v.name for _, v in back.victims}
+    assert "delta_0000001_0000001_0000" not in {v.name for v in back.victims}
     assert list((root / "delta_0000001_0000001_0000").iterdir()) == []
 
 
@@ -330,7 +330,7 @@ def test_a_damaged_manifest_stops_the_way_back(tmp_path: Path) -> None:
     manifest.write_text("{")
     back = case.undo(root)
     assert back.exit_code == ExitCode.DAMAGED
-    assert back.victims == []
+    assert back.victims == ()
 
 
 # --- requests
@@ -490,7 +490,7 @@ def test_what_is_deleted_goes_into_the_trash(skip: bool, tmp_path: Path) -> None
     root, trash = step(DEMO).copy(tmp_path / "orders"), tmp_path / "trash"
     trash.mkdir()
     report = step(DEMO).delete(root, _WithTrash(trash), skip_trash=skip)
-    went = {entry.name for _, entry in report.victims}
+    went = {entry.name for entry in report.victims}
     assert len(went) > 3
     assert not went & set(tops(root))
     assert {path.name for path in trash.iterdir()} == (set() if skip else went)
@@ -504,7 +504,7 @@ def test_a_trash_that_refuses_says_how_to_go_on(tmp_path: Path) -> None:
     before = tops(root)
     storage = _WithTrash(tmp_path)
     storage.broken = True
-    (part,) = step(DEMO).delete(root, storage).locations
+    (part,) = step(DEMO).delete(root, storage).partitions
     assert part.problem is not None
     assert part.problem.hint == "With --skip-trash it is deleted for good."
     assert tops(root) == before

@@ -54,7 +54,7 @@ def test_rows_below_hold_back(covers: tuple[str, ...], aborted: str, tmp_path: P
     before = tree(root)
     run = _run(root, aborted)
     assert _failing(run) == ["G4"]
-    assert run.delete(run.plan()).victims == []
+    assert run.delete(run.plan()).victims == ()
     assert tree(root) == before
 
 

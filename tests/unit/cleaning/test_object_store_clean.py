@@ -78,8 +78,8 @@ def test_victims_go_and_nothing_else(bench: Bench) -> None:
     before = tree(bench.root)
     counter = FaultyStorage(object_store())
     report = _delete(bench, object_store(counter))
-    assert [part.outcome for part in report.locations] == [Outcome.DELETED]
-    gone = {victim.name for victim in report.locations[0].victims}
+    assert [part.outcome for part in report.partitions] == [Outcome.DELETED]
+    gone = {victim.name for victim in report.partitions[0].victims}
     assert len(gone) >= 3
     assert tree(bench.root) == {path: size for path, size in before.items() if path.partition("/")[0] not in gone}
     assert bench.rows()[-1] == bench.before[-1]

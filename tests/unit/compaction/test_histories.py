@@ -213,7 +213,7 @@ class Life:
         run = open_table(str(self.table.root)).prepare_clean(
             validtxns=lists, older_than=retention, now=time.time() + 2 * DAY, table_type="full"
         )
-        (place,) = run.delete(run.plan()).locations
+        (place,) = run.delete(run.plan()).partitions
         self.seen[f"clean {place.outcome.value}"] += 1
         self.seen["cleaned"] += len(place.victims)
         assert place.outcome in (CleanOutcome.DELETED, CleanOutcome.NOTHING_TO_DO), place

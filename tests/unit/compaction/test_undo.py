@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("nobody_waits")
 def _went(report: CleanReport) -> set[str]:
     """Names of victims that may come back."""
     assert report.exit_code == ExitCode.DONE
-    return {victim.name for _, victim in report.victims if victim.reason_code != "write_aborted"}
+    return {victim.name for victim in report.victims if victim.reason_code != "write_aborted"}
 
 
 def _aside(case: Step, root: Path, base: Path | None = None) -> set[str]:
@@ -37,7 +37,7 @@ def _aside(case: Step, root: Path, base: Path | None = None) -> set[str]:
 
 
 def _problems(report: CleanReport) -> list[str]:
-    return [part.problem.message for part in report.locations if part.problem is not None]
+    return [part.problem.message for part in report.partitions if part.problem is not None]
 
 
 @pytest.mark.parametrize("case", [DEMO, PARTS], ids=["table", "partitions"])
@@ -53,7 +53,7 @@ def test_a_renamed_table_gets_back_what_lies_within_it(case: Step, tmp_path: Pat
     assert case.rows(renamed) == rows
     assert {p for p in tree(renamed) if "_acidctl" not in p} <= set(before)
     assert tree(root) == before
-    assert case.undo(renamed).victims == []
+    assert case.undo(renamed).victims == ()
 
 
 def test_a_renamed_partition_gets_back_what_lies_within_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_was_taken_from_another_place_is_told_and_left(case: Step, tmp_path
     renamed = root.rename(tmp_path / "renamed")
     before = tree(tmp_path)
     report = case.undo(renamed, base=str(base))
-    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, [])
+    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
     assert tree(tmp_path) == before
     boxed = [json.loads(path.read_text())["location"] for path in base.glob("*/manifest.json")]
     told = _problems(report)
@@ -119,7 +119,7 @@ def test_a_partition_that_was_renamed_is_told_of(tmp_path: Path) -> None:
     (manifest,) = (json.loads(path.read_text()) for path in base.glob("*/manifest.json"))
     Path(manifest["location"]).rename(manifest["location"] + "9")
     report = PARTS.undo(root, base=str(base))
-    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, [])
+    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
     assert any(manifest["location"] in line for line in _problems(report))
 
 
@@ -131,7 +131,7 @@ def test_beside_ones_own_those_of_others_are_a_remark(tmp_path: Path) -> None:
     _aside(DEMO, other, base)
     back = DEMO.undo(root, base=str(base))
     assert (_went(back), back.exit_code) == (went, ExitCode.DONE)
-    assert [str(other) in note for part in back.locations for note in part.notes] == [True]
+    assert [str(other) in note for part in back.partitions for note in part.notes] == [True]
     assert _went(DEMO.undo(other, base=str(base))) == went
 
 
@@ -145,9 +145,9 @@ def test_partitions_are_no_strangers_to_each_other(tmp_path: Path) -> None:
     linked.symlink_to(tmp_path / linked.name)
     report = PARTS.undo(root, base=str(base))
     assert _went(report) == went
-    assert len(report.locations) > 1
-    assert {part.outcome for part in report.locations} == {Outcome.RESTORED, Outcome.NOTHING_TO_DO}
-    assert [part.notes for part in report.locations] == [()] * len(report.locations)
+    assert len(report.partitions) > 1
+    assert {part.outcome for part in report.partitions} == {Outcome.RESTORED, Outcome.NOTHING_TO_DO}
+    assert [part.notes for part in report.partitions] == [()] * len(report.partitions)
 
 
 def test_a_folder_within_one_table_may_hold_what_is_anothers(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_folder_within_one_table_may_hold_what_is_anothers(tmp_path: Path) -> 
     for victim in went:
         shutil.rmtree(other / victim)
     report = DEMO.undo(other)
-    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, [])
+    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
     assert str(root) in _problems(report)[0]
     assert not went & tops(other)
     assert _went(DEMO.undo(root, base=str(base))) == went
@@ -181,7 +181,7 @@ def test_the_box_of_a_renamed_table_is_not_its_successors(tmp_path: Path) -> Non
     for victim in went:
         shutil.rmtree(root / victim)
     report = DEMO.undo(root, base=str(renamed / "_acidctl_quarantine"))
-    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, [])
+    assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
     assert str(renamed) in _problems(report)[0]
     assert not went & tops(root)
 
@@ -224,7 +224,7 @@ def test_on_storage_without_links_names_are_compared_as_they_are(base: str | Non
         storage.move("w/t" if name == "w/tt" else "w/tt", name)
         report = prepare(storage, name, gather(storage, name), request, now=1e6).undo(base)
         if name == "w/tt" and base is not None:
-            assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, [])
+            assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
             continue
         assert report.exit_code == ExitCode.DONE
         assert len(report.victims) == (2 if base is not None or name == "w/tt" else 0)

@@ -254,8 +254,8 @@ def test_deletes(backend: Backend) -> None:
         data, done = written([batch, EventBatch(keys(2, start=4, operation=2))], columns, backend=backend)
         facts = acid_facts(opened(data))
         assert facts.stats is not None
-        assert (facts.stats.deletes, facts.stats.inserts, facts.operations) == (6, 0, (("delete", 6),))
-        assert (facts.key_index, facts.version) == (KeyIndexState.MATCHES, "2")
+        assert (facts.stats["delete"], facts.stats["insert"], facts.events) == (6, 0, {"delete": 6})
+        assert (facts.key_index.state, facts.version) == (KeyIndexState.MATCHES, "2")
         assert [row["row"] for row in read_all(data)] == [None] * 6
         assert done.last_key == RowId(1, 536870912, 5)
         assert [row[5] for row in pyorc.Reader(io.BytesIO(data))] == [None] * 6
@@ -308,7 +308,7 @@ def test_physical_form(codec: str, backend: Backend) -> None:
     file = opened(data)
     facts = acid_facts(file)
     assert done.stripes == len(file.tail.stripes) == len(facts.stripes) > 1
-    assert (facts.key_index, facts.ordered) == (KeyIndexState.MATCHES, True)
+    assert (facts.key_index.state, facts.ordered) == (KeyIndexState.MATCHES, True)
     post = file.tail.postscript
     assert (post.compression.name.lower(), file.tail.row_index_stride) == (codec, 5000)
     assert codec == "none" or post.block_size == 1 << 17
