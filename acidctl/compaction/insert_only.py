@@ -28,8 +28,7 @@ from acidctl.compaction.verify import Expected
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch
 from acidctl.orc.acidmeta import TARGET
-from acidctl.orc.protobuf import varint, zigzag
-from acidctl.orc.wirewrite import encode_varint
+from acidctl.orc.protobuf import encode_varint, varint, zigzag
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.rows.scan import BATCH_ROWS, Projection

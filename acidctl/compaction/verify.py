@@ -27,9 +27,7 @@ from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import EventKeys, Operation, RowId, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
-from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.rowindex import IndexEntry, each_stripe, read_column_index, recorded
 from acidctl.orc.stats import (
     BinaryStatistics,
     BucketStatistics,
@@ -42,7 +40,7 @@ from acidctl.orc.stats import (
     TimestampStatistics,
     stated_decimal,
 )
-from acidctl.orc.stripe import StripeFooter
+from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.rows.dump_inputs import batch_rows
 from acidctl.rows.pipeline import read_ahead
@@ -510,7 +508,7 @@ class IndexCheck:
 
     def _bounds(self, column: int, said: ColumnStatistics) -> tuple[Any, Any]:
         values = said.values
-        if isinstance(values, DateStatistics | TimestampStatistics) and is_hybrid(self._orc.tail):
+        if isinstance(values, DateStatistics | TimestampStatistics) and self._orc.tail.is_hybrid:
             return None, None  # in days of another calendar
         if isinstance(values, IntegerStatistics | DateStatistics):
             return values.minimum, values.maximum

@@ -55,13 +55,13 @@ def expand(data: bytes, compression: Compression, block_size: int, limit: int) -
     return b"".join(parts)
 
 
-def pack(data: bytes, compression: Compression, block_size: int) -> bytes:
-    """A section that `expand` gives back as `data`; a chunk that would not shrink stays as it is."""
+def pack(data: bytes, compression: Compression, block_size: int, *, shrink: bool = True) -> bytes:
+    """A section that `expand` gives back as `data`; a chunk that would not shrink, or need not, stays as it is."""
     if compression is Compression.NONE:
         return data
     size = min(block_size, _MAX_CHUNK)
     pieces = (data[at : at + size] for at in range(0, len(data), size))
-    return b"".join(chunk_of(plain, _shrink(plain, compression)) for plain in pieces)
+    return b"".join(chunk_of(plain, _shrink(plain, compression) if shrink else None) for plain in pieces)
 
 
 def chunk_of(plain: bytes | memoryview, small: bytes | None) -> bytes:

@@ -19,9 +19,7 @@ import pyarrow as pa
 from acidctl.errors import UsageError
 from acidctl.orc.acidmeta import ACID_STATS, parse_acid_stats
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
-from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
-from acidctl.orc.rowindex import BloomFilter, ColumnIndex, read_column_index
 from acidctl.orc.stats import (
     BinaryStatistics,
     BucketStatistics,
@@ -34,7 +32,7 @@ from acidctl.orc.stats import (
     StringStatistics,
     TimestampStatistics,
 )
-from acidctl.orc.stripe import EncodingKind, StripeFooter
+from acidctl.orc.stripe import BloomFilter, ColumnIndex, EncodingKind, StripeFooter, read_column_index
 from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
 from acidctl.types import format_scalars
 from acidctl.types.hive_types import quote_name
@@ -265,7 +263,7 @@ def _date_bounds(tail: Tail, values: DateStatistics, count: int) -> Json:
         return {}
     days = np.array([values.minimum, values.maximum], dtype=np.int64)
     low, high = format_scalars.day_text(
-        pa.array(hybrid_to_proleptic(days) if is_hybrid(tail) else days), format_scalars.hive_year
+        pa.array(hybrid_to_proleptic(days) if tail.is_hybrid else days), format_scalars.hive_year
     ).to_pylist()
     return {"min": low, "max": high}
 
@@ -280,7 +278,7 @@ def _timestamp_bounds(tail: Tail, column: int, values: TimestampStatistics) -> J
     millis = np.array([low, high], dtype=np.int64)
     rest = [(values.minimum_nanos or 1) - 1, (values.maximum_nanos or _LAST_NANOS + 1) - 1]
     seconds = millis // 1000
-    if is_hybrid(tail) and not local:
+    if tail.is_hybrid and not local:
         seconds = hybrid_seconds_to_proleptic(seconds)
     moments = pa.StructArray.from_arrays(
         [pa.array(seconds), pa.array((millis % 1000 * 1_000_000 + rest).astype(np.int32))], ["seconds", "nanos"]

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import Operation
 from acidctl.orc.calendar import hybrid_to_proleptic
-from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import Calendar, Tail
 from acidctl.types import format_scalars, java_numbers
@@ -42,7 +41,7 @@ def row_style(tail: Tail) -> Style:
     the writer mean the proleptic one; what our reader has moved by itself is not moved again.
     """
     unmarked = tail.calendar is not Calendar.PROLEPTIC_GREGORIAN
-    days = unmarked and not is_hybrid(tail)
+    days = unmarked and not tail.is_hybrid
     return Style(
         floats=_floats,
         decimals=_decimals,

@@ -7,8 +7,7 @@ that the common case costs nothing; else a function that rebuilds just the parts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +17,8 @@ import pyarrow.compute as pc
 from acidctl.format.arrays import WIDE, flat
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.stats import DateStatistics
-from acidctl.orc.streams import PresentStream
-from acidctl.orc.stripe import StripeFooter
-from acidctl.orc.tail import Calendar, OrcKind, Tail
-from acidctl.orc.wide_timestamps import WideColumn
+from acidctl.orc.streams import Beside, PresentStream, WideColumn
+from acidctl.orc.tail import OrcKind, Tail
 
 # --- Nested Arrow arrays taken apart and put together with other children.
 #
@@ -88,43 +85,15 @@ def _apply(finish: Finisher | None, array: pa.Array, held: BoolArray | None) -> 
 
 
 _SWITCH_DAY = -141_427
-# What is held, expanded, of the streams that are read beside.
-_FREE_BYTES, _BYTES_OF_A_BYTE = 32 << 20, 64
-
-
-def is_hybrid(tail: Tail) -> bool:
-    """Whether days before 1582-10-15 are counted in the Julian calendar.
-
-    Files of Hive 4 say so. Unmarked ones are proleptic, except those of the Java writer of Hive 2 and before.
-    """
-    if tail.calendar is not Calendar.UNKNOWN:
-        return tail.calendar is Calendar.JULIAN_GREGORIAN
-    return tail.by_hive2
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What is read beside the C++ reader, by column id: wide timestamps, and which unions are NULL."""
-
-    wide: Mapping[int, WideColumn]
-    unions: Mapping[int, PresentStream]
-
-    def start(self, footer: StripeFooter, stored: int) -> None:
-        """Begin a stripe of a file of so many bytes; DamagedDataError when it has no room for such streams."""
-        left = _FREE_BYTES + _BYTES_OF_A_BYTE * stored
-        for timestamps in self.wide.values():
-            left -= timestamps.start(footer, left)
-        for presence in self.unions.values():
-            left -= presence.start(footer, left)
 
 
 def finisher(tail: Tail, column: int, beside: Beside) -> Finisher | None:
     """What is to be done with arrays of the column at this id, or None for nothing."""
     entry = tail.types[column]
     if column in beside.wide:
-        return _wide(beside.wide[column], is_hybrid(tail) and entry.kind is OrcKind.TIMESTAMP)
+        return _wide(beside.wide[column], tail.is_hybrid and entry.kind is OrcKind.TIMESTAMP)
     if entry.kind is OrcKind.DATE:
-        return _hybrid_dates if is_hybrid(tail) and _may_be_old(tail, column) else None
+        return _hybrid_dates if tail.is_hybrid and _may_be_old(tail, column) else None
     if entry.kind is OrcKind.CHAR:
         return _trim
     if entry.kind is OrcKind.DECIMAL and not entry.precision:

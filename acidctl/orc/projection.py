@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from acidctl.format.arrays import flat
-from acidctl.orc.postprocess import Beside, Finisher, finisher
-from acidctl.orc.safe_footer import offered_name
+from acidctl.orc.postprocess import Finisher, finisher
+from acidctl.orc.streams import Beside
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import Tail
+from acidctl.orc.tail_edit import offered_name
 from acidctl.types.hive_types import StructType
 
 

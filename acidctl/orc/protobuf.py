@@ -1,15 +1,18 @@
-"""The protobuf wire format, read into plain values.
+"""The protobuf wire format, read into plain values and written.
 
 ORC's messages are few and small, and a file's tail may lie: decoding by hand (this page) refuses a bad length
 or number with one exception, needs neither a dependency nor generated code, and starts in no time, which
-`protobuf` does not. Unknown fields are skipped, as the format asks.
+`protobuf` does not. Unknown fields are skipped, as the format asks, and `rewritten` keeps them byte for byte: what a
+newer writer put there is not ours to drop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LENGTHS = {_FIXED64: 8, _FIXED32: 4}
 _U64 = (1 << 64) - 1
 
 
@@ -47,6 +50,7 @@ def signed(value: int) -> int:
 # stored bytes can expand to millions of fields, and each would become an object.
 FREE_FIELDS = 1 << 18
 FIELDS_OF_A_BYTE = 8
+_TOO_MANY_FIELDS = "it has more fields than the file has room for"
 _CONTINUED = bytes(range(128, 256))
 
 
@@ -61,7 +65,7 @@ class Budget:
     def spend(self, fields: int) -> None:
         self.left -= fields
         if self.left < 0:
-            raise WireError("it has more fields than the file has room for")
+            raise WireError(_TOO_MANY_FIELDS)
 
 
 class Message:
@@ -74,8 +78,9 @@ class Message:
 
     def __init__(self, data: bytes, budget: Budget | None = None) -> None:
         self._budget = budget = Budget(len(data)) if budget is None else budget
-        if len(data) > 2 * budget.left:
-            _check_count(data, budget.left)
+        if len(data) > 2 * budget.left and any(True for _ in islice(raw_fields(data), budget.left, None)):
+            # Counted before anything is kept.
+            raise WireError(_TOO_MANY_FIELDS)
         fields: dict[int, list[int | bytes]] = {}
         at, end = 0, len(data)
         while at < end:
@@ -94,8 +99,8 @@ class Message:
                     raise WireError("a field runs past the end")
                 value = data[at : at + length]
                 at += length
-            elif kind in (_FIXED64, _FIXED32):
-                length = 8 if kind == _FIXED64 else 4
+            elif kind in _LENGTHS:
+                length = _LENGTHS[kind]
                 if length > end - at:
                     raise WireError("a field runs past the end")
                 value = data[at : at + length]
@@ -145,14 +150,14 @@ class Message:
         return None if value is None else value.decode("utf-8", "replace")
 
     def texts(self, number: int) -> tuple[str, ...]:
-        return tuple(value.decode("utf-8", "replace") for value in self._each_bytes(number))
+        return tuple(value.decode("utf-8", "replace") for value in self.blobs(number))
 
     def message(self, number: int) -> Message | None:
         value = self.data(number)
         return None if value is None else Message(value, self._budget)
 
     def messages(self, number: int) -> Iterator[Message]:
-        for value in self._each_bytes(number):
+        for value in self.blobs(number):
             yield Message(value, self._budget)
 
     def count(self, number: int) -> int:
@@ -174,19 +179,45 @@ class Message:
 
     def blobs(self, number: int) -> Iterator[bytes]:
         """The raw bytes of a repeated field of bytes or of fixed width."""
-        yield from self._each_bytes(number)
-
-    def _each_bytes(self, number: int) -> Iterator[bytes]:
         for value in self._fields.get(number, ()):
             if not isinstance(value, bytes):
                 raise WireError(f"field {number} is not bytes")
             yield value
 
 
-def _check_count(data: bytes, most: int) -> None:
-    """Walk over a message without keeping anything; WireError when it has more fields than `most`."""
-    at = count = 0
+# --- Written.
+
+
+def number(field: int, value: int) -> bytes:
+    """An unsigned number as a field; signed ones are the caller's to convert (`unsigned`, `zigzagged`)."""
+    return encode_varint(field << 3) + encode_varint(int(value))
+
+
+def block(field: int, data: bytes) -> bytes:
+    """Bytes, text or a message as a field."""
+    return encode_varint(field << 3 | 2) + encode_varint(len(data)) + data
+
+
+def encode_varint(value: int) -> bytes:
+    """An unsigned number in groups of seven bits, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def zigzagged(value: int) -> int:
+    """A `sint64` in its unsigned form."""
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a message in order: number, and the whole field with its key; WireError when there is none."""
+    at = 0
     while at < len(data):
+        start = at
         key, at = varint(data, at)
         kind = key & 7
         if kind == _VARINT:
@@ -194,8 +225,18 @@ def _check_count(data: bytes, most: int) -> None:
         elif kind == _BYTES:
             length, at = varint(data, at)
             at += length
+        elif kind in _LENGTHS:
+            at += _LENGTHS[kind]
         else:
-            at += 8 if kind == _FIXED64 else 4
-        count += 1
-        if count > most:
-            raise WireError("it has more fields than the file has room for")
+            raise WireError(f"wire type {kind} is unknown")
+        if at > len(data):
+            raise WireError("a field runs past the end")
+        yield key >> 3, data[start:at]
+
+
+def rewritten(data: bytes, dropped: Collection[int], added: bytes) -> bytes:
+    """The message without the fields of `dropped` numbers, and with `added` encoded fields before the rest.
+
+    What was last stays last: readers look for the letters at the end of a postscript without parsing it.
+    """
+    return added + b"".join(field for number, field in raw_fields(data) if number not in dropped)

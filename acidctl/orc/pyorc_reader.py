@@ -18,7 +18,6 @@ from pyorc.converters import ORCConverter
 from acidctl.errors import AcidctlError
 from acidctl.format.arrays import WIDE
 from acidctl.format.names import EVENT_FIELDS
-from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, TypeKind, UnionType
 
@@ -107,7 +106,7 @@ def incomparable(kind: HiveType, orc: OrcFile) -> str | None:
     kinds = _kinds(kind)
     if TypeKind.UNION in kinds:
         return "pyorc does not tell which alternative of a union it read"
-    if is_hybrid(orc.tail) and kinds & {TypeKind.DATE, TypeKind.TIMESTAMP}:
+    if orc.tail.is_hybrid and kinds & {TypeKind.DATE, TypeKind.TIMESTAMP}:
         return "pyorc knows no hybrid calendar"
     return None
 

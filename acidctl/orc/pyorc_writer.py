@@ -22,8 +22,7 @@ from acidctl.format.events import EventBatch, Operation
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.convert import clock
 from acidctl.orc.tail import OrcKind, OrcType
-from acidctl.orc.tail_buffer import HeldSink
-from acidctl.orc.tailedit import event_type, orc_types
+from acidctl.orc.tail_edit import HeldSink, event_type, orc_types
 from acidctl.orc.unions import UnionSink
 from acidctl.orc.writable import decoded, has_union, padded, text
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType

@@ -29,17 +29,14 @@ from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.postprocess import Beside
 from acidctl.orc.prefetch import announce_footers, announce_scan
 from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.protobuf import Budget
-from acidctl.orc.rowindex import read_stripe_statistics
-from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stream_guard import Guard, WideRows
-from acidctl.orc.streams import PresentStream, SecondaryStream
-from acidctl.orc.stripe import StripeFooter, read_stripe_footer
+from acidctl.orc.streams import Beside, PresentStream, SecondaryStream, WideColumn, wide_columns
+from acidctl.orc.stripe import StripeFooter, read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,
@@ -49,7 +46,7 @@ from acidctl.orc.tail import (
     damaged,
     read_tail,
 )
-from acidctl.orc.wide_timestamps import WideColumn, wide_columns
+from acidctl.orc.tail_edit import safe_tail
 from acidctl.types.hive_types import Dialect, Field, StructType
 
 DEFAULT_BATCH_SIZE = 65536
@@ -250,7 +247,7 @@ class OrcFile:
 
         WideRows asks for smaller batches.
         """
-        end, suffix = gated_tail(tail, beside.wide, flatten=projection.flat)
+        end, suffix = safe_tail(tail, beside.wide, flatten=projection.flat)
         guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail), batch_size)
         failures: list[AcidctlError] = []
         open_view = partial(

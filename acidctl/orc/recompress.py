@@ -21,13 +21,10 @@ from acidctl.format.events import EventBatch
 from acidctl.orc.arrow_writer import ArrowBackend, Physical
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.deflate import LARGEST_CHUNK, Chunks, ChunkSink, Deflate
-from acidctl.orc.protobuf import Message
-from acidctl.orc.rowindex import moved_positions, recorded
-from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer
+from acidctl.orc.protobuf import Message, block, number, rewritten
+from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer, moved_positions, recorded
 from acidctl.orc.tail import OrcKind
-from acidctl.orc.tail_buffer import HeldSink
-from acidctl.orc.tailedit import MAGIC, Place, end_lengths, event_type, moved_stripes, orc_types, resealed
-from acidctl.orc.wirewrite import block, number, rewritten
+from acidctl.orc.tail_edit import MAGIC, HeldSink, Place, end_lengths, event_type, moved_stripes, orc_types, resealed
 from acidctl.types.hive_types import StructType
 
 # A footer of more chunks than these would be one of some ten thousand columns.

@@ -1,14 +1,15 @@
-"""Stripe footers: which streams a stripe holds, how each column is encoded, in which zone its clock ran."""
+"""What a writer noted about a stripe: its footer, the row indexes and bloom filters of its columns, its statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from acidctl.errors import InternalError
-from acidctl.orc.codec import CodecError, expand
-from acidctl.orc.protobuf import Budget, Message, WireError
+from acidctl.orc.codec import CodecError, Compression, expand
+from acidctl.orc.protobuf import Budget, Message, WireError, block, encode_varint, raw_fields, rewritten
+from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_range
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
@@ -185,3 +186,223 @@ def _encodings(message: Message) -> tuple[Encoding, ...]:
             raise WireError(f"a dictionary claims {size} entries")
         result.append(Encoding(EncodingKind(code), size))
     return tuple(result)
+
+
+# --- Row indexes and bloom filters: what is known of every few thousand rows of a column.
+
+
+_MAX_INDEX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One row group: its statistics, and where it begins in each stream of the column."""
+
+    statistics: ColumnStatistics | None
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """How full a bloom filter is."""
+
+    hash_functions: int
+    bits: bytes
+
+    @property
+    def bit_count(self) -> int:
+        """All bits of the filter."""
+        return len(self.bits) * 8
+
+    @property
+    def set_count(self) -> int:
+        """The bits that are set."""
+        return int.from_bytes(self.bits, "little").bit_count()
+
+    def merged(self, other: BloomFilter) -> BloomFilter:
+        """The filter that holds what either of two filters of one size holds."""
+        bits = int.from_bytes(self.bits, "little") | int.from_bytes(other.bits, "little")
+        return BloomFilter(self.hash_functions, bits.to_bytes(max(len(self.bits), len(other.bits)), "little"))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIndex:
+    """The index of one column in one stripe; None where the writer left none."""
+
+    entries: tuple[IndexEntry, ...] | None
+    filters: tuple[BloomFilter, ...] | None
+
+
+def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, column: int) -> ColumnIndex:
+    """Read what indexes a column has; DamagedDataError when they cannot be right."""
+    entries = footer.stream(StreamKind.ROW_INDEX, column)
+    # A writer that leaves both forms of filter means the one in UTF-8 (ORC-101).
+    filters = footer.stream(StreamKind.BLOOM_FILTER_UTF8, column) or footer.stream(StreamKind.BLOOM_FILTER, column)
+    try:
+        return ColumnIndex(
+            None if entries is None else _entries(_section(file, tail, entries)),
+            None if filters is None else _filters(_section(file, tail, filters)),
+        )
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has a row index of column {column} that cannot be right: {error}") from error
+
+
+def _section(file: ReadableFile, tail: Tail, stream: Stream) -> Message:
+    raw = read_range(file, stream.offset, stream.length, tail.name)
+    post = tail.postscript
+    return Message(expand(raw, post.compression, post.block_size, _MAX_INDEX), Budget(stream.length))
+
+
+def _entries(message: Message) -> tuple[IndexEntry, ...]:
+    result = []
+    for item in message.messages(1):
+        statistics = item.message(2)
+        result.append(IndexEntry(None if statistics is None else parse_statistics(statistics), item.uints(1)))
+    return tuple(result)
+
+
+def _filters(message: Message) -> tuple[BloomFilter, ...]:
+    # Old writers repeat 64-bit numbers, later ones leave a single run of bytes; the bits are the same.
+    return tuple(
+        BloomFilter(item.uint(1) or 0, item.data(3) or b"".join(item.blobs(2))) for item in message.messages(1)
+    )
+
+
+# --- Statistics of each stripe, which stand in a section of their own before the footer.
+
+
+MAX_METADATA = 128 << 20
+
+
+def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[ColumnStatistics, ...], ...]:
+    """Per stripe the statistics of each column; empty when the writer left none. Raises as `each_stripe`."""
+    return tuple(each_stripe(file, tail))
+
+
+def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatistics, ...]]:
+    """The statistics of each column, stripe by stripe: taken apart, those of a large file take gigabytes.
+
+    Raises DamagedDataError when the section is damaged or its counts contradict the footer.
+    """
+    post = tail.postscript
+    if not post.metadata_length:
+        return
+    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
+    raw = read_range(file, offset, post.metadata_length, tail.name)
+    try:
+        message = Message(expand(raw, post.compression, post.block_size, MAX_METADATA), Budget(len(raw)))
+        if message.count(1) not in (0, len(tail.stripes)):
+            raise WireError(f"they are of {message.count(1)} stripes, there are {len(tail.stripes)}")
+        for stripe in message.messages(1):
+            yield _of_stripe(stripe, len(tail.types))
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
+
+
+def _of_stripe(message: Message, columns: int) -> tuple[ColumnStatistics, ...]:
+    if message.count(1) not in (0, columns):
+        raise WireError(f"they are of {message.count(1)} columns, there are {columns}")
+    return tuple(parse_statistics(column) for column in message.messages(1))
+
+
+# --- Positions in a row index: where each row group begins in the streams of its column.
+#
+# A position is a list of numbers without names. Which streams they speak of, in which order and with how many numbers
+# each, follows from the column's type and encoding (ORC C++: `recordPosition` in ColumnWriter.cc, RLE.cc, ByteRLE.cc;
+# ORC Java: `TreeWriterBase.getPosition` and its overrides). In a plain stream the place is one number, the byte; in a
+# compressed one it is two, the chunk and the byte in it; what follows, values in a run and bits in a byte, is the same.
+
+
+_ENTRY, _POSITIONS = 1, 1
+
+# Streams in the order in which they are noted, with the count of numbers after the place: 0 for bare bytes, 1 for a
+# run-length encoding (values in the run), 2 for bits (bits in the byte too).
+_BITS, _RUNS, _BYTES = 2, 1, 0
+Recorded = tuple[tuple[StreamKind, int], ...]
+
+_PRESENT: Recorded = ((StreamKind.PRESENT, _BITS),)
+_NUMBERS: Recorded = ((StreamKind.DATA, _RUNS),)
+_TEXT: Recorded = ((StreamKind.DATA, _BYTES), (StreamKind.LENGTH, _RUNS))
+_TIME: Recorded = ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS))
+_COLLECTION: Recorded = ((StreamKind.LENGTH, _RUNS),)
+_RECORDED: dict[OrcKind, Recorded] = {
+    OrcKind.BOOLEAN: ((StreamKind.DATA, _BITS),),
+    OrcKind.BYTE: _NUMBERS,
+    OrcKind.SHORT: _NUMBERS,
+    OrcKind.INT: _NUMBERS,
+    OrcKind.LONG: _NUMBERS,
+    OrcKind.DATE: _NUMBERS,
+    OrcKind.FLOAT: ((StreamKind.DATA, _BYTES),),
+    OrcKind.DOUBLE: ((StreamKind.DATA, _BYTES),),
+    OrcKind.STRING: _TEXT,
+    OrcKind.CHAR: _TEXT,
+    OrcKind.VARCHAR: _TEXT,
+    OrcKind.BINARY: _TEXT,
+    OrcKind.DECIMAL: ((StreamKind.DATA, _BYTES), (StreamKind.SECONDARY, _RUNS)),
+    OrcKind.TIMESTAMP: _TIME,
+    OrcKind.TIMESTAMP_INSTANT: _TIME,
+    OrcKind.LIST: _COLLECTION,
+    OrcKind.MAP: _COLLECTION,
+    OrcKind.STRUCT: (),
+    OrcKind.UNION: _NUMBERS,
+}
+_DICTIONARIES = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
+
+#: For each stream of a column: from a plain offset to the stored offset of a chunk and the plain offset in it.
+Places = Mapping[StreamKind, Callable[[int], tuple[int, int]]]
+
+
+def recorded(kind: OrcKind, encoding: EncodingKind, *, nulls: bool) -> Recorded:
+    """The streams of which a column's positions speak, and the count of numbers after each place.
+
+    `nulls` says whether the column has a PRESENT stream in the stripe: of one left out there are no positions.
+    """
+    streams = _NUMBERS if encoding in _DICTIONARIES else _RECORDED[kind]
+    return _PRESENT + streams if nulls else streams
+
+
+def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
+    """A row index of plain streams as that of compressed ones; InternalError when it is not of these streams."""
+    entries = []
+    for number, field in raw_fields(index):
+        if number != _ENTRY:
+            entries.append(field)
+            continue
+        (entry,) = Message(field).blobs(_ENTRY)
+        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)
+        packed = b"".join(map(encode_varint, positions))
+        # Without a stream there are no positions, and no field.
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed) if packed else b"")))
+    return b"".join(entries)
+
+
+def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recorded, compression: Compression) -> bytes:
+    """The row index of a union, from those of the struct and of its tags as which it was written (see `unions`).
+
+    The statistics are the struct's. InternalError when they are not of these streams.
+    """
+    place = 1 if compression is Compression.NONE else 2
+    own, both = (sum(place + rest for _, rest in kinds) for kinds in (streams, of_tags))
+    # What the tags' own PRESENT says is what the struct's says.
+    skipped = both - place - _RUNS
+    entries = []
+    for entry, tag in zip(Message(index).blobs(_ENTRY), Message(tags).blobs(_ENTRY), strict=True):
+        first, second = Message(entry).uints(_POSITIONS), Message(tag).uints(_POSITIONS)
+        if (len(first), len(second)) != (own, both):
+            raise InternalError(f"the row index of a union has {len(first)} and {len(second)} positions")
+        packed = b"".join(map(encode_varint, (*first, *second[skipped:])))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed))))
+    return b"".join(entries)
+
+
+def _moved(positions: Sequence[int], streams: Recorded, places: Places) -> list[int]:
+    if len(positions) != sum(1 + rest for _, rest in streams) or any(kind not in places for kind, _ in streams):
+        names = ", ".join(kind.name for kind, _ in streams) or "no stream"
+        raise InternalError(f"a row index has {len(positions)} positions, which cannot be of {names}")
+    result: list[int] = []
+    at = 0
+    for kind, rest in streams:
+        result += places[kind](positions[at])
+        result += positions[at + 1 : at + 1 + rest]
+        at += 1 + rest
+    return result

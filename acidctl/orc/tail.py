@@ -201,8 +201,14 @@ class Tail:
         return post.stripe_statistics_length + post.metadata_length + post.footer_length + post.length + 1
 
     @property
-    def by_hive2(self) -> bool:
-        """Whether the Java writer of Hive 2 or before made the file (ORC before 1.5): its days are hybrid, unmarked."""
+    def is_hybrid(self) -> bool:
+        """Whether days before 1582-10-15 are counted in the Julian calendar.
+
+        Files of Hive 4 say so. Unmarked ones are proleptic, except those of the Java writer of Hive 2 and before (ORC
+        before 1.5).
+        """
+        if self.calendar is not Calendar.UNKNOWN:
+            return self.calendar is Calendar.JULIAN_GREGORIAN
         return self.writer is Writer.ORC_JAVA and self.postscript.writer_version < _ORC_517
 
     def hive_type(self, column: int = 0) -> HiveType:

@@ -22,12 +22,19 @@ from typing import NamedTuple
 from acidctl.errors import InternalError
 from acidctl.orc.arrow_writer import Appended, Physical
 from acidctl.orc.codec import CodecError, expand, pack
-from acidctl.orc.protobuf import Message
-from acidctl.orc.rowindex import recorded, union_positions
-from acidctl.orc.stripe import INDEX_KINDS, EncodingKind, Stream, StreamKind, StripeFooter, found_footer
+from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
+from acidctl.orc.stripe import (
+    INDEX_KINDS,
+    EncodingKind,
+    Stream,
+    StreamKind,
+    StripeFooter,
+    found_footer,
+    recorded,
+    union_positions,
+)
 from acidctl.orc.tail import OrcKind, OrcType
-from acidctl.orc.tailedit import MAGIC, STATISTICS, TYPES, Place, end_lengths, moved_stripes, resealed
-from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
+from acidctl.orc.tail_edit import MAGIC, STATISTICS, TYPES, Place, end_lengths, moved_stripes, resealed
 
 # Numbers of fields: of a stripe's footer, of a stream in it, of a type, and of stripe statistics on both levels.
 _STREAMS, _ENCODINGS = 1, 2

@@ -23,14 +23,16 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrow_writer import ArrowBackend, Physical
 from acidctl.orc.codec import Compression
 from acidctl.orc.deflate import igzip
+from acidctl.orc.protobuf import number
 from acidctl.orc.recompress import DeflatingBackend
 from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
-from acidctl.orc.tail_buffer import HeldEnd, HeldSink
-from acidctl.orc.tailedit import (
+from acidctl.orc.tail_edit import (
     CALENDAR,
     METADATA,
     STRIDE,
     TYPES,
+    HeldEnd,
+    HeldSink,
     edited_footer,
     event_type,
     merged_metadata,
@@ -38,7 +40,6 @@ from acidctl.orc.tailedit import (
     renamed_types,
     sealed,
 )
-from acidctl.orc.wirewrite import number
 from acidctl.orc.writable import NeedsExactWriter
 from acidctl.types.hive_types import StructType
 

@@ -16,7 +16,6 @@ from acidctl.format.events import EventKeys, Operation, RowId, keys_of
 from acidctl.format.names import KEY_FIELDS, BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.describe import ReportOptions, failed_report, file_report, parse_columns
-from acidctl.orc.postprocess import is_hybrid
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import Calendar
 from acidctl.rows.dump_inputs import DataFile, SideFileFacts
@@ -37,7 +36,7 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
         columns = () if row_index is None else parse_columns(row_index, orc.tail)
         options = ReportOptions(columns, time_zone)
         report = file_report(orc, opened.stream, name=file.name, size=file.size, options=options)
-        calendar = "hybrid" if is_hybrid(orc.tail) else "proleptic"
+        calendar = "hybrid" if orc.tail.is_hybrid else "proleptic"
         marked = orc.tail.calendar is not Calendar.UNKNOWN
         acid: Json = to_json(AcidReport(orc.is_acid, _file_name(file), calendar, marked, _side_file(side, file.size)))
         if orc.is_acid:

@@ -21,7 +21,7 @@ from acidctl.format.names import KEY_FIELDS
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.schema_evolution import fit_array, null_array
-from acidctl.orc.wide_timestamps import wide_columns
+from acidctl.orc.streams import wide_columns
 from acidctl.rows.dump_inputs import batch_rows as fitting_rows
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
 from acidctl.rows.pipeline import read_ahead

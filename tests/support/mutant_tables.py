@@ -281,7 +281,7 @@ def _rows(orc: Any) -> str:
 
 def _levels(stream: Any, orc: Any) -> Iterator[Any]:
     """All statistics, and the positions of row groups; which bytes a stream takes matters to nobody."""
-    from acidctl.orc.rowindex import read_column_index
+    from acidctl.orc.stripe import read_column_index
 
     yield from orc.tail.statistics
     for stripe in orc.stripe_statistics():

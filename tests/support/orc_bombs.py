@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acidctl.orc.codec import Compression
-from acidctl.orc.wirewrite import block, number
+from acidctl.orc.protobuf import block, number
 from tests.support.orc_mutations import Parts, StoredStripe
 
 LONG, STRING, TIMESTAMP, LIST, MAP, STRUCT, UNION, DECIMAL = 4, 7, 9, 10, 11, 12, 13, 14

@@ -12,8 +12,7 @@ from random import Random
 from typing import Any
 
 from acidctl.orc.codec import Compression, expand, pack
-from acidctl.orc.protobuf import Message, WireError, varint
-from acidctl.orc.wirewrite import block, encode_varint, number
+from acidctl.orc.protobuf import Message, WireError, block, encode_varint, number, varint
 
 LIMIT = 1 << 28
 

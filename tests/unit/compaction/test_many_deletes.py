@@ -17,10 +17,9 @@ from acidctl.compaction.report import Outcome
 from acidctl.errors import DamagedDataError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
-from acidctl.orc.protobuf import Message
+from acidctl.orc.protobuf import Message, block, number, zigzagged
 from acidctl.orc.tail import read_tail
-from acidctl.orc.tailedit import STATISTICS, edited_footer, sealed
-from acidctl.orc.wirewrite import block, number, zigzagged
+from acidctl.orc.tail_edit import STATISTICS, edited_footer, sealed
 from acidctl.orc.writer import write_orc
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type

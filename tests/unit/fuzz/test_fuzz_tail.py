@@ -16,11 +16,10 @@ from acidctl.errors import AcidctlError
 from acidctl.orc.codec import Compression
 from acidctl.orc.protobuf import Message, WireError
 from acidctl.orc.reader import open_orc
-from acidctl.orc.rowindex import read_stripe_statistics
-from acidctl.orc.safe_footer import gated_tail
 from acidctl.orc.sidefile import parse_logical_length
-from acidctl.orc.stripe import read_stripe_footer
+from acidctl.orc.stripe import read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import read_tail
+from acidctl.orc.tail_edit import safe_tail
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 
 pytestmark = pytest.mark.slow
@@ -56,7 +55,7 @@ def read_everything(data: bytes) -> None:
     read_stripe_statistics(file, tail)
     for index in range(len(tail.stripes)):
         read_stripe_footer(file, tail, index)
-    gated_tail(tail, ())
+    safe_tail(tail, ())
     orc = open_orc(file, name="f")
     orc.key_range()
     orc.operations()

@@ -17,8 +17,8 @@ import pytest
 from acidctl.errors import ExitCode
 from acidctl.orc import stream_guard as guard
 from acidctl.orc.codec import Compression
+from acidctl.orc.protobuf import number
 from acidctl.orc.reader import open_orc
-from acidctl.orc.wirewrite import number
 from tests.cli.runner import acidctl
 from tests.support import orc_bombs
 from tests.support.orc_mutations import put_together

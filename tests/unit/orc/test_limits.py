@@ -6,12 +6,11 @@ from acidctl.compaction import recover
 from acidctl.orc import (
     acidmeta,
     codec,
-    postprocess,
     protobuf,
     reader,
-    rowindex,
     sidefile,
     stream_guard,
+    streams,
     stripe,
     tail,
 )
@@ -26,8 +25,8 @@ def test_the_page_of_limits_is_true() -> None:
     for name, number in {
         "fields of a section": f"{protobuf.FREE_FIELDS:,} and {protobuf.FIELDS_OF_A_BYTE} more",
         "| footer, expanded": f"{tail._MAX_FOOTER >> 20} MiB",
-        "statistics of stripes, expanded": f"{rowindex.MAX_METADATA >> 20} MiB",
-        "row index or bloom": f"{rowindex._MAX_INDEX >> 20} MiB",
+        "statistics of stripes, expanded": f"{stripe.MAX_METADATA >> 20} MiB",
+        "row index or bloom": f"{stripe._MAX_INDEX >> 20} MiB",
         "| stripes |": f"{tail._MAX_STRIPES:,}, each",
         "| types |": f"{tail._MAX_TYPES:,}, nested {tail._MAX_NESTING} deep",
         "| user metadata |": f"{tail._MAX_USER_KEYS:,} keys, {tail._MAX_USER_METADATA >> 20} MiB",
@@ -39,7 +38,7 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of lengths": f"{stream_guard._FREE_BYTES >> 20} MiB and {stream_guard._BYTES_OF_A_BYTE} more",
         "runs of lengths and": f"{stream_guard._FREE_RUNS:,} and one more"
         f" for every {stream_guard._BYTES_OF_A_RUN} bytes",
-        "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
+        "streams of nanoseconds": f"{streams._FREE_BYTES >> 20} MiB and {streams._BYTES_OF_A_BYTE} more",
         "a row, and": f"{stream_guard._FREE_HELD >> 20} MiB, or {stream_guard._HELD_OF_A_BYTE:,} times",
         "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
         "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"

@@ -11,8 +11,8 @@ import pytest
 
 from acidctl.errors import ExitCode
 from acidctl.orc.codec import Compression
+from acidctl.orc.protobuf import block, encode_varint, number
 from acidctl.orc.stripe import EncodingKind, StreamKind
-from acidctl.orc.wirewrite import block, encode_varint, number
 from tests import ROOT
 from tests.cli.runner import acidctl
 from tests.support.orc_mutations import (

@@ -20,12 +20,18 @@ from acidctl.orc import arrow_writer as arrowwriter
 from acidctl.orc import deflate, recompress, writer
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.deflate import Chunks, ChunkSink
+from acidctl.orc.protobuf import block
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.rowindex import moved_positions, read_column_index, read_stripe_statistics, recorded
 from acidctl.orc.stitch import StripeRun, stitch
-from acidctl.orc.stripe import EncodingKind, StreamKind
+from acidctl.orc.stripe import (
+    EncodingKind,
+    StreamKind,
+    moved_positions,
+    read_column_index,
+    read_stripe_statistics,
+    recorded,
+)
 from acidctl.orc.tail import OrcKind
-from acidctl.orc.wirewrite import block
 from acidctl.orc.writer import Backend, WrittenFile
 from tests.cli.runner import acidctl
 from tests.support.orc_events import EventBatch, keys, read_all, written

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from acidctl.errors import InternalError
 from acidctl.format.events import RowId
-from acidctl.orc.protobuf import Message
+from acidctl.orc.protobuf import Message, block, number
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import (
     CollectionStatistics,
     ColumnStatistics,
     DecimalStatistics,
     IntegerStatistics,
+    merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import StripeRun, merged_statistics, mismatch, stitch
-from acidctl.orc.wirewrite import block, number
+from acidctl.orc.stitch import StripeRun, mismatch, stitch
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import KeyIndexState, acid_facts
 from tests.support.orc_events import EventBatch, keys, read_all, written

@@ -12,9 +12,8 @@ import pytest
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
-from acidctl.orc.rowindex import read_stripe_statistics
 from acidctl.orc.stats import IntegerStatistics, StringStatistics
-from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer
+from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 

@@ -13,10 +13,21 @@ from hypothesis import strategies as st
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression, expand, pack
-from acidctl.orc.protobuf import Message, WireError, varint, zigzag
+from acidctl.orc.protobuf import (
+    Message,
+    WireError,
+    block,
+    encode_varint,
+    number,
+    raw_fields,
+    rewritten,
+    varint,
+    zigzag,
+    zigzagged,
+)
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import Calendar, Tail, read_tail
-from acidctl.orc.tailedit import (
+from acidctl.orc.tail_edit import (
     CALENDAR,
     METADATA,
     TYPES,
@@ -27,7 +38,6 @@ from acidctl.orc.tailedit import (
     renamed_types,
     sealed,
 )
-from acidctl.orc.wirewrite import block, encode_varint, number, raw_fields, rewritten, zigzagged
 from acidctl.types.schema import parse_type
 from tests.support.orc_files import by_arrow, by_pyorc, fixture_files
 

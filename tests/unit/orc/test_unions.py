@@ -19,8 +19,14 @@ from acidctl.compaction.verify import IndexCheck
 from acidctl.errors import InternalError, VerificationError
 from acidctl.orc import unions
 from acidctl.orc.codec import Compression
-from acidctl.orc.rowindex import read_column_index, read_stripe_statistics, recorded, union_positions
-from acidctl.orc.stripe import EncodingKind, StreamKind
+from acidctl.orc.stripe import (
+    EncodingKind,
+    StreamKind,
+    read_column_index,
+    read_stripe_statistics,
+    recorded,
+    union_positions,
+)
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType

@@ -22,9 +22,8 @@ from acidctl.errors import DamagedDataError, UsageError
 from acidctl.format.arrays import WIDE
 from acidctl.format.events import RowId
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.rowindex import read_column_index
 from acidctl.orc.schema_evolution import arrow_type, null_array
-from acidctl.orc.stripe import StreamKind
+from acidctl.orc.stripe import StreamKind, read_column_index
 from acidctl.orc.tail import Calendar
 from acidctl.orc.writer import Backend, NeedsExactWriter, OrcWriter, write_orc
 from acidctl.rows.file_report import KeyIndexState, acid_facts

@@ -1,4 +1,4 @@
-"""The tail of an ORC file, rewritten: what writers cannot say about a file is said afterwards, in its last bytes.
+"""Tails that acidctl writes: of an edited file, and the one that Arrow's reader is given in place of a file's own.
 
 Arrow's writer knows neither char and varchar nor user metadata nor calendars. All of these stand in the footer, so the
 stripes stay byte for byte and only footer and postscript are made anew. Every field that is not changed is kept as it
@@ -7,13 +7,14 @@ stands, statistics and fields unknown to this code included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import BinaryIO
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression, pack
-from acidctl.orc.protobuf import Message
-from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail
-from acidctl.orc.wirewrite import block, encode_varint, number, rewritten
+from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
+from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail, read_range
 from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 _KINDS = {
@@ -102,7 +103,7 @@ def encode_type(entry: OrcType) -> bytes:
     return b"".join(parts)
 
 
-def encode_stripe(stripe: Stripe) -> bytes:
+def _encode_stripe(stripe: Stripe) -> bytes:
     """A stripe's place as it stands in a footer."""
     values = (stripe.offset, stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows)
     return b"".join(number(place, value) for place, value in enumerate(values, 1))
@@ -190,3 +191,175 @@ def resealed(metadata: bytes, footer: bytes, postscript: bytes, compression: Com
     }
     post = rewritten(postscript, changes.keys(), b"".join(changes.values()))
     return metadata + footer + post + bytes([len(post)])
+
+
+# --- A tail for Arrow's C++ reader.
+#
+# Arrow sees the stripes of the real file byte for byte, and after them a footer that is built from the checked `Tail`.
+# So no lie of the original tail reaches C++; top-level columns have the names `c0`, `c1`, ... and can be asked for
+# whatever they are called (Hive allows dots, duplicates by case, bytes that are not UTF-8); and a timestamp column that
+# Arrow's nanoseconds cannot hold is declared `bigint`, which makes the reader hand out its raw seconds (see `streams`).
+
+
+# The reader begins with so many bytes at the end, whatever they are: they are none of a stripe.
+_FIRST_READ = 16 << 10
+
+
+def safe_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tuple[int, bytes]:
+    """Where the stripes of the file end, and what to put there, the tail last; `wide` columns become bigint.
+
+    With `flatten` the fields of the last column, a struct that is never NULL, stand beside it at the top.
+    Column ids are given in preorder, so an empty struct in its old place keeps every id as the stripes know
+    it.
+    """
+    content_end = max((stripe.end for stripe in tail.stripes), default=0)
+    footer = b"".join(
+        (
+            number(1, 3),
+            number(2, content_end),
+            *(block(3, _encode_stripe(stripe)) for stripe in tail.stripes),
+            *(block(4, encode_type(entry)) for entry in _offered_types(tail, wide, flatten)),
+            number(6, tail.rows),
+            # Without a stride the reader ignores row indexes, which a plain scan never needs.
+            number(8, 0),
+            number(9, tail.writer_code if tail.writer_code < 1 << 31 else 0),
+            number(11, tail.calendar),
+        )
+    )
+    post = tail.postscript
+    stored = pack(footer, post.compression, post.block_size, shrink=False)
+    postscript = b"".join(
+        (
+            number(1, len(stored)),
+            number(2, post.compression),
+            number(3, post.block_size),
+            block(4, b"".join(map(encode_varint, (0, 12)))),
+            number(5, 0),
+            number(6, post.writer_version),
+            block(8000, b"ORC"),
+        )
+    )
+    return content_end, bytes(_FIRST_READ) + stored + postscript + bytes([len(postscript)])
+
+
+def offered_name(column: int) -> str:
+    """The name that the top-level column with this id has for Arrow."""
+    return f"c{column}"
+
+
+def _offered_types(tail: Tail, wide: Collection[int], flatten: bool) -> list[OrcType]:
+    types = [
+        replace(entry, kind=OrcKind.LONG if i in wide else entry.kind, attributes=())
+        for i, entry in enumerate(tail.types)
+    ]
+    tops = types[0].subtypes
+    if flatten:
+        row = types[tops[-1]]
+        types[tops[-1]] = replace(row, subtypes=(), names=())
+        tops += row.subtypes
+    types[0] = replace(types[0], subtypes=tops, names=tuple(offered_name(column) for column in tops))
+    return types
+
+
+# --- The end of a file, held back until it is right.
+#
+# Storages append and nothing else, and the C++ writers put the tail where it will not be right yet. So what is written
+# while a writer closes is held back in memory, and goes on only when the tail has been edited.
+
+
+class HeldSink:
+    """The file that a C++ writer is given: passes bytes on to `target` until `hold`, and keeps them from there on.
+
+    Closing it does not close the target. The first failure of the target is kept in `failure`: C++ writers turn
+    exceptions into texts.
+    """
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+        self._holding = False
+        self.closed = False
+        self.passed = 0
+        self.held = bytearray()
+        self.failure: BaseException | None = None
+
+    def write(self, data: bytes) -> int:
+        """Take bytes; all of them, as files of the standard library do."""
+        if self._holding:
+            self.held += data
+            return len(data)
+        if self.failure is not None:
+            raise OSError("an earlier write failed")
+        try:
+            write_all(self._target, data)
+        except BaseException as error:
+            self.failure = error
+            raise
+        self.passed += len(data)
+        return len(data)
+
+    def hold(self) -> None:
+        """From here on nothing reaches the target."""
+        self._holding = True
+
+    def release(self, tail_length: int, tail: bytes) -> int:
+        """Pass on what is held but its last `tail_length` bytes, then `tail`; the length of the file."""
+        with memoryview(self.held) as view:
+            content = len(view) - tail_length
+            write_all(self._target, view[:content])
+        write_all(self._target, tail)
+        return self.passed + content + len(tail)
+
+    def tell(self) -> int:
+        return self.passed + len(self.held)
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def close(self) -> None:
+        """The target stays open: the writer closes before the file is complete."""
+
+
+class HeldEnd:
+    """The end of a file as an open file; what was passed on reads as zeros, which only reading ahead meets."""
+
+    def __init__(self, sink: HeldSink) -> None:
+        self._start = sink.passed
+        self._held = sink.held
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset + (self._start + len(self._held) if whence == 2 else 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        end = self._start + len(self._held)
+        if size >= 0:
+            end = min(end, self._at + size)
+        zeros = bytes(max(0, min(end, self._start) - self._at))
+        data = zeros + bytes(self._held[max(0, self._at - self._start) : max(0, end - self._start)])
+        self._at += len(data)
+        return data
+
+    def last(self, size: int) -> bytes:
+        """The last `size` bytes of the file."""
+        return read_range(self, self._start + len(self._held) - size, size, "the file being written")
+
+
+def write_all(target: BinaryIO, data: bytes | memoryview) -> None:
+    """Write every byte, also to raw files, which may take fewer."""
+    at = 0
+    while at < len(data):
+        count = target.write(data[at:] if at else data)
+        at += len(data) if count is None else count
