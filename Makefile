@@ -81,8 +81,9 @@ sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)
 
-mutate: install ## Put a hundred one-line faults into compactions, one at a time: nine of ten that matter must be refused
+mutate: install ## Put 100 listed faults into compactions (nine of ten must be refused), 100 random ones into the code (95 noticed)
 	$(BIN)/python -m tests.support.mutants
+	$(BIN)/python -m tests.support.line_mutants 100@$(or $(SEED),1)
 
 histories: install ## 200 histories of a table whose compactors and cleaner are killed: no reader sees other rows
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.killed_histories --histories 200
