@@ -76,7 +76,7 @@ stage-lint:
 
 sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
-		tests/live/test_compact_hive[34].py tests/live/test_service_faults.py
+		tests/live/test_compact_hive.py tests/live/test_service_faults.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)

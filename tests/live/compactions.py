@@ -18,8 +18,10 @@ from acidctl.format.write_ids import TxnListFormat, ValidTxns
 from tests.cli.runner import acidctl
 from tests.live.adopted import FIXTURES, Adopted, hive_rows, steps
 from tests.services.hive import Hive, HiveError
+from tests.support.covering import chosen, features
 from tests.support.evolved import dropped_columns
 from tests.support.extent import SWEEP
+from tests.support.steps import Step
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
@@ -96,14 +98,24 @@ def compact_and_read(
         table.drop()
 
 
-def compact_and_read_all(hive: Hive, engine: str) -> dict[tuple[str, str], str]:
+def chosen_cases(engine: str, *, each_scenario: bool = True) -> list[tuple[Path, str]]:
+    """As many as it takes to meet every two values of what matters, and each scenario; in a sweep all."""
+    found = [(Step(step), kind) for step, kind in cases(engine)]
+    if not SWEEP:
+        found = chosen(
+            found, lambda case: {**features(case[0]), "kind": case[1]}, lambda case: each_scenario and case[0].scenario
+        )
+    return [(step.folder, kind) for step, kind in found]
+
+
+def compact_and_read_chosen(hive: Hive, engine: str) -> dict[tuple[str, str], str]:
     """The outcomes of `compact_and_read` by step and kind; by jobs too with every fourth."""
     return {
         (label(step), kind): attempt(
             f"{label(step)} {kind}",
             partial(compact_and_read, hive, step, kind, f"read_{number}", target=engine, jobs=SWEEP or number % 4 == 0),
         )
-        for number, (step, kind) in enumerate(cases(engine))
+        for number, (step, kind) in enumerate(chosen_cases(engine))
     }
 
 

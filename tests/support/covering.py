@@ -9,14 +9,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, OriginalFile, parse_directory, parse_file
 from tests.support.extent import SWEEP
 from tests.support.steps import STEPS, Step
 
+T = TypeVar("T")
 KINDS = ("major", "minor")
 TARGETS = ("hive3", "hive4")
 CODECS = ("none", "zlib", "snappy", "lz4", "zstd")
@@ -36,15 +38,17 @@ class Way:
 
     def factors(self) -> dict[str, object]:
         """What may matter for it."""
-        return {
-            "written by": self.step.engine,
-            "table": self.step.facts["kind"],
-            "partitioned": bool(self.step.facts["partition_columns"]),
-            **{name: name in _layout(self.step) for name in ("base", "delta", "delete delta", "originals")},
-            "kind": self.kind,
-            "target": self.target,
-            "codec": self.codec,
-        }
+        return {**features(self.step), "kind": self.kind, "target": self.target, "codec": self.codec}
+
+
+def features(step: Step) -> dict[str, object]:
+    """What of a table may matter for its compaction."""
+    return {
+        "written by": step.engine,
+        "table": step.facts["kind"],
+        "partitioned": bool(step.facts["partition_columns"]),
+        **{name: name in _layout(step) for name in ("base", "delta", "delete delta", "originals")},
+    }
 
 
 @cache
@@ -65,36 +69,38 @@ def _layout(step: Step) -> frozenset[str]:
     return frozenset(found)
 
 
-def covering(candidates: Sequence[frozenset[object]]) -> list[int]:
-    """Places of a few candidates in which everything of all candidates is met: the one with most that is new first."""
-    missing = set().union(*candidates)
+def chosen(
+    candidates: Iterable[T], factors: Callable[[T], Mapping[str, object]], also: Callable[[T], object] = lambda one: ()
+) -> list[T]:
+    """A few candidates in which every two values of factors meet that meet in any, and with each value of `also`.
+
+    One after another the candidate with most that is new; of many that are as good not always the first.
+    """
+    shuffled = list(candidates)
+    random.Random(1).shuffle(shuffled)
+    met: list[set[object]] = [{also(one), *itertools.combinations(factors(one).items(), 2)} for one in shuffled]
+    missing = set().union(*met)
     # What is new in a candidate only becomes less, so that a count of earlier tells which need not be looked at.
-    queue = [(-len(candidate), number) for number, candidate in enumerate(candidates)]
+    queue = [(-len(values), number) for number, values in enumerate(met)]
     heapq.heapify(queue)
-    chosen = []
+    found = []
     while missing:
         _, number = heapq.heappop(queue)
-        new = (-len(candidates[number] & missing), number)
+        new = (-len(met[number] & missing), number)
         if queue and new > queue[0]:
             heapq.heappush(queue, new)
             continue
-        chosen.append(number)
-        missing -= candidates[number]
-    return sorted(chosen)
+        found.append(shuffled[number])
+        missing -= met[number]
+    return sorted(found, key=str)
 
 
 def chosen_ways(*, each_scenario: bool) -> list[Way]:
-    """Where two factors meet in all their values; with `each_scenario`, each in both kinds too. In a sweep all."""
+    """Ways in which two factors meet in all their values; with `each_scenario`, each in both kinds. In a sweep all."""
     steps = [step for step in STEPS if step.transactional]
     if SWEEP:
         return [Way(*way, None) for way in itertools.product(steps, KINDS, TARGETS)]
     product = itertools.product(steps, KINDS, TARGETS, (None, *CODECS))
     # Hive 3 reads no zstd.
     ways = [Way(*way) for way in product if way[2:] != ("hive3", "zstd")]
-    # Of many that are as good not always the first table.
-    random.Random(1).shuffle(ways)
-    candidates = []
-    for way in ways:
-        met: set[object] = set(itertools.combinations(way.factors().items(), 2))
-        candidates.append(frozenset(met | {(way.step.scenario, way.kind)} if each_scenario else met))
-    return sorted((ways[number] for number in covering(candidates)), key=str)
+    return chosen(ways, Way.factors, lambda way: (way.step.scenario, way.kind) if each_scenario else ())
