@@ -357,7 +357,7 @@ class Table:
     def _entry_details(
         self, part: Reading, entry: StateEntry, rows: bool, insert_only: bool
     ) -> Iterable[tuple[str, FileDetail]]:
-        from acidctl.orc.sidefile import read_logical_length
+        from acidctl.orc.input_file import read_logical_length
 
         root = part.location.listing.root
         for file in data_files(entry, insert_only=insert_only):

@@ -228,7 +228,7 @@ class _Reader:
         """Bytes up to the logical end."""
         if file.side_file is None:
             return file.info.size
-        from acidctl.orc.sidefile import read_logical_length
+        from acidctl.orc.input_file import read_logical_length
 
         path = self._path(file.side_file.path)
         with self._storage.open(path) as stream:

@@ -180,7 +180,7 @@ class _RowWriter:
             if opened.shape_damage is not None:
                 raise opened.shape_damage
         if self._view.data and self._out.form is Format.TEXT:
-            from acidctl.orc.orc_tools_rows import SEPARATOR
+            from acidctl.orc.orc_tools import SEPARATOR
 
             self._out.data(SEPARATOR)
 
@@ -212,9 +212,8 @@ class _RowWriter:
 
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
     """The CSV header, if the form has one, and what makes text of a batch."""
-    from acidctl.orc import orc_tools_rows
-    from acidctl.orc.orc_tools_rows import event_columns, event_schema
-    from acidctl.types.format_rows import csv_header, csv_lines, json_lines
+    from acidctl.orc.orc_tools import event_columns, event_schema, row_style
+    from acidctl.types.format_rows import csv_header, csv_lines, json_lines, lines
 
     schema = event_schema(orc) if view.events else orc.schema
     names, types = schema.names, tuple(field.type for field in schema.fields)
@@ -224,8 +223,8 @@ def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[b
     if form is Format.CSV:
         return csv_header(names), lambda batch: csv_lines(columns(batch), types, damage=damage)
     if view.data and form is Format.TEXT:
-        style, names = orc_tools_rows.row_style(orc.tail), orc.tail.types[0].names
-        return None, lambda batch: orc_tools_rows.data_lines(columns(batch), names, types, style, damage=damage)
+        style, names = row_style(orc.tail), orc.tail.types[0].names
+        return None, lambda batch: lines(columns(batch), names, types, style, damage)
     return None, lambda batch: json_lines(columns(batch), names, types, damage=damage)
 
 

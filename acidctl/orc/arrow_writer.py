@@ -1,22 +1,29 @@
-"""The fast backend: Arrow's ORC writer, given whole columns in the forms that it keeps exactly."""
+"""The fast backend: Arrow's ORC writer, given whole columns in the forms in which it keeps every bit.
+
+Arrow's writer takes timestamps of one unit only, and cuts those before 1970 wrongly when they have a fraction; it knows
+neither dictionary arrays nor char, and crashes on some unions. `formers` find a form in which it is right, and raise
+NeedsExactWriter where there is none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as po
 
+from acidctl.format.arrays import flat
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.codec import Compression
-from acidctl.orc.schema_evolution import null_array
-from acidctl.orc.writable import NeedsExactWriter, children_of, formers, has_union, struct_of
-from acidctl.types.hive_types import StructType
+from acidctl.orc.schema_evolution import arrow_type, null_array
+from acidctl.types.format_scalars import seconds_and_nanos
+from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -133,3 +140,191 @@ def _zeros(rows: int) -> pa.Array:
 @lru_cache(maxsize=2)
 def _nulls(columns: StructType, rows: int) -> list[pa.Array]:
     return [null_array(field.type, rows) for field in columns.fields]
+
+
+# --- Columns in the forms that Arrow writes exactly.
+
+
+_NANOS = 1_000_000_000
+# Seconds that int64 holds in a unit, whatever the fraction.
+_SECONDS = {"us": (1 << 63) // 1_000_000 - 1, "ns": (1 << 63) // _NANOS - 1}
+_TEXTS = (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR)
+_TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
+
+Former = Callable[[pa.Array], pa.Array]
+
+
+class NeedsExactWriter(Exception):
+    """A column holds what Arrow's writer cannot write exactly; the file has to be begun anew by the exact writer."""
+
+
+def formers(columns: StructType) -> list[Former]:
+    """Per column what makes its arrays writable; they keep state and serve one file.
+
+    Raises NeedsExactWriter for types that Arrow's writer cannot be trusted with.
+    """
+    return [_former(field.type) for field in columns.fields]
+
+
+def _former(kind: HiveType) -> Former:
+    if isinstance(kind, Primitive):
+        if kind.kind in _TIMESTAMPS:
+            return _Timestamps(kind).form
+        if kind.kind is TypeKind.CHAR:
+            return lambda array: padded(text(array), kind.length or 0)
+        return text if kind.kind in _TEXTS else _Plain(kind).form
+    if isinstance(kind, StructType):
+        return _Struct([_former(field.type) for field in kind.fields], fragile=has_union(kind)).form
+    if isinstance(kind, ListType):
+        return _List(_former(kind.element)).form
+    if isinstance(kind, MapType):
+        return _Map(_former(kind.key), _former(kind.value)).form
+    assert isinstance(kind, UnionType)
+    return _Union([_former(alternative) for alternative in kind.alternatives]).form
+
+
+def has_union(kind: HiveType) -> bool:
+    """Whether the type is a union or holds one."""
+    if isinstance(kind, ListType):
+        return has_union(kind.element)
+    if isinstance(kind, MapType):
+        return has_union(kind.key) or has_union(kind.value)
+    if isinstance(kind, StructType):
+        return any(has_union(field.type) for field in kind.fields)
+    return isinstance(kind, UnionType)
+
+
+def text(array: pa.Array) -> pa.Array:
+    """Text of any form as an array of strings, the bytes unchanged and unchecked."""
+    array = decoded(array)
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_binary(array.type):
+        return array.view(pa.string())
+    return array.cast(pa.binary()).view(pa.string())
+
+
+def padded(array: pa.Array, length: int) -> pa.Array:
+    """Strings filled with spaces to `length` characters, as Hive stores char; its statistics and filters count on it.
+
+    Every byte that does not continue another begins a character, so text that is no UTF-8 is padded too.
+    """
+    missing = np.maximum(length - pc.utf8_length(array).fill_null(length).to_numpy(zero_copy_only=False), 0)
+    if not missing.any():
+        return array
+    return pc.binary_join_element_wise(array, pc.binary_repeat(" ", pa.array(missing)), "")
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The same values without a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def children_of(array: pa.StructArray) -> list[pa.Array]:
+    """The children of a struct, NULL where it is: a value below a NULL would be written as that of the next row."""
+    array = flat(array)
+    # `flatten` ends the process where a child is a union.
+    return array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
+def struct_of(children: Sequence[pa.Array], validity: pa.Buffer | None, rows: int) -> pa.Array:
+    """A struct of formed children, with names that cannot offend: those of files may be doubled and hold anything."""
+    kind = pa.struct([pa.field(f"c{i}", child.type) for i, child in enumerate(children)])
+    return pa.Array.from_buffers(kind, rows, [validity], children=list(children))
+
+
+class _Plain:
+    """Values of a type that Arrow and ORC have alike."""
+
+    def __init__(self, kind: Primitive) -> None:
+        self._type = arrow_type(kind)
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = decoded(array)
+        return array if array.type.equals(self._type) else array.cast(self._type)
+
+
+class _Timestamps:
+    """Timestamps of one column, all in the unit that the first of them allow."""
+
+    def __init__(self, kind: Primitive) -> None:
+        self._zone = "UTC" if kind.kind is TypeKind.TIMESTAMP_LOCAL else None
+        self._unit: str | None = None
+
+    def form(self, array: pa.Array) -> pa.Array:
+        valid = np.asarray(array.is_valid()) if array.null_count else None
+        seconds, nanos = seconds_and_nanos(array)
+        if valid is not None:
+            seconds, nanos = np.where(valid, seconds, 0), np.where(valid, nanos, 0)
+        if len(array) and int(seconds.min()) < 0 and nanos[seconds < 0].any():
+            raise NeedsExactWriter("Arrow's writer cuts moments before 1970 wrongly")
+        micros = not (nanos % 1000).any()
+        if self._unit is None:
+            # Microseconds hold every year of Hive's; nanoseconds only those from 1677 to 2262.
+            self._unit = "us" if micros else "ns"
+        limit = _SECONDS[self._unit]
+        if (self._unit == "us" and not micros) or (len(array) and int(np.abs(seconds).max()) > limit):
+            raise NeedsExactWriter(f"timestamps of one column do not fit one unit ({self._unit} was taken)")
+        per_second, per_tick = (1_000_000, 1000) if self._unit == "us" else (_NANOS, 1)
+        ticks = pa.array(seconds * per_second + nanos // per_tick, mask=None if valid is None else ~valid)
+        return ticks.cast(pa.timestamp(self._unit, tz=self._zone))
+
+
+class _Struct:
+    def __init__(self, inner: Sequence[Former], *, fragile: bool) -> None:
+        self._inner = inner
+        self._fragile = fragile
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = flat(array)
+        if self._fragile and array.null_count:
+            raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
+        children = [former(child) for former, child in zip(self._inner, children_of(array), strict=True)]
+        return struct_of(children, array.buffers()[0], len(array))
+
+
+class _List:
+    def __init__(self, inner: Former) -> None:
+        self._inner = inner
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = flat(array)
+        values = self._inner(array.values)
+        kind = pa.list_(pa.field("item", values.type))
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[values])
+
+
+class _Map:
+    def __init__(self, keys: Former, items: Former) -> None:
+        self._keys = keys
+        self._items = items
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = flat(array)
+        keys, items = self._keys(array.keys), self._items(array.items)
+        kind = pa.map_(keys.type, items.type)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+class _Union:
+    """Unions as dense ones of their own values only; Arrow's have no NULL beside that of an alternative."""
+
+    def __init__(self, inner: Sequence[Former]) -> None:
+        self._inner = inner
+
+    def form(self, array: pa.Array) -> pa.Array:
+        array = flat(array)
+        codes = np.asarray(array.type_codes)
+        tags = np.full(len(array), -1, dtype=np.int8)
+        offsets = np.zeros(len(array), dtype=np.int32)
+        children = []
+        for tag, former in enumerate(self._inner):
+            places = np.flatnonzero(codes == array.type.type_codes[tag])
+            rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+            children.append(former(array.field(tag).take(pa.array(rows))))
+            tags[places] = tag
+            offsets[places] = np.arange(len(places), dtype=np.int32)
+        if (tags < 0).any():
+            raise NeedsExactWriter("Arrow has no NULL union")
+        return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), children)

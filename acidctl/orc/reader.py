@@ -29,10 +29,9 @@ from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.prefetch import announce_footers, announce_scan
-from acidctl.orc.projection import Projection, can_flatten, columns_below, project, selected
+from acidctl.orc.input_file import SplicedFile, announce_footers, announce_scan, with_blocks
+from acidctl.orc.postprocess import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.protobuf import Budget
-from acidctl.orc.sidefile import SplicedFile, with_blocks
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stream_guard import Guard, WideRows
 from acidctl.orc.streams import Beside, PresentStream, SecondaryStream, WideColumn, wide_columns

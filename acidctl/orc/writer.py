@@ -20,11 +20,10 @@ import pyarrow as pa
 from acidctl.errors import InternalError, MissingDependencyError, UsageError
 from acidctl.format.events import EventBatch, EventKeys, Operation, RowId
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
-from acidctl.orc.arrow_writer import ArrowBackend, Physical
+from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical
 from acidctl.orc.codec import Compression
-from acidctl.orc.deflate import igzip
+from acidctl.orc.igzip_writer import DeflatingBackend, igzip
 from acidctl.orc.protobuf import number
-from acidctl.orc.recompress import DeflatingBackend
 from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
@@ -40,7 +39,6 @@ from acidctl.orc.tail_edit import (
     renamed_types,
     sealed,
 )
-from acidctl.orc.writable import NeedsExactWriter
 from acidctl.types.hive_types import StructType
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ class DataFile:
 
     def side_file(self) -> SideFileFacts | None:
         """The side file beside it, if there is one; DamagedDataError when that holds no length."""
-        from acidctl.orc.sidefile import read_logical_length
+        from acidctl.orc.input_file import read_logical_length
 
         path = self.path + SIDE_FILE_SUFFIX
         found = self.storage.stat(path)

@@ -15,7 +15,7 @@ from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import EventKeys, Operation, RowId, keys_of
 from acidctl.format.names import KEY_FIELDS, BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
-from acidctl.orc.describe import ReportOptions, failed_report, file_report, parse_columns
+from acidctl.orc.orc_tools import ReportOptions, failed_report, file_report, parse_columns
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import Calendar
 from acidctl.rows.dump_inputs import DataFile, SideFileFacts
@@ -174,7 +174,7 @@ class FileReport(TypedDict):
 
 
 class Event(TypedDict):
-    """An event as `orc_tools_rows.event_columns` decodes it."""
+    """An event as `orc_tools.event_columns` decodes it."""
 
     operation: Annotated[str, "insert, update or delete; a number that is none of Hive's stays a number"]
     write_id: Annotated[int, "the write that made the row"]

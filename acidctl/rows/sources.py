@@ -11,8 +11,8 @@ from functools import partial
 from acidctl.format.bucket_codec import BucketCodecError, encode
 from acidctl.format.names import MIN_LONG, OriginalFile, must_hold_events, must_not_hold_events
 from acidctl.orc.acidmeta import check_shape
+from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.sidefile import read_logical_length
 from acidctl.orc.tail import Tail
 from acidctl.rows.scan import DataSource
 from acidctl.state.resolve import (

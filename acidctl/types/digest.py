@@ -83,13 +83,6 @@ def _floats(array: pa.Array) -> pa.Array:
     return text
 
 
-def _decimals(array: pa.Array) -> pa.Array:
-    text = format_scalars.decimals(array)
-    if array.type.scale:
-        text = pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
-    return text
-
-
 def _timestamps(array: pa.Array, local: bool) -> pa.Array:
     text = format_scalars.timestamps(array, False)
     midnight = pc.ends_with(text, " 00:00:00")
@@ -104,7 +97,7 @@ def _strings(text: pa.Array, damage: Damage) -> pa.Array:
 
 _CANONICAL = Style(
     floats=_floats,
-    decimals=_decimals,
+    decimals=format_scalars.short_decimals,
     dates=format_scalars.dates,
     timestamps=_timestamps,
     strings=_strings,

@@ -82,7 +82,7 @@ def json_lines(
     damage: Damage | None = None,
 ) -> pa.Buffer:
     """One JSON object a row, keys in the given order, each line ended by a newline."""
-    return lines(columns, names, types, JSON_STYLE, damage or Damage())
+    return lines(columns, names, types, JSON_STYLE, damage)
 
 
 def lines(
@@ -90,12 +90,13 @@ def lines(
     names: Sequence[str] | None,
     types: Sequence[HiveType],
     style: Style,
-    damage: Damage,
+    damage: Damage | None = None,
 ) -> pa.Buffer:
     """The rows as objects in the given style; columns have one length, and there is at least one."""
+    counter = damage or Damage()
 
     def render(some: Sequence[pa.Array]) -> list[Piece]:
-        pieces = _object(names, [pieces_of(a, t, style, damage) for a, t in zip(some, types, strict=True)])
+        pieces = _object(names, [pieces_of(a, t, style, counter) for a, t in zip(some, types, strict=True)])
         return [*pieces, b"\n"]
 
     return _rows(columns, render)

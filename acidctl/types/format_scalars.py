@@ -121,6 +121,12 @@ def decimals(array: pa.Array) -> pa.Array:
     return joined(either(negative, "-", ""), whole, ".", pc.utf8_slice_codeunits(digits, -scale))
 
 
+def short_decimals(array: pa.Array) -> pa.Array:
+    """Decimals without trailing zeros."""
+    text = decimals(array)
+    return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".") if array.type.scale else text
+
+
 def dates(array: pa.Array) -> pa.Array:
     """Days since 1970 as Hive prints them: `uuuu-MM-dd`, a sign where the year has more than four digits."""
     return day_text(array.cast(pa.int32()), hive_year)
@@ -172,6 +178,18 @@ def timestamps(array: pa.Array, local: bool) -> pa.Array:
     """`uuuu-MM-dd HH:mm:ss[.fraction]`, no trailing zeros; the instant and ` UTC` with local time zone."""
     text = pc.ascii_rtrim(pc.ascii_rtrim(full_timestamps(array), "0"), ".")
     return joined(text, " UTC") if local else text
+
+
+def timestamps_with_fraction(array: pa.Array) -> pa.Array:
+    """`uuuu-MM-dd HH:mm:ss.fraction` without trailing zeros, but with one digit at least, as `java.sql.Timestamp`."""
+    return one_digit_of_fraction(full_timestamps(array))
+
+
+def one_digit_of_fraction(text: pa.Array) -> pa.Array:
+    """Timestamps with all nine digits of the fraction, trailing zeros cut down to one digit."""
+    text = pc.ascii_rtrim(text, "0")
+    whole = pc.ends_with(text, ".")
+    return either(whole, joined(text, "0"), text) if pc.any(whole).as_py() else text
 
 
 def full_timestamps(array: pa.Array) -> pa.Array:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from pyarrow.orc import write_table
 
-from acidctl.orc.orc_tools_rows import SEPARATOR as OURS
-from acidctl.orc.orc_tools_rows import data_lines, row_style
+from acidctl.orc.orc_tools import SEPARATOR as OURS
+from acidctl.orc.orc_tools import row_style
 from acidctl.orc.reader import open_orc
+from acidctl.types.format_rows import lines
 from acidctl.types.schema import parse_type
 from tests.cli.runner import acidctl
 from tests.support.orc_tools import SEPARATOR, by_width, edge_files, fixture_files, orc_tools
@@ -64,7 +65,7 @@ def test_values_of_every_kind(tmp_path: Path) -> None:
         orc = open_orc(stream, name="file.orc")
         style = row_style(orc.tail)
         types = [field.type for field in orc.schema.fields]
-        rows = b"".join(bytes(data_lines(b.columns, orc.schema.names, types, style)) for b in orc.scan())
+        rows = b"".join(bytes(lines(b.columns, orc.schema.names, types, style)) for b in orc.scan())
     assert rows.decode().splitlines() == [
         '{"f":0.10000000149011612,"d":1.0E7,"n":"1.5","t":"1970-01-01 00:00:00.0","s":"<\\u2028>"}',
         '{"f":NaN,"d":null,"n":"0","t":"1970-01-01 00:00:01.5","s":null}',
@@ -80,8 +81,8 @@ def test_unions_show_their_value_only(tmp_path: Path) -> None:
     )
     with open(path, "rb") as stream:
         style = row_style(open_orc(stream, name="file.orc").tail)
-    lines = bytes(data_lines([union], ["u"], [parse_type("uniontype<int,string>")], style))
-    assert lines == b'{"u":1}\n{"u":"a"}\n'
+    printed = bytes(lines([union], ["u"], [parse_type("uniontype<int,string>")], style))
+    assert printed == b'{"u":1}\n{"u":"a"}\n'
 
 
 def test_rows_of_every_fixture_file() -> None:

@@ -269,7 +269,7 @@ READING = (
         "the bounds of parts are not heeded",
     ),
     Mutant(
-        "orc/projection.py", "children[i])) for i in fields)", "children[-i - 1])) for i in fields)", "ints crosswise"
+        "orc/postprocess.py", "children[i])) for i in fields)", "children[-i - 1])) for i in fields)", "ints crosswise"
     ),
     Mutant(
         "format/events.py",
@@ -441,13 +441,13 @@ WRITING = (
         "refused where a stripe has several row groups; in stripes of one it changes nothing for readers",
     ),
     Mutant(
-        "orc/writable.py",
+        "orc/arrow_writer.py",
         "ticks = pa.array(seconds * per_second + nanos // per_tick,",
         "ticks = pa.array(seconds * per_second,",
         "fractions of seconds are not written",
     ),
     Mutant(
-        "orc/writable.py",
+        "orc/arrow_writer.py",
         "return array.flatten() if array.null_count else",
         "return",
         "values below NULL structs written",
@@ -479,7 +479,7 @@ WRITING = (
         "a position is missing",
     ),
     Mutant(
-        "orc/deflate.py",
+        "orc/igzip_writer.py",
         "return self.places[i] - self.places[first], target - self.plain[i]",
         "return self.places[i] - self.places[first], max(target - self.plain[i] - (offset > 2000), 0)",
         "positions of later row groups a byte early",

@@ -44,7 +44,7 @@ ONLY_IN = {
     "pyarrow": ("format", "types", "orc", "rows", "compaction", "cli"),
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
-    "isal": ("orc.deflate",),
+    "isal": ("orc.igzip_writer",),
     "pyspark": ("engine",),
     "click": ("cli",),
     "rich": ("cli",),

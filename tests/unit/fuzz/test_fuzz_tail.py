@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError
 from acidctl.orc.codec import Compression
+from acidctl.orc.input_file import parse_logical_length
 from acidctl.orc.protobuf import Message, WireError
 from acidctl.orc.reader import open_orc
-from acidctl.orc.sidefile import parse_logical_length
 from acidctl.orc.stripe import read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import read_tail
 from acidctl.orc.tail_edit import safe_tail

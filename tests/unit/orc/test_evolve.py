@@ -18,14 +18,19 @@ import pytest
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.arrays import WIDE
-from acidctl.orc.schema_evolution import arrow_type, fit, fit_array, null_array
+from acidctl.orc.schema_evolution import arrow_type, fit_array, null_array
 from acidctl.types.java_numbers import double_text
-from acidctl.types.schema import Dialect, parse_schema, parse_type, plan_fit
+from acidctl.types.schema import Dialect, HiveType, parse_schema, parse_type, plan_fit
 from tests.support.vectors import named
 
 LINES = [json.loads(line) for line in (Path(__file__).parent / "conversions.jsonl").read_text().splitlines()]
 SOURCES = {line["source"]: line["values"] for line in LINES if "values" in line}
 CASES = [line for line in LINES if "target" in line]
+
+
+def fit(array: pa.Array, source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.HIVE4) -> pa.Array:
+    """Values of type `source` as `target`."""
+    return fit_array(array, plan_fit(source, target, dialect=dialect))
 
 
 def source_array(kind: str) -> pa.Array:

@@ -6,9 +6,9 @@ from acidctl.compaction import recover
 from acidctl.orc import (
     acidmeta,
     codec,
+    input_file,
     protobuf,
     reader,
-    sidefile,
     stream_guard,
     streams,
     stripe,
@@ -43,7 +43,7 @@ def test_the_page_of_limits_is_true() -> None:
         "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
         "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
         f" no more than the first {reader._FIRST_BATCHES}",
-        "side file": f"{sidefile._MAX_SIDE_FILE >> 20} MiB",
+        "side file": f"{input_file._MAX_SIDE_FILE >> 20} MiB",
         "_metadata_acid": f"{locations._MARKER_LIMIT >> 10} KiB",
         "journal.json": f"{locations._JOURNAL_LIMIT >> 20} MiB",
         "owner.json": f"{recover._LIMIT >> 10} KiB",

@@ -17,9 +17,9 @@ import pytest
 
 from acidctl.errors import InternalError
 from acidctl.orc import arrow_writer as arrowwriter
-from acidctl.orc import deflate, recompress, writer
+from acidctl.orc import igzip_writer, writer
 from acidctl.orc.codec import Compression, expand
-from acidctl.orc.deflate import Chunks, ChunkSink
+from acidctl.orc.igzip_writer import Chunks, ChunkSink
 from acidctl.orc.protobuf import block
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stitch import StripeRun, stitch
@@ -65,7 +65,7 @@ TYPES = {
 COLUMNS = columns_of("struct<" + ",".join(f"{name}:{kind}" for name, kind in TYPES.items()) + ">")
 # The whole of a small file in one stripe, or many stripes, all of whose streams have many chunks where these are tiny.
 STRIPES = {"one": 64 << 20, "many": 1 << 16}
-CHUNKS = {"tiny": 300, "usual": deflate.LARGEST_CHUNK}
+CHUNKS = {"tiny": 300, "usual": igzip_writer.LARGEST_CHUNK}
 
 every_form = pytest.mark.parametrize(
     "nulls", [pytest.param(True, id="nulls"), pytest.param(False, id="full", marks=pytest.mark.slow)]
@@ -132,7 +132,7 @@ def made(batch: EventBatch, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     with monkeypatch.context() as patch:
         if not options.pop("igzip", True):
             patch.setattr(writer, "igzip", lambda: None)
-        patch.setattr(deflate, "LARGEST_CHUNK", options.pop("chunk", deflate.LARGEST_CHUNK))
+        patch.setattr(igzip_writer, "LARGEST_CHUNK", options.pop("chunk", igzip_writer.LARGEST_CHUNK))
         patch.setattr(writer, "_FEW_ROWS", 700)
         rows = len(batch)
         pieces = (batch.slice(start, min(start + 700, rows)) for start in range(0, rows, 700))
@@ -280,7 +280,7 @@ def test_without_igzip(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = values(False, 900)
     usual, _ = made(batch, monkeypatch, igzip=False)
     monkeypatch.setitem(__import__("sys").modules, "isal", None)
-    assert deflate.igzip() is None
+    assert igzip_writer.igzip() is None
     assert made(batch, monkeypatch)[0] == usual
 
 
@@ -311,7 +311,7 @@ def test_stripes_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chunks_of(*writes: bytes, block_size: int = 1 << 16) -> Chunks:
     """What a sink makes of these calls."""
-    compress = deflate.igzip()
+    compress = igzip_writer.igzip()
     assert compress is not None
     sink = ChunkSink(compress, block_size)
     for data in writes:
@@ -378,7 +378,7 @@ def test_a_writer_that_puts_files_together_otherwise(odd: str, monkeypatch: pyte
                 self.kept = b""
             return len(data)
 
-    monkeypatch.setattr(recompress, "ChunkSink", Odd)
+    monkeypatch.setattr(igzip_writer, "ChunkSink", Odd)
     with pytest.raises(InternalError, match="no footer" if odd == "added" else "no chunk begins"):
         made(values(False, 900), monkeypatch)
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from acidctl.errors import DamagedDataError
-from acidctl.orc.sidefile import read_logical_length, with_blocks
+from acidctl.orc.input_file import read_logical_length, with_blocks
 
 
 def _length(content: bytes) -> int:

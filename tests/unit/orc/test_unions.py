@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from acidctl.compaction.verify import IndexCheck
 from acidctl.errors import InternalError, VerificationError
-from acidctl.orc import unions
+from acidctl.orc import pyorc_writer
 from acidctl.orc.codec import Compression
 from acidctl.orc.stripe import (
     EncodingKind,
@@ -265,7 +265,7 @@ def test_filters_of_the_columns_beside() -> None:
 def test_a_writer_that_puts_files_together_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte between streams ends the writing."""
 
-    class Odd(unions.UnionSink):
+    class Odd(pyorc_writer.UnionSink):
         calls = 0
 
         def write(self, data: bytes) -> int:  # type: ignore[override]
