@@ -50,11 +50,10 @@ from acidctl.storage.resolve import resolve as resolve_url
 if TYPE_CHECKING:
     from acidctl.cleaning.plan import CleanPlan
     from acidctl.cleaning.run import CleanRun
-    from acidctl.compaction.footers import Decision
+    from acidctl.compaction.decision import Decision
     from acidctl.compaction.partition_run import TablePlace
-    from acidctl.compaction.plan import CompactionPlan
+    from acidctl.compaction.plan import CompactionPlan, CompactionRequest
     from acidctl.compaction.report import CompactionReport
-    from acidctl.compaction.request import CompactionRequest
     from acidctl.compaction.run import Prepared, Watch
     from acidctl.maintenance.owner import TimeLimit
     from acidctl.rows.snapshot import Snapshot
@@ -216,7 +215,7 @@ class Table:
         (to the half of it) and of the run. Raises UsageError where neither a write-id list is given nor
         `assume_committed`.
         """
-        from acidctl.compaction.request import to_options
+        from acidctl.compaction.plan import to_options
         from acidctl.compaction.run import Prepared, leftovers
 
         request, view = _request(kind, options)
@@ -248,8 +247,8 @@ class Table:
 
         What was assumed when the plan was made is assumed again only where it is said again.
         """
-        from acidctl.compaction.edited_plan import accept
-        from acidctl.compaction.request import from_options
+        from acidctl.compaction.decision import accept
+        from acidctl.compaction.plan import from_options
         from acidctl.compaction.run import Prepared
 
         self._require_own(plan)
@@ -275,8 +274,8 @@ class Table:
         self, locations: Sequence[Location], request: CompactionRequest, view: ReadView, **more: Any
     ) -> Decision:
         """What is to be done, by what the lists and names say; `more` are arguments of `decide`."""
-        from acidctl.compaction.footers import decide
-        from acidctl.compaction.request import TableView
+        from acidctl.compaction.decision import decide
+        from acidctl.compaction.plan import TableView
 
         readings = self._judged(locations, view, complete=True)
         known = TableView(readings.lists, readings.kind, readings.schema)
@@ -400,8 +399,7 @@ class Table:
 
 def _request(kind: str, options: Mapping[str, Any]) -> tuple[CompactionRequest, ReadView]:
     """The options of a plan, and those of the view among them."""
-    from acidctl.compaction.plan import CompactionKind, Target
-    from acidctl.compaction.request import CompactionRequest
+    from acidctl.compaction.plan import CompactionKind, CompactionRequest, Target
 
     names = {field.name for field in fields(CompactionRequest)} - {"kind", "as_of"}
     asked = {name: value for name, value in options.items() if name in names}

@@ -19,14 +19,15 @@ from acidctl.compaction.merge_audit import Committed, bucket_of
 from acidctl.compaction.plan import (
     CompactionKind,
     CompactionPlan,
+    FileRead,
     OutputDir,
     PartitionPlan,
     PlannedTask,
     Role,
     TableFacts,
     Target,
+    TaskResult,
 )
-from acidctl.compaction.spec import FileRead, TaskResult
 from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing

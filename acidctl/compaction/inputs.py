@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from acidctl.compaction.merge_audit import Committed, Hashes, KeySum, distinct, key_hashes, require_events, require_rows
-from acidctl.compaction.plan import InputEntry, KeyCut, Role, TableFacts
+from acidctl.compaction.plan import FileRead, InputEntry, KeyCut, Role, TableFacts, TaskSpec
 from acidctl.compaction.second_reading import InputSample
-from acidctl.compaction.spec import FileRead, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce

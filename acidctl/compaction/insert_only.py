@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 
 from acidctl.compaction.inputs import state_of
 from acidctl.compaction.merge_audit import HINT
-from acidctl.compaction.plan import Role
+from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
 from acidctl.compaction.second_reading import InputSample
-from acidctl.compaction.spec import BYTES_DIGEST, Attempt, TaskResult, TaskSpec
-from acidctl.compaction.verify import Expected
+from acidctl.compaction.verify import Attempt, Expected
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch
 from acidctl.orc.acidmeta import TARGET

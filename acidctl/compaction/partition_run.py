@@ -9,10 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.compaction.coverage import require_read
-from acidctl.compaction.plan import InputEntry, KeyCut, PartitionPlan, PlannedTask, Role, TableFacts
+from acidctl.compaction.plan import (
+    BYTES_DIGEST,
+    InputEntry,
+    KeyCut,
+    PartitionPlan,
+    PlannedTask,
+    Role,
+    TableFacts,
+    TaskResult,
+    TaskSpec,
+)
 from acidctl.compaction.publish import NothingToDoError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
-from acidctl.compaction.spec import BYTES_DIGEST, TaskResult, TaskSpec
 from acidctl.engine.base import TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
 from acidctl.format.listing import FileInfo

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
@@ -17,7 +18,11 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
+from acidctl.format.write_ids import MAX_ID, Reader, TxnListFormat
+from acidctl.options import ReadView
 from acidctl.state.report import ASSUMED
+from acidctl.state.resolve import AcidState, Profile, TableGuess
+from acidctl.types.schema import TableSchema
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1
@@ -140,10 +145,9 @@ class PartitionPlan:
     notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
     failed: Annotated[bool, "refused because looking into it failed, with an error of that code"] = False
 
-    @property
-    def needs_two_renames(self) -> bool:
-        """Whether one output without the other would be misread."""
-        return len(self.outputs) > 1
+    def refused(self, code: str, reason: str) -> PartitionPlan:
+        """The plan as one that is not carried out."""
+        return PartitionPlan(self.partition, self.path, Action.REFUSED, code, reason, notes=self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,3 +378,278 @@ def _misfit(where: str) -> UsageError:
     return UsageError(
         f"the plan is damaged at {where}", hint="Make it anew with `acidctl compact ... --plan-out FILE`."
     )
+
+
+# --- What a user asks of `compact`, and what is known of the table when it is asked: values only.
+
+DEFAULT_SPLIT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """The options of a run; None means that the table decides.
+
+    `as_of` only records that the write ids come from `--as-of`. `split_bytes` is the size from which a bucket is
+    divided. `max_bytes` bounds the inputs of the whole run and `max_partitions` the number of partitions; what goes
+    beyond is left for a later one. With `only_if_needed` a partition whose deltas are below `delta_num` and `delta_pct`
+    (None: as the table or Hive has it, see `thresholds`) is left alone. `drop_columns` names columns of files whose
+    values the user's schema may cost.
+    """
+
+    kind: CompactionKind
+    target: Target | None = None
+    visibility_txn: int | None = None
+    assume_committed: bool = False
+    assume_exclusive: bool = False
+    as_of: int | None = None
+    compression: str | None = None
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+    max_bytes: int | None = None
+    max_partitions: int | None = None
+    only_if_needed: bool = False
+    delta_num: int | None = None
+    delta_pct: float | None = None
+    drop_columns: tuple[str, ...] = ()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether something may be left for a later run."""
+        return self.max_bytes is not None or self.max_partitions is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What is known before any file is opened: a reader's lists (already those of ACID v1 where the table is one), the
+    kind of table, and its schema where the user gave one.
+
+    `guess.ambiguous` is False where the user stated the kind, by option or by DDL.
+    """
+
+    lists: Reader
+    guess: TableGuess
+    schema: TableSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """All that a user asked for when a plan was made, as the plan records it."""
+
+    request: CompactionRequest
+    view: ReadView = ReadView()
+    partitions: tuple[str, ...] = ()
+
+
+def to_options(request: CompactionRequest, view: ReadView, partitions: Sequence[str]) -> dict[str, Any]:
+    """The options of a plan as JSON values."""
+    values: dict[str, Any] = encode(PlanOptions(request, view, tuple(partitions)))
+    return values
+
+
+def from_options(values: Mapping[str, Any]) -> PlanOptions:
+    """The options that a plan records; UsageError for what none can be."""
+    options = decode(PlanOptions, values, "plan.options")
+    view = options.view
+    formats = [None, *(form.value for form in TxnListFormat)]
+    if view.profile not in [profile.value for profile in Profile] or view.list_format not in formats:
+        raise UsageError("the plan is damaged at plan.options.view", hint="Make it anew with --plan-out.")
+    return options
+
+
+def check_options(request: CompactionRequest, view: TableView) -> None:
+    """UsageError for values that cannot be, and options that exclude or need each other."""
+    if request.drop_columns and view.schema is None:
+        raise UsageError(
+            "--drop-columns names columns that --schema does not keep, and there is no --schema",
+            hint="Give the columns that the table has today with --schema; without it every column is kept.",
+        )
+    txn = request.visibility_txn
+    if txn is not None and txn < 1:
+        raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
+    if txn is not None and txn >= MAX_ID:
+        raise UsageError(
+            f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
+            hint="Give the id of the transaction that was opened for the compaction.",
+        )
+    if txn is not None and request.target is Target.HIVE3:
+        raise UsageError(
+            "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
+            hint="Leave one of them out.",
+        )
+    if request.split_bytes < 1:
+        raise UsageError(f"the size from which buckets are divided is {request.split_bytes}, it must be positive")
+    if request.max_bytes is not None and request.max_bytes < 1:
+        raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
+    if request.max_partitions is not None and request.max_partitions < 1:
+        raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
+
+
+def window_missing(request: CompactionRequest, renames: bool, locks: bool) -> tuple[str, str] | None:
+    """Code and reason where nothing keeps readers or other runs away, and the storage does not help."""
+    if request.assume_exclusive:
+        return None
+    if not locks:
+        return (
+            "needs_exclusive_window",
+            "this storage offers no way to lock the table against another run; use --assume-exclusive while nobody "
+            "else uses the table",
+        )
+    if renames or request.visibility_txn is not None:
+        return None
+    return (
+        "needs_exclusive_window",
+        "this storage cannot rename, so the result comes file by file, and Hive reads it from the first one on; "
+        "publish it under a transaction that is committed only afterwards (--visibility-txn), or with "
+        "--assume-exclusive while nobody uses the table",
+    )
+
+
+# --- Whether a compaction is due, by the thresholds of Hive's initiator (`Initiator.determineCompactionType`).
+#
+# Hive compares sizes first: deltas of more than a tenth of the base ask for a major compaction. Then it counts: more
+# than ten delta and delete delta directories ask for a minor one, or for a major one where there is no base yet.
+
+
+#: Hive's `hive.compactor.delta.num.threshold`, of `HiveConf` in Hive 3.1 and 4.
+DELTA_NUM = 10
+#: Hive's `hive.compactor.delta.pct.threshold`, a fraction in spite of its name.
+DELTA_PCT = 0.1
+
+_NUM_KEY = "compactorthreshold.hive.compactor.delta.num.threshold"
+_PCT_KEY = "compactorthreshold.hive.compactor.delta.pct.threshold"
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What has to be exceeded: a number of directories, and a fraction of the base's size."""
+
+    delta_num: int = DELTA_NUM
+    delta_pct: float = DELTA_PCT
+
+
+def thresholds(delta_num: int | None, delta_pct: float | None, schema: TableSchema | None) -> Thresholds:
+    """What was asked for, else what the table's properties say (as Hive reads them), else Hive's defaults."""
+    number = delta_num if delta_num is not None else _property(schema, _NUM_KEY, DELTA_NUM)
+    fraction = delta_pct if delta_pct is not None else _property(schema, _PCT_KEY, DELTA_PCT)
+    if number < 0 or fraction < 0:
+        raise UsageError("the thresholds of --only-if-needed cannot be negative")
+    return Thresholds(int(number), fraction)
+
+
+def not_needed(state: AcidState, kind: CompactionKind, limits: Thresholds) -> str | None:
+    """Why no compaction is due, None when one is; `state` is what the compactor sees.
+
+    The base's size is that of its files, or of the original files where there is none (Hive 4; Hive 3.1 adds both). A
+    minor compaction shrinks nothing, so for it only the number counts; a major one is due by either.
+    """
+    base = _size(state.base.files) if state.base is not None else _size(state.originals)
+    deltas = sum(_size(entry.files) for entry in state.deltas)
+    count = len(state.deltas)
+    large = kind is CompactionKind.MAJOR and base > 0 and deltas / base > limits.delta_pct
+    if large or count > limits.delta_num:
+        return None
+    said = f"{count} of them, and more than {limits.delta_num} are asked for"
+    if base > 0:
+        said += f"; their size is {deltas / base:.1%} of the base's"
+        if kind is CompactionKind.MAJOR:
+            said += f", and more than {limits.delta_pct:.1%} is asked for"
+    return f"the deltas are below the thresholds of --only-if-needed: {said}"
+
+
+def _size(files: tuple[FileInfo, ...]) -> int:
+    return sum(info.size for info in files)
+
+
+def _property(schema: TableSchema | None, key: str, default: float) -> float:
+    """A number of a table property; what is no number counts as not set."""
+    text = None if schema is None else schema.table_property(key)
+    try:
+        number = default if text is None else float(text)
+    except ValueError:
+        return default
+    return number if math.isfinite(number) else default
+
+
+# --- The unit of work and what comes back: plain values that travel to worker processes and to Spark executors.
+
+#: What the digest of a file that was put together byte by byte begins with, instead of `stored_digest.VERSION`.
+BYTES_DIGEST = "sha256:"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task, or one part of one.
+
+    `url` and `storage_options` open the location; `work` is its work directory (a name below the location) in which
+    `attempts/` exists. `inputs` are the entries of the task's own files and delete files, with no other files.
+    `lower` (inclusive) and `upper` (exclusive) bound the keys of a part. For a JOIN, `parts` are the paths of the
+    finished parts below the work directory, in key order. `hosts` are the machines that hold the most of what is read,
+    the best first, where that is known; `storage_options` may hold secrets, and are no part of any text made of this.
+    """
+
+    url: str
+    work: str
+    table: TableFacts
+    task: PlannedTask
+    inputs: tuple[InputEntry, ...]
+    part: int | None = None
+    lower: KeyCut | None = None
+    upper: KeyCut | None = None
+    parts: tuple[TaskResult, ...] = ()
+    hosts: tuple[str, ...] = ()
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def output(self) -> str:
+        """The file that it makes, below the location."""
+        return self.task.output
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that it reads."""
+        return self.task.bytes_in
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What a task has read of a file: the events that its tail promises, and those that came by bucket property.
+
+    `path` is relative to the location. A part of a bucket reads a part of the file; the parts together all of it.
+    """
+
+    path: str
+    rows: int
+    buckets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A finished task: what it read and what it wrote.
+
+    `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
+    `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
+    delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
+    input (`stored_digest`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is
+    in bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
+    `hidden_ids` the write ids whose events were taken or left out.
+    """
+
+    output: str
+    path: str | None
+    rows: int
+    bytes: int
+    rows_in: int = 0
+    hidden: int = 0
+    deletes_applied: int = 0
+    counts: tuple[tuple[int, int, int], ...] = ()
+    digest: str = ""
+    writer: str = ""
+    seconds: float = 0.0
+    peak_memory: int = 0
+    read: tuple[FileRead, ...] = ()
+    committed: tuple[int, ...] = ()
+    hidden_ids: tuple[int, ...] = ()
+
+    @classmethod
+    def nothing(cls, spec: TaskSpec) -> TaskResult:
+        """The result of a task whose inputs hold no rows."""
+        return cls(spec.output, None, 0, 0)

@@ -1,6 +1,6 @@
 """Decide from names alone what a compaction of one location reads and writes, or why there is none.
 
-A `Ground` holds what is the same for the whole run; `draft` judges one location by the rules of Hive's worker
+A `PlanContext` holds what is the same for the whole run; `draft` judges one location by the rules of Hive's worker
 (`Worker.isEnoughToCompact`, `CompactorMR`) and by ours, which are stricter about names: a directory with a range that
 crosses the output's would be read in part. What only footers tell is added later (`tasks`, `columns`).
 """
@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from acidctl.compaction.plan import Action, CompactionKind, InputEntry, OutputDir, PartitionPlan, Target, fingerprint_of
-from acidctl.compaction.request import (
+from acidctl.compaction.plan import (
+    Action,
+    CompactionKind,
     CompactionRequest,
+    InputEntry,
+    OutputDir,
+    PartitionPlan,
     TableView,
+    Target,
     Thresholds,
     check_options,
+    fingerprint_of,
     not_needed,
     thresholds,
     window_missing,
@@ -59,7 +65,7 @@ VERSION_TEXT = "2"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PlanContext:
     """What every location of a run is judged by.
 
     `write_ids` is the list of which the compactor's is made; `inputs_txns` is the reader's, less the transaction under
@@ -92,7 +98,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PartitionDraft:
     """A location as far as names decide it: `plan` is final unless its action is COMPACT.
 
     `state` is what the compactor sees, `consumed` its entries that the output replaces; both are None and empty where
@@ -110,15 +116,19 @@ class Draft:
         """Whether there is work to do."""
         return self.plan.action is Action.COMPACT
 
+    def refused(self, code: str, reason: str) -> PartitionDraft:
+        """The draft as one that is not carried out."""
+        return PartitionDraft(self.plan.refused(code, reason), self.root)
 
-def settle(
+
+def validate_request(
     view: TableView,
     request: CompactionRequest,
     listings: Iterable[Listing],
     *,
     renames: bool = True,
     locks: bool = True,
-) -> Ground:
+) -> PlanContext:
     """Check the options against the lists and one another; UsageError with the remedy.
 
     Whether the storage `renames` directories in one step, and whether of two that create a file one is refused there,
@@ -160,40 +170,40 @@ def settle(
             )
     txns, said = _inputs_txns(lists.effective_txns, request.visibility_txn)
     limits = thresholds(request.delta_num, request.delta_pct, schema) if request.only_if_needed else None
-    return Ground(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said), limits)
+    return PlanContext(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said), limits)
 
 
-def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
+def draft_partition(context: PlanContext, partition: str, path: str, listing: Listing) -> PartitionDraft:
     """Judge one location; raises NotEnoughHistoryError where no base on disk serves the compactor."""
     blank = PartitionPlan(partition, path, Action.NOTHING_TO_DO)
-    if ground.refusal is not None and ground.refusal[0] == "ambiguous_table_type":
-        return Draft(_refuse(blank, *ground.refusal), listing.root)
-    ids, txns, guess = ground.compactor_ids, ground.inputs_txns, ground.view.guess
+    if context.refusal is not None and context.refusal[0] == "ambiguous_table_type":
+        return PartitionDraft(blank.refused(*context.refusal), listing.root)
+    ids, txns, guess = context.compactor_ids, context.inputs_txns, context.view.guess
     state = resolve(listing, Reader(ids, txns), table_type=guess, raise_on_history=False)
     gap = state.not_enough_history
     if gap is not None:
         raise gap
-    minor = ground.request.kind is CompactionKind.MINOR
+    minor = context.request.kind is CompactionKind.MINOR
     consumed = state.deltas if minor else live_entries(state)
-    idle = _nothing_to_do(ground, state)
+    idle = _nothing_to_do(context, state)
     if idle is not None:
-        return Draft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
-    spare = None if ground.limits is None else not_needed(state, ground.request.kind, ground.limits)
+        return PartitionDraft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
+    spare = None if context.limits is None else not_needed(state, context.request.kind, context.limits)
     if spare is not None:
-        return Draft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
-    refusal = _refusal(ground, state, consumed)
+        return PartitionDraft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
+    refusal = _refusal(context, state, consumed)
     if refusal is not None:
-        return Draft(_refuse(blank, *refusal), listing.root)
-    reach = _reach(ground, state, consumed)
-    outputs = _outputs(ground, consumed, reach)
+        return PartitionDraft(blank.refused(*refusal), listing.root)
+    reach = _reach(context, state, consumed)
+    outputs = _outputs(context, consumed, reach)
     present = frozenset(output.name for output in outputs if _exists(listing, output.name))
     settled = _judge_outputs(state, consumed, reach, outputs, present)
     if settled is not None:
         action, code, reason = settled
-        return Draft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
-    replaced = _replaced_for_readers(ground, listing, consumed)
+        return PartitionDraft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
+    replaced = _replaced_for_readers(context, listing, consumed)
     if replaced is not None:
-        return Draft(replace(blank, reason_code="replaced", reason=replaced), listing.root)
+        return PartitionDraft(replace(blank, reason_code="replaced", reason=replaced), listing.root)
     entries = tuple(_input(entry, state) for entry in consumed)
     plan = replace(
         blank,
@@ -203,20 +213,11 @@ def draft(ground: Ground, partition: str, path: str, listing: Listing) -> Draft:
         bytes_in=sum(info.size for entry in entries for info in entry.files),
         fingerprint=fingerprint_of(entries),
         notes=(
-            *_notes(ground, listing, state, consumed),
+            *_notes(context, listing, state, consumed),
             *uncovered_aborted(state.entries, outputs[0].name, reach.max),
         ),
     )
-    return Draft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
-
-
-def refused(draft_: Draft, code: str, reason: str) -> Draft:
-    """The draft as one that is not carried out."""
-    return Draft(_refuse(draft_.plan, code, reason), draft_.root)
-
-
-def _refuse(plan: PartitionPlan, code: str, reason: str) -> PartitionPlan:
-    return PartitionPlan(plan.partition, plan.path, Action.REFUSED, code, reason, notes=plan.notes)
+    return PartitionDraft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
 
 
 def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence[Listing]) -> None:
@@ -261,9 +262,9 @@ def _inputs_txns(txns: ValidTxns, own: int | None) -> tuple[ValidTxns, tuple[str
     return replace(txns, open=(*txns.open, own)), notes
 
 
-def _nothing_to_do(ground: Ground, state: AcidState) -> tuple[str, str] | None:
+def _nothing_to_do(context: PlanContext, state: AcidState) -> tuple[str, str] | None:
     """Code and reason where a compaction would gain nothing (Worker.isEnoughToCompact, Hive 4)."""
-    deltas, minor = state.deltas, ground.request.kind is CompactionKind.MINOR
+    deltas, minor = state.deltas, context.request.kind is CompactionKind.MINOR
     if minor:
         kinds = {entry.kind for entry in deltas}
         enough = len(deltas) > 2 or (len(deltas) == 2 and len(kinds) == 1)
@@ -285,13 +286,13 @@ def _nothing_to_do(ground: Ground, state: AcidState) -> tuple[str, str] | None:
     return "not_enough", f"there are not enough {what}: {names} {_are(len(live))} all that is read{pair}{clean}"
 
 
-def _replaced_for_readers(ground: Ground, listing: Listing, consumed: Sequence[StateEntry]) -> str | None:
+def _replaced_for_readers(context: PlanContext, listing: Listing, consumed: Sequence[StateEntry]) -> str | None:
     """Why an output would be read by nobody: an overwrite above a write that is still open covers the inputs."""
-    lowest = ground.write_ids.lowest_open
+    lowest = context.write_ids.lowest_open
     if lowest is None:
         return None
     seen = resolve(
-        listing, Reader(ground.write_ids, ground.inputs_txns), table_type=ground.view.guess, raise_on_history=False
+        listing, Reader(context.write_ids, context.inputs_txns), table_type=context.view.guess, raise_on_history=False
     )
     live = {entry.name for entry in live_entries(seen)}
     if all(entry.name in live for entry in consumed):
@@ -300,11 +301,11 @@ def _replaced_for_readers(ground: Ground, listing: Listing, consumed: Sequence[S
     return f"readers read {cover} instead of what lies below write id {lowest}, which is still open"
 
 
-def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, str] | None:
+def _refusal(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, str] | None:
     """Code and reason where the inputs themselves forbid it."""
-    if ground.refusal is not None:
-        return ground.refusal
-    if state.acid_v1 and ground.request.kind is CompactionKind.MINOR:
+    if context.refusal is not None:
+        return context.refusal
+    if state.acid_v1 and context.request.kind is CompactionKind.MINOR:
         return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; a major compaction is the way"
     overlap = first_overlap(live_entries(state))
     if overlap is not None:
@@ -317,7 +318,7 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
     twins = first_twins(consumed)
     if twins is not None:
         return "same_range", f"{twins[0].name} and {twins[1].name} hold the same range, and both are read"
-    twice = None if ground.insert_only else _bucket_twice(consumed)
+    twice = None if context.insert_only else _bucket_twice(consumed)
     if twice is not None:
         return (
             "bucket_twice",
@@ -326,12 +327,12 @@ def _refusal(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -
     return None
 
 
-def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: WriteIdRange) -> tuple[OutputDir, ...]:
+def _outputs(context: PlanContext, consumed: Sequence[StateEntry], reach: WriteIdRange) -> tuple[OutputDir, ...]:
     """The directories that will be published, markers included; a side that no input has is not among them."""
-    txn = ground.request.visibility_txn
-    version = () if ground.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
+    txn = context.request.visibility_txn
+    version = () if context.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
     low, high = reach.min, reach.max
-    if ground.request.kind is CompactionKind.MAJOR:
+    if context.request.kind is CompactionKind.MAJOR:
         # The suffix says "compacted" to Hive 4; without it both Hives need the marker.
         metadata = () if txn is not None else ((METADATA_MARKER, METADATA_TEXT),)
         return (OutputDir(format_base(high, txn), EntryKind.BASE.value, (*version, *metadata)),)
@@ -342,31 +343,31 @@ def _outputs(ground: Ground, consumed: Sequence[StateEntry], reach: WriteIdRange
     )
 
 
-def _reach(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> WriteIdRange:
+def _reach(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> WriteIdRange:
     """The write ids that the outputs stand for; a base begins at the beginning."""
-    request = ground.request
+    request = context.request
     minor = request.kind is CompactionKind.MINOR
     if minor:
         inputs = WriteIdRange.around(entry.range for entry in consumed if entry.range is not None)
     else:
-        inputs = WriteIdRange(MIN_LONG, _newest(ground, state, consumed))
+        inputs = WriteIdRange(MIN_LONG, _newest(context, state, consumed))
     naming = OutputNaming(
-        ground.compactor_ids,
+        context.compactor_ids,
         base=not minor,
         suffixed=request.visibility_txn is not None,
         hive3=request.target is Target.HIVE3,
-        acid_v1=ground.acid_v1,
+        acid_v1=context.acid_v1,
     )
     return inputs if inputs.max == MIN_LONG else widened_range(state.entries, consumed, inputs, naming)
 
 
-def _newest(ground: Ground, state: AcidState, consumed: Sequence[StateEntry]) -> int:
+def _newest(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> int:
     """The largest id of what is consumed; of originals alone the watermark, where it is one and nothing crosses it."""
     known = [entry.max_write_id for entry in consumed if entry.max_write_id is not None]
     if known:
         return max(known)
-    ids = ground.compactor_ids
-    real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in ground.assumed and ground.request.as_of is None
+    ids = context.compactor_ids
+    real = 1 <= ids.high_watermark < MAX_ID and "write_ids" not in context.assumed and context.request.as_of is None
     watermark = last_not_aborted(ids) if real else None
     # In Hive 2 a write id is a transaction id; after an upgrade such a number need not be reached for long.
     if watermark is None or state.acid_v1 or crossing_entry(state.entries, (), WriteIdRange(MIN_LONG, watermark)):
@@ -464,7 +465,7 @@ def _input(entry: StateEntry, state: AcidState) -> InputEntry:
     return InputEntry(entry.name, entry.kind.value, low, high, tuple(files))
 
 
-def _notes(ground: Ground, listing: Listing, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, ...]:
+def _notes(context: PlanContext, listing: Listing, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, ...]:
     notes = [*state.notes, *(f"{note}." for note in empty_file_notes(state))]
     unknown = [entry.name for entry in state.unrecognised]
     if unknown:
@@ -477,7 +478,7 @@ def _notes(ground: Ground, listing: Listing, state: AcidState, consumed: Sequenc
     if nested is not None:
         notes.append(f"Files in subdirectories, such as {nested}, go into the output without their subdirectory.")
     notes += disagreements(
-        listing, Reader(ground.compactor_ids, ground.inputs_txns), table_type=ground.view.guess, ours=state
+        listing, Reader(context.compactor_ids, context.inputs_txns), table_type=context.view.guess, ours=state
     )
     return tuple(dict.fromkeys(notes))
 

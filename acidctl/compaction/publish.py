@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from acidctl.compaction.coverage import verify_selection
-from acidctl.compaction.plan import CompactionPlan, InputEntry, PartitionPlan
-from acidctl.compaction.spec import TaskResult
+from acidctl.compaction.plan import CompactionPlan, InputEntry, PartitionPlan, TaskResult
 from acidctl.errors import (
     AcidctlError,
     ExistsError,

@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 
 from acidctl.compaction.coverage import require_selected
 from acidctl.compaction.partition_run import Piece, Session, TablePlace, failed, ours
-from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan
+from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TaskSpec
 from acidctl.compaction.publish import publish, require_absent, require_inputs
 from acidctl.compaction.recover import has_leftovers, recover
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.compaction.spec import TaskSpec
 from acidctl.engine.base import Engine, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
 from acidctl.format.listing import Listing

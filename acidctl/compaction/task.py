@@ -20,9 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from acidctl.compaction.inputs import TaskEvents
-from acidctl.compaction.plan import Role
-from acidctl.compaction.spec import Attempt, TaskResult, TaskSpec
-from acidctl.compaction.verify import Expected
+from acidctl.compaction.plan import Role, TaskResult, TaskSpec
+from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine.base import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch, Operation, keys_of

@@ -6,10 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from acidctl.compaction.plan import KeyCut, PlannedTask, Role
+from acidctl.compaction.plan import Action, CompactionKind, KeyCut, PartitionPlan, PlannedTask, Role
+from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
+from acidctl.format.id_lists import describe_ids
 from acidctl.format.names import BucketFile, format_bucket_file, parse_file
 from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
+from acidctl.state.entries import EntryKind
 from acidctl.types.hive_types import Dialect, StructType
+from acidctl.types.schema import TableSchema
 
 _ORC = "orc"
 _TEXT_FORMATS = ("text", "gzip")
@@ -62,7 +66,7 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class OutputSide:
     """One output directory with the files whose events go into it, and the delete files that may concern them."""
 
     directory: str
@@ -112,11 +116,11 @@ def _format_problem(files: Sequence[InputFile], formats: Sequence[str]) -> tuple
     kinds = {plain_format(name) for name in formats}
     if len(kinds) > 1:
         return "mixed_formats", f"the files are of several formats ({', '.join(sorted(kinds))}); compact with Hive"
-    shapes: dict[str, InputFile] = {}
+    schemas: dict[str, InputFile] = {}
     for file in files:
-        shapes.setdefault(file.shape, file)
-    if len(shapes) > 1:
-        first, second, *_ = shapes.values()
+        schemas.setdefault(file.shape, file)
+    if len(schemas) > 1:
+        first, second, *_ = schemas.values()
         return "schema_unclear", f"{first.path} and {second.path} have different columns; compact with Hive"
     return None
 
@@ -126,7 +130,7 @@ def plain_format(file_format: str) -> str:
     return "text" if file_format in _TEXT_FORMATS else file_format
 
 
-def make_tasks(sides: Iterable[Side], split_bytes: int) -> tuple[PlannedTask, ...]:
+def make_tasks(sides: Iterable[OutputSide], split_bytes: int) -> tuple[PlannedTask, ...]:
     """Tasks of full ACID outputs, one per bucket with rows."""
     tasks: list[PlannedTask] = []
     for side in sides:
@@ -225,3 +229,128 @@ def _cuts(files: Sequence[InputFile], offsets: Mapping[str, int], size: int, spl
 
 def _order(key: KeyCut) -> tuple[int, int, int]:
     return key.write_id, key.bucket_property, key.row_id
+
+
+# --- The plan of one location, once its files are known.
+
+_HIVE3_REMEDY = (
+    "publish it under a transaction (--visibility-txn), or with --assume-exclusive while nobody uses the table"
+)
+
+
+def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[InputFile]) -> PartitionPlan:
+    """The plan of one location; `files` are all of its inputs, in the order of directories and paths."""
+    plan = draft.plan
+    problem = problem_of(files, insert_only=context.insert_only) or _problem_of_table(context, files)
+    if problem is not None:
+        return plan.refused(*problem)
+    rows = sum(file.rows for file in files)
+    if context.insert_only:
+        whole = replace(plan.outputs[0], rows_in=rows)
+        return replace(plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files))
+    sides = _sides(context, plan, files)
+    names = {side.directory: sum(file.rows for file in side.files) for side in sides}
+    outputs = tuple(replace(output, rows_in=names[output.name]) for output in plan.outputs if output.name in names)
+    if not outputs:
+        return PartitionPlan(
+            plan.partition, plan.path, Action.NOTHING_TO_DO, "no_rows", "the deltas hold no rows", notes=plan.notes
+        )
+    if names.keys() <= draft.present:
+        why = already_there(sorted(names))
+        return PartitionPlan(plan.partition, plan.path, Action.NOTHING_TO_DO, "already_there", why, notes=plan.notes)
+    if names.keys() & draft.present:
+        first = min(names.keys() & draft.present)
+        return plan.refused("output_exists", f"{first} exists, but not all of {', '.join(sorted(names))}")
+    alone = context.request.visibility_txn is not None or context.request.assume_exclusive
+    if len(outputs) > 1 and not alone:
+        return plan.refused(
+            "needs_two_renames",
+            f"{outputs[0].name} and {outputs[1].name} belong together, and whoever reads between their two renames "
+            f"misreads the table; {_HIVE3_REMEDY}",
+        )
+    tasks = make_tasks(sides, context.request.split_bytes)
+    return replace(plan, outputs=outputs, tasks=tasks, rows_in=rows)
+
+
+def _is_of_another_bucket(file: InputFile) -> bool:
+    """Whether a file of events is called a bucket that is not that of its rows."""
+    name = parse_file(file.path.rpartition("/")[2])
+    return file.is_acid and bool(file.rows) and isinstance(name, BucketFile) and file.buckets != (name.bucket_id,)
+
+
+def _problem_of_table(context: PlanContext, files: Sequence[InputFile]) -> tuple[str, str] | None:
+    """Code and reason where the kind of compaction, or what the DDL says, forbids these files."""
+    schema = context.view.schema
+    if not context.insert_only:
+        strange = next((file for file in files if context.acid_v1 and _is_of_another_bucket(file)), None)
+        if strange is not None:
+            return (
+                "v1_buckets",
+                f"{strange.path} holds rows of bucket {describe_ids(strange.buckets)}; Hive 1 and 2 bring updates and "
+                "rows together by the names of files, so that readers see other rows than a compaction would write: "
+                "give the file back its name",
+            )
+        updated = next((file for file in files if file.updates), None)
+        if updated is None or context.acid_v1 or context.request.kind is CompactionKind.MAJOR:
+            return None
+        return (
+            "acid_v1_minor",
+            f"{updated.path} holds updates or deletes among its rows, as Hive 1 and 2 wrote them; a major compaction "
+            "is the way",
+        )
+    texts = [file for file in files if file.size and plain_format(file.file_format) == "text"]
+    if len(texts) > 1:
+        problem = _problem_of_text(schema, texts)
+        if problem is not None:
+            return problem
+    if schema is None:
+        return None
+    unnumbered = next((file for file in files if file.size and not file.buckets), None)
+    if schema.bucket_count is not None and unnumbered is not None:
+        return "no_bucket", f"the table has buckets, and the name of {unnumbered.path} does not tell which it is"
+    return None
+
+
+_CUT_LINES = ("skip.header.line.count", "skip.footer.line.count")
+_LINE_ENDS = "textinputformat.record.delimiter"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def _problem_of_text(schema: TableSchema | None, texts: Sequence[InputFile]) -> tuple[str, str] | None:
+    """Code and reason where readers take something at the ends of each text file, or its lines, in their own way."""
+    marked = next((file for file in texts if file.first_line.startswith(_BYTE_ORDER_MARK)), None)
+    if marked is not None:
+        return (
+            "text_mark",
+            f"{marked.path} begins with a byte order mark, which readers take away at the beginning of a file only",
+        )
+    if schema is None or not schema.from_ddl:
+        first = texts[0].first_line
+        if first and all(file.first_line == first for file in texts):
+            return (
+                "text_maybe_header",
+                "all text files begin with the same line; whether that is a header, which readers skip, only the text "
+                "of SHOW CREATE TABLE tells: give it as --schema",
+            )
+        return None
+    cut = next((key for key in _CUT_LINES if (schema.table_property(key) or "0").strip() != "0"), None)
+    if cut is not None:
+        return "text_header", f"each text file has lines that are no rows ({cut}), and put together they would be rows"
+    if schema.table_property(_LINE_ENDS) is not None:
+        return "text_lines", f"lines end in a way of their own here ({_LINE_ENDS}), at which files cannot be joined"
+    return None
+
+
+def _sides(context: PlanContext, plan: PartitionPlan, files: Sequence[InputFile]) -> list[OutputSide]:
+    """The outputs with their files; a side of a minor without any visible event is left out."""
+    inserts = tuple(file for file in files if not file.deletes)
+    deletes = tuple(file for file in files if file.deletes)
+    if context.request.kind is CompactionKind.MAJOR:
+        return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]
+    sides = []
+    for output in plan.outputs:
+        of_deletes = output.kind == EntryKind.DELETE_DELTA.value
+        own = deletes if of_deletes else inserts
+        if any(has_visible_rows(file, context.compactor_ids) for file in own):
+            sides.append(OutputSide(output.name, Role.DELETES if of_deletes else Role.INSERTS, own))
+    return sides

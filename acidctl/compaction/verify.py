@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.merge_audit import HINT
+from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.compaction.second_reading import OutputSample, wrong
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.arrays import WIDE, flat
@@ -42,8 +43,10 @@ from acidctl.orc.stats import (
 )
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
+from acidctl.orc.writer import WrittenFile
 from acidctl.rows.dump_inputs import batch_rows
 from acidctl.rows.pipeline import read_ahead
+from acidctl.storage.port import Storage, join
 from acidctl.types.stored_digest import RowDigest
 
 _BATCH_ROWS = 32768
@@ -562,3 +565,58 @@ def _total(said: ColumnStatistics) -> int | None:
 def _text(text: str | None) -> bytes | None:
     """Bytes that compare as ORC compares them; None where the text is not what the file holds."""
     return None if text is None or "\ufffd" in text else text.encode("utf-8", "surrogatepass")
+
+
+# --- Files in the work directory that no two runs of a task share.
+
+
+ATTEMPTS_DIRECTORY = "attempts"
+_RANDOM_BYTES = 6
+
+
+class Attempt:
+    """A file below `attempts/` that this run of a task alone writes; `path` is relative to the work directory."""
+
+    def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
+        part = "" if spec.part is None else f"p{spec.part}-"
+        name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
+        self._output = spec.task.output
+        self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
+        self._storage = storage
+        self._place = join(root, f"{spec.work}/{self.path}")
+        # Nobody may read it who may not read what it is made of.
+        files = [info.path for entry in spec.inputs for info in entry.files]
+        self._like = join(root, files[0] if files else spec.work)
+
+    @property
+    def name(self) -> str:
+        """The file as a user would name it."""
+        return self._storage.display(self._place)
+
+    @contextmanager
+    def create(self) -> Iterator[BinaryIO]:
+        """The file for writing, once; durable after the block, gone when the block fails."""
+        with self._storage.create(self._place, self._like) as sink:
+            yield sink
+
+    def open(self) -> BinaryIO:
+        """The file for reading, after it was written."""
+        return self._storage.open(self._place)
+
+    def size(self) -> int:
+        """Its bytes on the storage."""
+        found = self._storage.stat(self._place)
+        return 0 if found is None else found.size
+
+    def verified(self, written: WrittenFile, expected: Expected, *, threads: bool) -> TaskResult:
+        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`."""
+        verify_file(self.open, self.name, expected, threads=threads)
+        return TaskResult(
+            output=self._output,
+            path=self.path,
+            rows=written.rows,
+            bytes=written.bytes,
+            counts=expected.counts,
+            digest=expected.digest,
+            writer=written.backend.value,
+        )

@@ -18,8 +18,8 @@ from acidctl.compaction import finish as plan_finish
 from acidctl.compaction import insert_only as plainfiles
 from acidctl.compaction import task
 from acidctl.compaction import task as joining
-from acidctl.compaction.spec import Attempt
 from acidctl.compaction.tasks import make_tasks
+from acidctl.compaction.verify import Attempt
 from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.engine.base import TaskOutcome
 from acidctl.errors import DamagedDataError, InternalError
 

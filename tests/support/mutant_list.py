@@ -103,7 +103,7 @@ PLAN = (
     Mutant(
         "compaction/planner.py",
         "    low, high = reach.min, reach.max\n",
-        "    low, high = reach.min, reach.max + (ground.request.kind is CompactionKind.MINOR)\n",
+        "    low, high = reach.min, reach.max + (context.request.kind is CompactionKind.MINOR)\n",
         "a delta named too wide",
     ),
     Mutant(
@@ -113,25 +113,25 @@ PLAN = (
         "only one file of each input is named in the plan",
     ),
     Mutant(
-        "compaction/finish.py",
-        "return [Side(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]",
-        "return [Side(plan.outputs[0].name, Role.SURVIVING, inserts, ())]",
+        "compaction/tasks.py",
+        "return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]",
+        "return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, ())]",
         "a major compaction without deletes",
     ),
     Mutant(
-        "compaction/finish.py",
+        "compaction/tasks.py",
         "own = deletes if of_deletes else inserts",
         "own = inserts",
         "a minor compaction writes inserts on both sides",
     ),
     Mutant(
-        "compaction/finish.py",
-        "write_ids=ground.write_ids.format(),",
-        'write_ids=ground.write_ids.format().rpartition(":")[0] + ":",',
+        "compaction/decision.py",
+        "write_ids=context.write_ids.format(),",
+        'write_ids=context.write_ids.format().rpartition(":")[0] + ":",',
         "aborted write ids are kept from the tasks",
     ),
     Mutant(
-        "compaction/finish.py",
+        "compaction/columns.py",
         "return tuple(range(len(fit.target.fields)))",
         "return tuple(range(1, len(fit.target.fields)))",
         "places of columns shifted in planning",

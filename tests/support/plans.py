@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from acidctl.compaction.plan import CompactionKind, PartitionPlan
-from acidctl.compaction.planner import Draft, Ground, draft, settle
-from acidctl.compaction.request import CompactionRequest, TableView
+from acidctl.compaction.plan import CompactionKind, CompactionRequest, PartitionPlan, TableView
+from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, validate_request
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, TableType
@@ -46,21 +45,21 @@ def ground_of(
     guess: TableGuess = FULL,
     schema: TableSchema | None = None,
     **options: Any,
-) -> Ground:
+) -> PlanContext:
     """What a run over this listing is judged by; lists as texts, None for none."""
     lists = Reader(
         None if write_ids is None else ValidWriteIds.parse(write_ids),
         None if txns is None else ValidTxns.parse(txns),
     )
-    return settle(TableView(lists, guess, schema), CompactionRequest(kind, **options), [listing])
+    return validate_request(TableView(lists, guess, schema), CompactionRequest(kind, **options), [listing])
 
 
 def drafted(
     names: Iterable[str] | Listing, kind: CompactionKind, write_ids: str | None, txns: str | None = None, **more: Any
-) -> Draft:
+) -> PartitionDraft:
     """The draft for one listing."""
     listing = names if isinstance(names, Listing) else listed(names)
-    return draft(ground_of(listing, kind, write_ids, txns, **more), "", "", listing)
+    return draft_partition(ground_of(listing, kind, write_ids, txns, **more), "", "", listing)
 
 
 def planned(

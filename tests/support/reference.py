@@ -63,7 +63,7 @@ WIDTH = 100
 # What Python users meet: `acidctl.__all__` without errors, then what its functions take and return.
 VALUES = (
     ("acidctl.options", "ReadView"),
-    ("acidctl.compaction.request", "CompactionRequest"),
+    ("acidctl.compaction.plan", "CompactionRequest"),
     ("acidctl.cleaning.run", "CleanRequest"),
     ("acidctl.rows.snapshot", "Snapshot"),
     ("acidctl.state.report", "LsEntry"),

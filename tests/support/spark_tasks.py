@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from acidctl.compaction.plan import PlannedTask, Role, TableFacts
-from acidctl.compaction.spec import TaskSpec
+from acidctl.compaction.plan import PlannedTask, Role, TableFacts, TaskSpec
 from acidctl.engine.base import TaskOutcome
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
@@ -67,7 +66,7 @@ def standing_in(
         import time
         from pathlib import Path
 
-        from acidctl.compaction.spec import TaskResult
+        from acidctl.compaction.plan import TaskResult
         from acidctl.engine.base import TaskOutcome
         from acidctl.errors import DamagedDataError, InternalError
 

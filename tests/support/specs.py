@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl import open_table
-from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, WriterSettings
-from acidctl.compaction.spec import TaskSpec
+from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, TaskSpec, WriterSettings
 from acidctl.engine.base import Task
 from acidctl.format.bucket_codec import decode, encode
 from acidctl.format.events import EventBatch, EventKeys, Operation

@@ -62,7 +62,7 @@ PURE = (
     "format",
     "types",
     "state",
-    *(f"compaction.{name}" for name in ("plan", "planner", "edited_plan", "finish", "request")),
+    *(f"compaction.{name}" for name in ("plan", "planner", "columns", "decision")),
     *(f"compaction.{name}" for name in ("report", "tasks")),
     *(f"cleaning.{name}" for name in ("plan", "guards", "rules", "leftovers", "candidates", "report")),
 )

@@ -14,11 +14,10 @@ import pytest
 
 import acidctl
 from acidctl.compaction import run as module
-from acidctl.compaction.plan import Action, Role
+from acidctl.compaction.plan import Action, Role, TaskSpec
 from acidctl.compaction.publish import publish
 from acidctl.compaction.report import Outcome
 from acidctl.compaction.run import Prepared, Progress
-from acidctl.compaction.spec import TaskSpec
 from acidctl.engine import EngineChoice
 from acidctl.engine.base import Task, TaskOutcome
 from acidctl.engine.local import LocalEngine

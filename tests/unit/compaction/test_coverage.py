@@ -14,9 +14,8 @@ from acidctl import open_table
 from acidctl.compaction import inputs
 from acidctl.compaction import task as joining
 from acidctl.compaction.merge_audit import Committed, bucket_of
-from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask, Role
+from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask, Role, TaskSpec
 from acidctl.compaction.report import Outcome
-from acidctl.compaction.spec import TaskSpec
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from tests.support import mutant_tables

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.compaction.finish import Census, Columns, Shape, doubled_name, losses, misfit, widest
+from acidctl.compaction.columns import (
+    ChosenColumns,
+    FileSchema,
+    SchemaSurvey,
+    column_losses,
+    duplicate_name,
+    schema_problem,
+    widest_columns,
+)
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_schema, parse_type
 
@@ -12,21 +20,21 @@ H3, H4 = Dialect.HIVE3, Dialect.HIVE4
 
 
 def columns(text: str) -> StructType:
-    """Columns from their text."""
+    """ChosenColumns from their text."""
     return parse_schema(text).columns
 
 
-def census_of(*texts: str, dialect: Dialect = H4) -> Census:
+def census_of(*texts: str, dialect: Dialect = H4) -> SchemaSurvey:
     """Shapes, the newest first."""
-    census = Census()
+    survey = SchemaSurvey()
     for age, text in enumerate(texts):
-        census.add("", Shape(columns(text), 100 - age, dialect, f"file{age}"))
-    return census
+        survey.add_schema("", FileSchema(columns(text), 100 - age, dialect, f"file{age}"))
+    return survey
 
 
 def merged(*texts: str, dialect: Dialect = H4) -> str:
     """The text of the schema made of these, the newest first."""
-    return str(widest(census_of(*texts, dialect=dialect).shapes, dialect))
+    return str(widest_columns(census_of(*texts, dialect=dialect).schemas, dialect))
 
 
 @pytest.mark.parametrize(
@@ -52,11 +60,11 @@ def test_the_newest_file_decides_and_older_ones_add(dialect: Dialect, texts: tup
     assert merged(*texts, dialect=dialect) == expected
 
 
-def verdict(*texts: str, dialect: Dialect = H4, given: str | None = None, census: Dialect | None = None) -> str | None:
-    """The code with which files of these shapes are refused."""
-    known = census_of(*texts, dialect=census or dialect)
-    chosen = columns(given) if given is not None else widest(known.shapes, dialect)
-    problem = misfit(known.of(""), Columns(chosen, dialect, given is not None), known.dialect)
+def verdict(*texts: str, dialect: Dialect = H4, given: str | None = None, survey: Dialect | None = None) -> str | None:
+    """The code with which files of these schemas are refused."""
+    known = census_of(*texts, dialect=survey or dialect)
+    chosen = columns(given) if given is not None else widest_columns(known.schemas, dialect)
+    problem = schema_problem(known.schemas_of(""), ChosenColumns(chosen, dialect, given is not None), known.dialect)
     return problem[0] if problem else None
 
 
@@ -109,9 +117,9 @@ def test_the_users_columns_decide() -> None:
 
 
 def lost(given: str, *texts: str, dialect: Dialect = H4) -> list[str]:
-    """What the user's columns cost of files of these shapes."""
-    chosen = Columns(columns(given), dialect, True)
-    return [str(loss) for loss in losses(census_of(*texts, dialect=dialect).shapes, chosen)]
+    """What the user's columns cost of files of these schemas."""
+    chosen = ChosenColumns(columns(given), dialect, True)
+    return [str(loss) for loss in column_losses(census_of(*texts, dialect=dialect).schemas, chosen)]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +154,7 @@ def lost(given: str, *texts: str, dialect: Dialect = H4) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_the_users_columns_cost(given: str, texts: tuple[str, ...], expected: list[str]) -> None:
-    """Columns that no column takes up and values that a type does not hold, by their names in the files."""
+    """ChosenColumns that no column takes up and values that a type does not hold, by their names in the files."""
     assert lost(given, *texts) == expected
 
 
@@ -160,7 +168,7 @@ def test_hive_3_loses_a_renamed_column() -> None:
 def test_without_the_users_columns_nothing_is_lost() -> None:
     """Then the files' own are widened until all fit."""
     known = census_of("id int, v string, n bigint", "id int, v string")
-    assert losses(known.shapes, Columns(columns("id int"), H4, False)) == ()
+    assert column_losses(known.schemas, ChosenColumns(columns("id int"), H4, False)) == ()
 
 
 def test_a_renamed_column_for_another_hive_is_unclear() -> None:
@@ -168,38 +176,38 @@ def test_a_renamed_column_for_another_hive_is_unclear() -> None:
     texts = ("id int, w string", "id int, v string")
     assert verdict(*texts, dialect=H3) is None
     assert verdict(*texts, dialect=H4) is None
-    assert verdict(*texts, dialect=H4, census=H3) == "schema_unclear"
-    assert verdict(*texts, dialect=H4, census=H3, given="id int, w string") is None
-    assert verdict("id bigint, v string", "id int", dialect=H4, census=H3) is None
+    assert verdict(*texts, dialect=H4, survey=H3) == "schema_unclear"
+    assert verdict(*texts, dialect=H4, survey=H3, given="id int, w string") is None
+    assert verdict("id bigint, v string", "id int", dialect=H4, survey=H3) is None
 
 
 @pytest.mark.parametrize(("newer", "same"), [("bigint", True), ("double", False), ("string", False)])
 def test_conversions_for_another_hive_are_unclear(newer: str, same: bool) -> None:
     """Both widen integers alike; of the rest only the user can tell whose values are meant."""
     expected = None if same else "schema_unclear"
-    for dialect, census in ((H3, H4), (H4, H3)):
-        assert verdict(f"v {newer}", "v int", dialect=dialect, census=census) == expected
+    for dialect, survey in ((H3, H4), (H4, H3)):
+        assert verdict(f"v {newer}", "v int", dialect=dialect, survey=survey) == expected
         assert verdict(f"v {newer}", "v int", dialect=dialect) is None
-        assert verdict("v int", dialect=dialect, census=census, given=f"v {newer}") is None
+        assert verdict("v int", dialect=dialect, survey=survey, given=f"v {newer}") is None
 
 
 def test_columns_that_moved_are_unclear() -> None:
     """The same name in two places is no schema."""
     assert verdict("a int, c int", "a int, b int, c int") == "schema_unclear"
-    assert doubled_name(columns("a int, b int")) is None
+    assert duplicate_name(columns("a int, b int")) is None
 
 
 def test_the_dialect_of_a_table() -> None:
     """Hive 3 only where the newest files of all partitions say so."""
-    census = Census()
-    census.add("p=1", Shape(columns("a int"), 5, H3, "x"))
-    assert census.dialect is H3
-    census.add("p=1", Shape(columns("a int, b int"), 3, H4, "y"))
-    assert census.dialect is H3
-    census.add("p=2", Shape(columns("a int"), 1, H4, "z"))
-    assert census.dialect is H4
-    assert [str(shape.columns) for shape in census.of("p=2")] == ["struct<a:int>"]
-    assert len(census.of("p=1")) == 2
+    survey = SchemaSurvey()
+    survey.add_schema("p=1", FileSchema(columns("a int"), 5, H3, "x"))
+    assert survey.dialect is H3
+    survey.add_schema("p=1", FileSchema(columns("a int, b int"), 3, H4, "y"))
+    assert survey.dialect is H3
+    survey.add_schema("p=2", FileSchema(columns("a int"), 1, H4, "z"))
+    assert survey.dialect is H4
+    assert [str(shape.columns) for shape in survey.schemas_of("p=2")] == ["struct<a:int>"]
+    assert len(survey.schemas_of("p=1")) == 2
 
 
 def test_types_of_a_struct_text_come_back() -> None:

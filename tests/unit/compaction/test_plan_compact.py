@@ -428,9 +428,9 @@ def test_the_list_of_the_plan_makes_the_compactors() -> None:
     """Its text is all that tasks know of what is committed."""
     listing = listed(delta(1, 2, 3))
     for text in (ids(9), ids(9, "5,7", "3"), ids(9, "", "1,2"), "t:9:4::"):
-        ground = ground_of(listing, MAJOR, text)
-        assert ValidWriteIds.parse(ground.write_ids.format()).compactor() == ground.compactor_ids
-        assert not ground.compactor_ids.open
+        context = ground_of(listing, MAJOR, text)
+        assert ValidWriteIds.parse(context.write_ids.format()).compactor() == context.compactor_ids
+        assert not context.compactor_ids.open
 
 
 @pytest.mark.parametrize(
@@ -496,8 +496,8 @@ def test_notes_for_the_operator() -> None:
     assert any("delta_x_1 is not recognised" in note for note in plan.notes)
     assert any("Hive 4" in note for note in plan.notes)
     ddl = "create table t (id int) tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
-    ground = ground_of(listed(delta(1, 2)), MAJOR, ids(2), schema=parse_schema(ddl))
-    assert any("no_auto_compaction" in note for note in ground.notes)
+    context = ground_of(listed(delta(1, 2)), MAJOR, ids(2), schema=parse_schema(ddl))
+    assert any("no_auto_compaction" in note for note in context.notes)
 
 
 def test_hive3_and_names_that_it_cannot_read() -> None:

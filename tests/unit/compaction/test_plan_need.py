@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acidctl.compaction.plan import Action, CompactionKind
-from acidctl.compaction.planner import draft
+from acidctl.compaction.planner import draft_partition
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.types.schema import parse_schema
@@ -33,8 +33,8 @@ def _listing(base: int | None, deltas: list[int], originals: int = 0) -> Listing
 
 
 def _verdict(listing: Listing, kind: CompactionKind, **options: Any) -> tuple[Action, str, str]:
-    ground = ground_of(listing, kind, ids(99), "99:9223372036854775807::", only_if_needed=True, **options)
-    plan = draft(ground, "", "", listing).plan
+    context = ground_of(listing, kind, ids(99), "99:9223372036854775807::", only_if_needed=True, **options)
+    plan = draft_partition(context, "", "", listing).plan
     return plan.action, plan.reason_code, plan.reason
 
 

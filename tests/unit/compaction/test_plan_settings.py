@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from acidctl.compaction.columns import unreadable_codec, writer_settings
 from acidctl.compaction.plan import Target, WriterSettings
-from acidctl.compaction.request import unreadable_codec, writer_settings
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import TableSchema, parse_schema
@@ -48,7 +48,7 @@ def test_table_properties() -> None:
     )
     settings, notes = writer_settings(None, schema, "zlib", COLUMNS)
     assert settings == WriterSettings("zlib", 1048576, 65536, 5000, ("Name",), 0.01)
-    assert notes == ("orc.bloom.filter.columns names x, which is no column.",)
+    assert notes == ("orc.bloom.filter.columns names x, which is not a column.",)
     assert writer_settings(None, ddl(orc__create__index="false"), "zlib", COLUMNS)[0].row_index_stride == 0
     assert writer_settings(None, ddl(), "zlib", StructType(()))[0] == WriterSettings()
 

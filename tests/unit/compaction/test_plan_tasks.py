@@ -10,7 +10,7 @@ import pytest
 from acidctl.compaction.plan import KeyCut, PlannedTask, Role
 from acidctl.compaction.tasks import (
     InputFile,
-    Side,
+    OutputSide,
     StripeStart,
     has_visible_rows,
     make_plain_tasks,
@@ -33,7 +33,7 @@ def tasks_of(
     files: list[InputFile], deletes: list[InputFile] | None = None, split: int = LARGE
 ) -> tuple[PlannedTask, ...]:
     """Tasks of a major compaction."""
-    return make_tasks([Side("base_2", Role.SURVIVING, tuple(files), tuple(deletes or ()))], split)
+    return make_tasks([OutputSide("base_2", Role.SURVIVING, tuple(files), tuple(deletes or ()))], split)
 
 
 def test_a_file_of_several_buckets_is_in_several_tasks() -> None:
@@ -115,8 +115,8 @@ def test_files_without_row_ids_are_cut_by_the_numbers_their_rows_get() -> None:
 def test_both_sides_of_a_minor() -> None:
     """Each side has its own files and no delete files."""
     sides = [
-        Side("delta_1_2", Role.INSERTS, (file("a/x", 0),)),
-        Side("delete_delta_1_2", Role.DELETES, (replace(file("d/x", 0, 1), deletes=True),)),
+        OutputSide("delta_1_2", Role.INSERTS, (file("a/x", 0),)),
+        OutputSide("delete_delta_1_2", Role.DELETES, (replace(file("d/x", 0, 1), deletes=True),)),
     ]
     made = make_tasks(sides, LARGE)
     assert [(t.role, t.output, t.files, t.delete_files) for t in made] == [

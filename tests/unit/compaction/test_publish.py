@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.compaction.plan import PartitionPlan
+from acidctl.compaction.plan import PartitionPlan, TaskResult
 from acidctl.compaction.publish import NoRowsError, NothingToDoError, publish, require_inputs
-from acidctl.compaction.spec import TaskResult
 from acidctl.errors import StalePlanError, StorageError, VerificationError
 from acidctl.format.names import FAILED_NAME
 from acidctl.maintenance.lock import Lock, acquire

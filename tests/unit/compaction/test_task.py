@@ -16,8 +16,7 @@ from restore import restore
 from acidctl import open_table
 from acidctl.compaction import inputs, task
 from acidctl.compaction import task as joining
-from acidctl.compaction.plan import KeyCut, Role
-from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.plan import KeyCut, Role, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError
 from acidctl.format.events import Operation

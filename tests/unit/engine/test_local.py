@@ -15,8 +15,7 @@ import pytest
 
 import acidctl
 from acidctl.compaction import task
-from acidctl.compaction.plan import PlannedTask, Role, TableFacts
-from acidctl.compaction.spec import TaskSpec
+from acidctl.compaction.plan import PlannedTask, Role, TableFacts, TaskSpec
 from acidctl.compaction.task import outcome_of
 from acidctl.engine.base import TaskOutcome
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import acidctl
-from acidctl.compaction.spec import TaskResult, TaskSpec
+from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.engine import spark_errors as spark_failures
 from acidctl.engine import spark_setup as spark_host
 from acidctl.engine import spark_worker

@@ -1,0 +1,600 @@
+"""Decide on a compaction: a plan made of names, of what the tails of files tell, and of what the user asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+# --- The columns of an output: one schema into which every input file fits without loss.
+from typing import Any
+
+from acidctl.compaction.columns import (
+    HIVE_NAMES,
+    ChosenColumns,
+    ColumnLoss,
+    FileSchema,
+    SchemaSurvey,
+    column_losses,
+    problem_of_settings,
+    schema_problem,
+    unreadable_codec,
+    writer_settings,
+)
+from acidctl.compaction.footers import ReadTail, tail_readers
+from acidctl.compaction.plan import (
+    Action,
+    CompactionPlan,
+    CompactionRequest,
+    KeyCut,
+    PartitionPlan,
+    PlannedTask,
+    Role,
+    TableFacts,
+    TableView,
+    Target,
+    WriterSettings,
+    encode,
+    is_within,
+)
+from acidctl.compaction.planner import (
+    PartitionDraft,
+    PlanContext,
+    draft_partition,
+    validate_request,
+)
+from acidctl.compaction.tasks import (
+    MAX_PARTS,
+    InputFile,
+    plan_location,
+)
+from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
+from acidctl.format.listing import Listing, obstacle
+from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
+from acidctl.format.write_ids import MAX_ID
+from acidctl.maintenance.owner import MAX_RUNTIME, UNREACHABLE, TimeLimit
+from acidctl.maintenance.reach import Reach
+from acidctl.rows.pipeline import ordered_map
+from acidctl.rows.table_view import link_notes
+from acidctl.state.resolve import data_files
+from acidctl.storage.locations import Location
+from acidctl.storage.port import Storage
+from acidctl.types.hive_types import (
+    Dialect,
+    StructType,
+)
+from acidctl.types.schema import parse_type
+
+# Tails are small and far away on most storages: waiting for several at once costs nothing.
+_WORKERS = 8
+
+
+def _no_progress(done: int, total: int | None) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A plan and what it was decided by, so that a part of it can be decided again and come out no wider."""
+
+    storage: Storage
+    context: PlanContext
+    plan: CompactionPlan
+
+    def again(self, part: PartitionPlan, listing: Listing) -> PartitionPlan:
+        """The plan of one partition from what lies there now, by the options, lists and kind of table of the first one.
+
+        Only what was to be compacted is compacted, into directories of the same names, from what had been inputs or
+        has taken their place; StalePlanError where that is not what lies there.
+        """
+        if part.action is not Action.COMPACT:
+            return part
+        draft = draft_partition(self.context, part.partition, part.path, listing)
+        if self.context.request.max_bytes is not None and draft.plan.bytes_in > part.bytes_in:
+            draft = draft.refused(
+                "max_bytes",
+                f"its {draft.plan.bytes_in} bytes are more than the {part.bytes_in} of the plan; a later run compacts "
+                "them",
+            )
+        survey = SchemaSurvey()
+        (plan,) = _Reading(self.storage, self.context, survey).plans([draft])
+        new = plan_again(self.context, self.plan, plan, survey)
+        if new.action is Action.COMPACT and not is_within(new, part):
+            raise StalePlanError(
+                "what lies here now is not what was planned to be compacted",
+                path=self.storage.display(listing.root),
+                hint="Run the command again; it plans anew.",
+            )
+        return new
+
+
+def decide(
+    storage: Storage,
+    root: str,
+    locations: Sequence[Location],
+    view: TableView,
+    request: CompactionRequest,
+    *,
+    progress: Callable[[int, int | None], None] = _no_progress,
+    limit: TimeLimit | None = None,
+) -> Decision:
+    """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
+
+    Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are done of
+    how many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a later run;
+    where not all may have their turn, those with the most directories to merge have it first. What is wrong with one of
+    several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
+    DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
+    the table.
+    """
+    places = [location for location in locations if not location.stray]
+    facts = storage.facts
+    context = validate_request(
+        view,
+        request,
+        [location.listing for location in places],
+        renames=facts.atomic_rename,
+        locks=facts.exclusive_create,
+    )
+    single = len(places) == 1
+    drafts = [_drafted(context, location, root, single) for location in places]
+    order = list(range(len(drafts)))
+    if request.bounded or limit is not None:
+        order.sort(key=lambda place: -len(drafts[place].consumed))
+    chosen = _bounded([drafts[place] for place in order], request)
+    survey = SchemaSurvey()
+    reading = _Reading(
+        storage,
+        context,
+        survey,
+        None if single else Reach(storage, root),
+        progress,
+        None if limit is None else limit.planning(),
+    )
+    planned = dict(zip(order, reading.plans(chosen), strict=True))
+    notes = [
+        f"Data lies beside partition folders in {location.partition or 'the table itself'} and is left as it is; Hive "
+        "reads partitions only."
+        for location in locations
+        if location.stray
+    ]
+    notes += [note for location in places for note in link_notes(location)]
+    plan = assemble(context, storage.display(root), [planned[place] for place in range(len(drafts))], survey, notes)
+    if not request.bounded and limit is None:
+        # Else what a name stands for may lie in a partition that a later run compacts.
+        check_dropped(context, plan, survey)
+    return Decision(storage, context, plan)
+
+
+def _drafted(context: PlanContext, location: Location, root: str, single: bool) -> PartitionDraft:
+    listing = location.listing
+    path = listing.root.removeprefix(root.rstrip("/")).strip("/") if listing.root != root else ""
+    try:
+        draft = draft_partition(context, location.partition, path, listing)
+        problem = obstacle(listing) if draft.compacts else None
+        if problem is None:
+            return draft
+        if not problem.damaged:
+            return draft.refused("symbolic_link", f"{problem.message}. {problem.hint.rstrip('.')}")
+        raise DamagedDataError(problem.message, path=listing.root, hint=problem.hint)
+    except AcidctlError as error:
+        if single:
+            raise
+        blank = PartitionPlan(location.partition, path, Action.NOTHING_TO_DO)
+        return PartitionDraft(_failed(blank, error), listing.root)
+
+
+def _bounded(drafts: Sequence[PartitionDraft], request: CompactionRequest) -> list[PartitionDraft]:
+    """Leave for a later run what goes beyond the bounds; a smaller partition behind it still has its turn."""
+    max_bytes, max_partitions = request.max_bytes, request.max_partitions
+    chosen: list[PartitionDraft] = []
+    bytes_in = partitions = 0
+    for draft in drafts:
+        size = draft.plan.bytes_in
+        if not draft.compacts:
+            chosen.append(draft)
+        elif max_bytes is not None and size > max_bytes:
+            chosen.append(draft.refused("max_bytes", f"its {size} bytes are more than --max-bytes allows"))
+        elif max_bytes is not None and bytes_in + size > max_bytes:
+            why = f"its {size} bytes go beyond --max-bytes {max_bytes}; a later run compacts them"
+            chosen.append(draft.refused("max_bytes", why))
+        elif partitions == max_partitions:
+            why = f"it goes beyond --max-partitions {max_partitions}; a later run compacts it"
+            chosen.append(draft.refused("max_partitions", why))
+        else:
+            bytes_in, partitions = bytes_in + size, partitions + 1
+            chosen.append(draft)
+    return chosen
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads the tails of the input files of drafts, several at once, and makes their plans.
+
+    Without `reach` what is wrong with a partition is raised, as it is where the storage gives nothing of any. `stop`
+    says when no further partition may begin.
+    """
+
+    storage: Storage
+    context: PlanContext
+    survey: SchemaSurvey
+    reach: Reach | None = None
+    progress: Callable[[int, int | None], None] = _no_progress
+    stop: Callable[[], bool] | None = None
+
+    def plans(self, drafts: Sequence[PartitionDraft]) -> Iterator[PartitionPlan]:
+        """The plans in the order of the drafts; what is known of files is let go with each partition."""
+        total = sum(map(_file_count, drafts))
+        done = 0
+        self.progress(done, total)
+        draft: PartitionDraft | None = None
+        files: list[InputFile] = []
+        failure: AcidctlError | None = None
+        for item, result in ordered_map(_attempt, self._work(drafts), workers=_WORKERS):
+            if result is None:
+                if draft is not None:
+                    yield self._planned(draft, files, failure)
+                draft, files, failure = item, [], None
+                continue
+            if isinstance(result, InputFile):
+                files.append(result)
+            else:
+                failure = failure or result
+            done += 1
+            self.progress(done, total)
+        if draft is not None:
+            yield self._planned(draft, files, failure)
+
+    def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft, ReadTail | None]]:
+        """Each draft without a file, followed by the readers of its files."""
+        begun = False
+        for draft in drafts:
+            # One at least, so that run after run gets somewhere.
+            if draft.compacts and begun and self.stop is not None and self.stop():
+                why = "--max-runtime left no time to read its files; a later run compacts it"
+                yield draft.refused(MAX_RUNTIME, why), None
+            elif draft.compacts and self.reach is not None and self.reach.stopped:
+                why = "it was not begun, because the storage has stopped answering; a later run compacts it"
+                yield draft.refused(UNREACHABLE, why), None
+            else:
+                yield draft, None
+                if draft.compacts:
+                    begun = True
+                    yield from ((draft, read) for read in tail_readers(self.storage, draft))
+
+    def _planned(
+        self, draft: PartitionDraft, files: Sequence[InputFile], failure: AcidctlError | None
+    ) -> PartitionPlan:
+        plan, reach = draft.plan, self.reach
+        if not draft.compacts:
+            return plan
+        if failure is not None:
+            if reach is not None:
+                reach.heed(plan.path, failure)
+            if reach is None or reach.gone or (reach.stopped and not reach.heard):
+                raise failure
+            return _failed(plan, failure)
+        if reach is not None and files:
+            reach.answered()
+        new = plan_location(self.context, draft, files)
+        if new.action is not Action.COMPACT:
+            return new
+        problem = self.survey.add(plan.path, files)
+        return new if problem is None else new.refused(*problem)
+
+
+def _attempt(
+    work: tuple[PartitionDraft, ReadTail | None],
+) -> tuple[PartitionDraft, InputFile | AcidctlError | None]:
+    draft, read = work
+    if read is None:
+        return draft, None
+    try:
+        return draft, read()
+    except AcidctlError as error:
+        return draft, error
+
+
+def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:
+    return replace(plan.refused(error.code, error.message), failed=True)
+
+
+def _file_count(draft: PartitionDraft) -> int:
+    if not draft.compacts or draft.state is None:
+        return 0
+    insert_only = draft.state.insert_only
+    return sum(file.has_rows for entry in draft.consumed for file in data_files(entry, insert_only=insert_only))
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputForm:
+    """What all output files of a run have in common; `codec_problem` is code and reason where Hive cannot read it."""
+
+    target: Target
+    chosen: ChosenColumns
+    file_format: str
+    settings: WriterSettings = field(default_factory=WriterSettings)
+    codec_problem: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_orc(self) -> bool:
+        """Whether the outputs have columns that acidctl decides about."""
+        return self.file_format == "orc"
+
+
+def _output_form(context: PlanContext, plans: Sequence[PartitionPlan], survey: SchemaSurvey) -> _OutputForm:
+    request, schema = context.request, context.view.schema
+    target = request.target or (Target.HIVE4 if request.visibility_txn is not None else Target(survey.dialect.value))
+    dialect = Dialect(target.value)
+    columns = survey.columns(dialect) if schema is None else _without_partition_columns(schema.columns, plans)
+    chosen = ChosenColumns(columns, dialect, schema is not None)
+    file_format = survey.file_format or "orc"
+    if file_format != "orc":
+        return _OutputForm(target, chosen, file_format)
+    settings, notes = writer_settings(request.compression, schema, survey.codec, columns)
+    problem = unreadable_codec(request.compression, settings, target)
+    stated = request.compression is not None or (schema is not None and schema.table_property("orc.compress"))
+    if problem is not None and not stated:
+        # What a file of another table once brought along does not bind this one.
+        settings, problem = replace(settings, compression="zlib"), None
+    return _OutputForm(target, chosen, file_format, settings, problem, notes)
+
+
+def assemble(
+    context: PlanContext, location: str, plans: Sequence[PartitionPlan], survey: SchemaSurvey, notes: Sequence[str] = ()
+) -> CompactionPlan:
+    """The whole plan; `plans` are those of all locations, in their order."""
+    request, view = context.request, context.view
+    form = _output_form(context, plans, survey)
+    decided = [_unless_refused(context, plan, form, survey) for plan in plans]
+    form_notes = list(form.notes)
+    if any(plan.action is Action.COMPACT for plan in plans):
+        form_notes = [
+            _target_note(request, form.target),
+            *([_columns_note(view, survey)] if form.is_orc else ()),
+            *form_notes,
+        ]
+    dropped = column_losses(survey.schemas, form.chosen) if request.drop_columns and form.is_orc else ()
+    if dropped:
+        form_notes.append(f"--drop-columns: these values are dropped for good: {_listed(dropped)}.")
+    return CompactionPlan(
+        location=location,
+        kind=request.kind,
+        target=form.target,
+        visibility_txn=request.visibility_txn,
+        table=TableFacts(
+            table_type=view.guess.type.value,
+            acid_v1=context.acid_v1,
+            write_ids=context.write_ids.format(),
+            columns=str(form.chosen.columns),
+            dialect=form.chosen.dialect.value,
+            file_format=form.file_format,
+            writer=form.settings,
+        ),
+        partitions=tuple(decided),
+        write_ids="" if view.lists.write_ids is None else view.lists.write_ids.format(),
+        txns="" if view.lists.txns is None else view.lists.txns.format(),
+        assumed=context.assumed,
+        assume_exclusive=request.assume_exclusive,
+        notes=(*view.lists.notes, *context.notes, *form_notes, *notes),
+    )
+
+
+def _unless_refused(
+    context: PlanContext, plan: PartitionPlan, form: _OutputForm, survey: SchemaSurvey
+) -> PartitionPlan:
+    """The plan, or a refusal where its files do not suit the form of the outputs."""
+    if plan.action is not Action.COMPACT:
+        return plan
+    schemas = survey.schemas_of(plan.path) if form.is_orc else ()
+    problem = (
+        form.codec_problem
+        or schema_problem(schemas, form.chosen, survey.dialect)
+        or _loss_not_agreed(context, schemas, form.chosen)
+        or _base_that_hive_removes(context, plan, form.target)
+    )
+    return plan if problem is None else plan.refused(*problem)
+
+
+def _target_note(request: CompactionRequest, target: Target) -> str:
+    written_for = f"The output is written for {HIVE_NAMES[Dialect(target.value)]}"
+    if request.target is not None:
+        return f"{written_for}."
+    if request.visibility_txn is not None:
+        return f"{written_for}, because of --visibility-txn."
+    return f"{written_for} (detected from the newest files; change with --target)."
+
+
+def _columns_note(view: TableView, survey: SchemaSurvey) -> str:
+    if view.schema is not None:
+        return "Columns: those of --schema."
+    schemas = survey.schemas
+    if not schemas:
+        return "Columns: those of the files, none of which has rows."
+    if len(schemas) == 1:
+        return f"Columns: all files agree (e.g. {schemas[0].path})."
+    return f"Columns: those of the newest file ({schemas[0].path}) and of older ones ({len(schemas)} schemas)."
+
+
+def _without_partition_columns(columns: StructType, plans: Sequence[PartitionPlan]) -> StructType:
+    """The user's columns less those that are partition columns: a column list may name both."""
+    partition = next((plan.partition for plan in plans if plan.partition), "")
+    keys = {part.partition("=")[0].lower() for part in partition.split("/")}
+    return StructType(tuple(column for column in columns.fields if column.name.lower() not in keys))
+
+
+def plan_again(
+    context: PlanContext, decided: CompactionPlan, plan: PartitionPlan, survey: SchemaSurvey
+) -> PartitionPlan:
+    """The plan of one location, made after that of the whole run, which has decided format and columns for good."""
+    if plan.action is not Action.COMPACT:
+        return plan
+    again = assemble(context, decided.location, [plan], survey)
+    (new,), facts = again.partitions, decided.table
+    if new.action is not Action.COMPACT:
+        return new
+    if again.table.file_format != facts.file_format:
+        why = f"its files are {again.table.file_format} now, and {facts.file_format} was planned"
+        return new.refused("mixed_formats", why)
+    columns = parse_type(facts.columns)
+    assert isinstance(columns, StructType)
+    chosen = ChosenColumns(columns, Dialect(facts.dialect), context.view.schema is not None)
+    problem = (
+        schema_problem(survey.schemas_of(plan.path), chosen, survey.dialect) if facts.file_format == "orc" else None
+    )
+    return new if problem is None else new.refused(*problem)
+
+
+def _loss_not_agreed(
+    context: PlanContext, schemas: Sequence[FileSchema], chosen: ChosenColumns
+) -> tuple[str, str] | None:
+    """Code and reason where --schema costs values of columns that --drop-columns does not name."""
+    agreed = {name.lower() for name in context.request.drop_columns}
+    lost = [loss for loss in column_losses(schemas, chosen) if loss.name.lower() not in agreed]
+    if not lost:
+        return None
+    names = ",".join(loss.name for loss in lost)
+    return (
+        "schema_loses",
+        f"--schema does not keep all values of {_listed(lost)} in {lost[0].path}; give the columns that the table has "
+        f"today, or --drop-columns '{names}' if these values may be lost",
+    )
+
+
+def check_dropped(context: PlanContext, plan: CompactionPlan, survey: SchemaSurvey) -> None:
+    """UsageError for a name in --drop-columns of which --schema loses nothing: a typing error."""
+    columns, schemas = parse_type(plan.table.columns), survey.schemas
+    assert isinstance(columns, StructType)
+    lost = column_losses(schemas, ChosenColumns(columns, Dialect(plan.table.dialect), True))
+    names = {loss.name.lower() for loss in lost}
+    name = next((name for name in context.request.drop_columns if name.lower() not in names), None)
+    if name is None or not schemas:
+        return
+    what = f"what it drops is {_listed(lost)}" if lost else "it keeps all that the files hold"
+    raise UsageError(
+        f"--drop-columns names {name}, but --schema loses nothing of it: {what}",
+        hint="Name columns as the files call them, and only those that --schema does not keep.",
+    )
+
+
+def _listed(lost: Sequence[ColumnLoss]) -> str:
+    return ", ".join(map(str, lost))
+
+
+def _base_that_hive_removes(context: PlanContext, plan: PartitionPlan, target: Target) -> tuple[str, str] | None:
+    """Code and reason where the Cleaner of Hive 4 would remove the base (see `planner.widened_range`)."""
+    base = parse_directory(plan.outputs[0].name)
+    if target is Target.HIVE3 or not isinstance(base, BaseDir) or base.visibility_txn_id is not None:
+        return None
+    if not context.compactor_ids.is_aborted(base.write_id):
+        return None
+    return (
+        "ends_aborted",
+        f"{base.name} would end with write id {base.write_id}, which is aborted, and the cleaner of Hive 4 removes "
+        "such a base; publish it under a transaction (--visibility-txn), or compact after the next write to the table",
+    )
+
+
+# --- A plan file that somebody has edited: what of it counts, and what it is compared with.
+#
+# Nothing in such a file is believed. The plan is made anew, by the options that the file records and by what lies on
+# storage now, and of the edited one only choices are taken over that change no row: which partitions are left out, the
+# physical form of the files (`TableFacts.writer`), and where large buckets are cut. Everything else has to be the same.
+
+_SHOWN = 60
+
+
+class EditedPlanError(StalePlanError):
+    """What was edited in a plan is not for its editor to decide, or the table has changed since."""
+
+    code = "edited_plan"
+
+
+def accept(edited: CompactionPlan, fresh: CompactionPlan) -> CompactionPlan:
+    """`fresh` with the choices of `edited`; EditedPlanError where the two differ in anything else."""
+    planned = {(part.partition, part.path): part for part in fresh.partitions}
+    parts: list[PartitionPlan] = []
+    for place, part in enumerate(edited.partitions):
+        new = planned.pop((part.partition, part.path), None)
+        if new is None:
+            raise _refused(
+                f"plan.partitions[{place}] is no partition that acidctl plans for now, or stands there twice"
+            )
+        parts.append(_accepted(part, new, f"plan.partitions[{place}]"))
+    problem = problem_of_settings(edited.table.writer, _columns(fresh), fresh.target)
+    if problem is not None:
+        raise _refused(f"plan.table.writer.{problem}")
+    result = replace(fresh, partitions=tuple(parts), table=replace(fresh.table, writer=edited.table.writer))
+    _require_same(_comparable(edited, parts, fresh), encode(result), "plan")
+    return result
+
+
+def _accepted(part: PartitionPlan, new: PartitionPlan, where: str) -> PartitionPlan:
+    if part.action is not Action.COMPACT:
+        if new.action is not Action.COMPACT:
+            return new
+        reason = part.reason or "the plan was edited to leave it out"
+        return PartitionPlan(part.partition, part.path, part.action, part.reason_code or "left_out", reason)
+    if new.action is not Action.COMPACT:
+        raise _refused(f"{where} is to be compacted, and acidctl plans otherwise now: {new.reason}")
+    if len(part.tasks) != len(new.tasks):
+        raise _refused(f"{where}.tasks are {len(part.tasks)}, and acidctl plans {len(new.tasks)} now")
+    pairs = enumerate(zip(part.tasks, new.tasks, strict=True))
+    tasks = tuple(_with_cuts(new_task, task.cuts, f"{where}.tasks[{i}].cuts") for i, (task, new_task) in pairs)
+    return replace(new, tasks=tasks)
+
+
+def _with_cuts(task: PlannedTask, cuts: Sequence[KeyCut], where: str) -> PlannedTask:
+    """The task cut otherwise: any ascending keys make parts that together are the bucket."""
+    if cuts and task.role in (Role.ROWS, Role.BYTES, Role.JOIN):
+        raise _refused(f"{where} divide rows that have no ROW__ID")
+    keys = [(cut.write_id, cut.bucket_property, cut.row_id) for cut in cuts]
+    if not all(MIN_LONG <= number <= MAX_ID for key in keys for number in key):
+        raise _refused(f"{where} hold a number of more than 64 bits")
+    if keys != sorted(set(keys)) or len(keys) >= MAX_PARTS:
+        raise _refused(f"{where} do not ascend, or are {MAX_PARTS} or more")
+    return replace(task, cuts=tuple(cuts))
+
+
+def _columns(plan: CompactionPlan) -> StructType:
+    columns = parse_type(plan.table.columns)
+    assert isinstance(columns, StructType)
+    return columns
+
+
+def _comparable(edited: CompactionPlan, parts: Sequence[PartitionPlan], fresh: CompactionPlan) -> Any:
+    """The edited plan as JSON values, less what may differ or says nothing that is carried out."""
+    same = [
+        part if part.action is not Action.COMPACT else replace(old, **{name: getattr(part, name) for name in _WORDS})
+        for old, part in zip(edited.partitions, parts, strict=True)
+    ]
+    return encode(replace(edited, partitions=tuple(same), notes=fresh.notes, options=fresh.options))
+
+
+_WORDS = ("reason", "reason_code", "notes", "failed")
+
+
+def _require_same(edited: Any, fresh: Any, where: str) -> None:
+    if isinstance(edited, dict) and isinstance(fresh, dict):
+        for name in fresh:
+            _require_same(edited[name], fresh[name], f"{where}.{name}")
+    elif isinstance(edited, list) and isinstance(fresh, list) and len(edited) == len(fresh):
+        for place, (one, other) in enumerate(zip(edited, fresh, strict=True)):
+            _require_same(one, other, f"{where}[{place}]")
+    elif edited != fresh:
+        raise _refused(f"{where} is {_shown(edited)}, and acidctl plans {_shown(fresh)} now")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _refused(what: str) -> EditedPlanError:
+    return EditedPlanError(
+        f"the edited plan is not carried out: {what}",
+        hint="Make a new plan with --plan-out. Of a plan only partitions can be left out, and `table.writer` and the "
+        "`cuts` of tasks be changed.",
+    )
