@@ -2,7 +2,7 @@
 
 Executors have neither this machine's configuration files nor its environment, so what a client goes by travels with
 each task. Secrets of other systems stay behind; those for this storage travel, and are shown nowhere
-(`compaction.spec`).
+(`compaction.plan.TaskSpec`).
 """
 
 from __future__ import annotations
