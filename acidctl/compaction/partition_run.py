@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,6 @@ from typing import Any
 
 from acidctl.compaction.coverage import require_read
 from acidctl.compaction.plan import (
-    BYTES_DIGEST,
     InputEntry,
     KeyCut,
     PartitionPlan,
@@ -153,7 +151,7 @@ class Session:
         files = [info for entry in part.inputs for info in entry.files]
         written = [result for result in self.results if result.path is not None]
         groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
-        digest = _digest_of([result.digest for result in written if result.digest])
+        digest = combined([result.digest for result in written if result.digest])
         sources = self._readers()
         return PartitionReport(
             part.partition,
@@ -262,15 +260,6 @@ def failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequ
         notes=tuple(notes),
         exit_code=ExitCode(error.exit_code),
     )
-
-
-def _digest_of(digests: Sequence[str]) -> str:
-    """One digest for all outputs: of their rows, or of the bytes of files that were put together byte by byte."""
-    if not any(digest.startswith(BYTES_DIGEST) for digest in digests):
-        return combined(digests)
-    if len(digests) == 1:
-        return digests[0]
-    return BYTES_DIGEST + hashlib.sha256("\n".join(digests).encode("ascii")).hexdigest()
 
 
 def _share(amount: int, part: int, count: int) -> int:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -47,7 +47,7 @@ from acidctl.orc.writer import WrittenFile
 from acidctl.rows.dump_inputs import batch_rows
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
-from acidctl.types.stored_digest import RowDigest
+from acidctl.types.stored_digest import RowDigest, combined
 
 _BATCH_ROWS = 32768
 _VERSION = b"2"
@@ -58,7 +58,8 @@ class Expected:
     """What a file must hold.
 
     `digest` is that of the rows as they were handed to the writer (`stored_digest`): keys and columns, of delete events
-    the keys alone. `counts` are (write id, bucket property, rows), in any order. `columns` is the text of a
+    the keys alone. Of a file that was joined `parts` are (rows, digest) of its parts, and `digest` is theirs combined.
+    `counts` are (write id, bucket property, rows), in any order. `columns` is the text of a
     `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id
     as the current one (a major compaction); else events of one row descend in their current write id. Without `acid`,
     rows have no keys: then `counts`, `operation`, `collapsed` and `bucket_id` do not matter. `metadata` is user
@@ -74,6 +75,7 @@ class Expected:
     collapsed: bool = True
     bucket_id: int | None = None
     metadata: Mapping[str, bytes] = field(default_factory=dict)
+    parts: tuple[tuple[int, str], ...] = ()
 
 
 def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected, *, threads: bool = False) -> None:
@@ -135,6 +137,8 @@ class _Content:
         self._orc = orc
         self._expected = expected
         self._digest = RowDigest()
+        self._digests: list[str] = []
+        self._part_ends = list(accumulate(rows for rows, _ in expected.parts)) or [expected.rows]
         self._counts: dict[tuple[int, int], int] = {}
         self._last: tuple[int, int, int, int] | None = None
         self._ends: list[RowId] = []
@@ -156,7 +160,7 @@ class _Content:
         keys, columns = self._parts(batch)
         if keys is not None:
             self._add_keys(keys)
-        self._digest.update(keys, columns)
+        self._add_to_digest(keys, columns, len(batch))
         self.sample.keep(keys, columns, self.rows, len(batch))
         parts = list(zip(self._column_ids, columns, strict=False))
         if keys is not None:
@@ -175,8 +179,9 @@ class _Content:
         if expected.acid:
             self._check_counts()
             self._check_key_index()
-        if self._digest.hexdigest() != expected.digest:
-            raise self._error(f"the digest of its rows is {self._digest.hexdigest()}, not {expected.digest}")
+        digest = combined(self._digests)
+        if digest != expected.digest:
+            raise self._error(f"the digest of its rows is {digest}, not {expected.digest}")
         self._index.finish()
 
     def _error(self, what: str) -> VerificationError:
@@ -195,6 +200,21 @@ class _Content:
         if row.null_count:
             raise self._error("an event of it has no row")
         return keys, tuple(row.field(i) for i in range(row.type.num_fields))
+
+    def _add_to_digest(self, keys: EventKeys | None, columns: Sequence[pa.Array], count: int) -> None:
+        """Take the next rows, part by part where the file was joined of several."""
+        start = 0
+        while start < count:
+            if len(self._digests) == len(self._part_ends):
+                raise self._error(f"it holds more than {self._part_ends[-1]} rows")
+            end = self._part_ends[len(self._digests)]
+            stop = min(count, end - self.rows)
+            some = None if keys is None else keys.select(slice(start, stop))
+            self._digest.update(some, [column.slice(start, stop - start) for column in columns])
+            if self.rows + stop == end:
+                self._digests.append(self._digest.hexdigest())
+                self._digest = RowDigest()
+            start = stop
 
     def _add_keys(self, keys: EventKeys) -> None:
         codes = keys.operation if keys.operation is not None else np.zeros(1, dtype=np.int64)

@@ -1,11 +1,12 @@
-"""The fast digest of rows: what it must not see, and what it must."""
+"""The digest of stored rows: what it must not see, and what it must."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ import pytest
 from acidctl.errors import InternalError
 from acidctl.format.arrays import WIDE, widen
 from acidctl.format.events import EventKeys
-from acidctl.types import stored_digest as rowhash
 from acidctl.types.stored_digest import RowDigest, combined
 
 ROWS = 500
@@ -61,36 +61,18 @@ def sample(rows: int = ROWS, seed: int = 1) -> list[pa.Array]:
     ]
 
 
-def test_how_rows_are_cut_and_ordered_does_not_matter() -> None:
-    """One batch, many batches, slices that begin anywhere, another order."""
+def test_how_rows_are_cut_does_not_matter_but_their_order_does() -> None:
+    """One batch, many batches, slices that begin anywhere."""
     columns, keys = sample(), event_keys()
     whole = digest(*columns, keys=keys)
     parts = RowDigest()
-    bounds = [0, 1, 2, 9, 250, 251, ROWS]
-    for start, stop in reversed(list(pairwise(bounds))):
+    for start, stop in pairwise([0, 1, 2, 2, 9, 250, 251, ROWS]):
         span = slice(start, stop)
         parts.update(keys.select(span), [column.slice(start, stop - start) for column in columns])
     assert (parts.hexdigest(), parts.rows) == (whole, ROWS)
-    order = np.random.default_rng(2).permutation(ROWS)
-    assert digest(*(column.take(pa.array(order)) for column in columns), keys=keys.select(order)) == whole
-    halves = [
-        digest(*(column.slice(start, 250) for column in columns), keys=keys.select(slice(start, start + 250)))
-        for start in (0, 250)
-    ]
-    assert combined(halves) == whole
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [7, 64])
-def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Neither for rows nor for long texts."""
-    columns = [*sample(80), pa.array(["x" * (n * 37 % 500) for n in range(80)])]
-    whole = digest(*columns)
-    monkeypatch.setattr(rowhash, "_ROWS", rows)
-    monkeypatch.setattr(rowhash, "_SEGMENT", 3)
-    assert digest(*columns) == whole
-    monkeypatch.setattr(rowhash, "_COLUMN_BYTES", 1)
-    assert digest(*columns) == whole
+    order = np.arange(ROWS)
+    order[[3, 4]] = order[[4, 3]]
+    assert digest(*(column.take(pa.array(order)) for column in columns), keys=keys.select(order)) != whole
 
 
 def sparse(codes: Sequence[int], *children: pa.Array) -> pa.Array:
@@ -242,37 +224,13 @@ def test_every_bit_counts() -> None:
                 content[bit // 8] ^= 1 << bit % 8
 
 
-def test_pairs_of_flipped_bits_do_not_cancel() -> None:
-    """The highest bits of two values of a row are where sums of products are weakest."""
-    zero = pa.array([0, 0])
-    flips = {}
-    columns = 4
-    for places in combinations([(c, b) for c in range(columns) for b in range(64)], 2):
-        if places[0][1] % 21 or places[1][1] % 3:
-            continue
-        values = [0] * columns
-        for column, bit in places:
-            values[column] ^= 1 << bit
-        arrays = [pa.array(np.array([value], dtype=np.uint64).view(np.int64)) for value in values]
-        flips[digest(*arrays)] = places
-    assert digest(*[zero.slice(0, 1)] * columns) not in flips
-    text = bytearray(64)
-    before = digest(pa.array([bytes(text)]))
-    for one, other in combinations(range(7, 512, 24), 2):
-        for bit in (one, other):
-            text[bit // 8] ^= 128
-        assert digest(pa.array([bytes(text)])) != before
-        for bit in (one, other):
-            text[bit // 8] ^= 128
-
-
 def test_what_moves_between_rows_and_columns_shows() -> None:
-    """The ways in which a sum of sums would see nothing."""
+    """Between rows, between columns, and where values stand twice."""
     a, b = pa.array([1, 2, 3, 4]), pa.array([10, 20, 30, 40])
     before = digest(a, b)
     assert digest(b, a) != before
     assert digest(a, pa.array([20, 10, 30, 40])) != before
-    assert digest(pa.array([2, 1, 3, 4]), pa.array([20, 10, 30, 40])) == before
+    assert digest(pa.array([2, 1, 3, 4]), pa.array([20, 10, 30, 40])) != before
     assert digest(pa.array([1, 2, 3]), pa.array([10, 20, 30])) != before
     assert digest(pa.array([1, 1, 2, 3, 4]), pa.array([10, 10, 20, 30, 40])) != before
     doubled = digest(pa.array([1, 1, 2, 2, 3, 4]), pa.array([10, 10, 20, 20, 30, 40]))
@@ -291,29 +249,11 @@ def test_bytes_do_not_move_between_neighbours() -> None:
     for cut in range(len(text) + 1):
         offsets = np.array([0, cut, len(text)], dtype=np.int32)
         found.add(digest(pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(text)])))
-    # Rows may be exchanged, so the two empty ends are one.
-    assert len(found) == len(text)
+    assert len(found) == len(text) + 1
     two = [digest(pa.array([text[:cut]]), pa.array([text[cut:]])) for cut in range(len(text) + 1)]
     assert len(set(two)) == len(two)
     cuts = [pa.array([[text[:cut], text[cut:]]]) for cut in range(len(text) + 1)]
     assert len({digest(column) for column in cuts}) == len(cuts)
-
-
-def test_hashes_are_spread_evenly() -> None:
-    """Of each flipped bit of the input about half of the output's bits change; no two of many rows agree."""
-    rng = np.random.default_rng(3)
-    seen = set()
-    changed = []
-    for value in rng.integers(0, 1 << 62, 10).tolist():
-        base = int(digest(pa.array([value])).removeprefix("r1:"), 16)
-        seen.add(base)
-        for bit in range(62):
-            other = int(digest(pa.array([value ^ 1 << bit])).removeprefix("r1:"), 16)
-            seen.add(other)
-            changed.append((base ^ other).bit_count())
-    assert len(seen) == 10 * 63
-    assert 60 < np.mean(changed) < 68
-    assert min(changed) > 30
 
 
 def test_each_part_of_a_key_counts() -> None:
@@ -332,13 +272,14 @@ def test_each_part_of_a_key_counts() -> None:
     assert digest(keys=keys) == digest(keys=replace(keys, operation=np.zeros(ROWS, dtype=np.int64)))
 
 
-def test_digests_are_text_that_adds_up() -> None:
-    """`r1:` and 32 digits, of nothing as well."""
-    assert RowDigest().hexdigest() == combined([]) == "r1:" + 32 * "0"
-    assert combined([digest(pa.array([1])), digest(pa.array([2]))]) == digest(pa.array([2, 1]))
-    for text in ("", "v1:" + 32 * "0", "r1:0", "r1:" + 33 * "0"):
-        with pytest.raises(ValueError, match="no digest"):
-            combined([text])
+def test_digests_of_parts_become_one() -> None:
+    """`r2:` and 32 digits, of nothing as well; the order of the parts counts."""
+    one, other = digest(pa.array([1])), digest(pa.array([2]))
+    assert re.fullmatch("r2:[0-9a-f]{32}", one)
+    assert combined([]) == RowDigest().hexdigest() != one
+    assert combined([one]) == one
+    assert len({one, other, combined([one, other]), combined([other, one]), combined([one, one])}) == 5
+    assert combined(["sha256:" + 64 * "0", "sha256:" + 64 * "1"]).startswith("sha256:")
 
 
 def test_what_is_no_hive_type_is_refused() -> None:
@@ -351,7 +292,7 @@ def test_what_is_no_hive_type_is_refused() -> None:
 
 @pytest.mark.slow
 def test_random_tables_differ_as_their_rows_do() -> None:
-    """Equal digests exactly where the multisets of rows are equal."""
+    """Equal digests exactly where the rows are equal."""
     rng = np.random.default_rng(4)
     for _ in range(2000):
         rows = int(rng.integers(1, 6))
@@ -361,4 +302,4 @@ def test_random_tables_differ_as_their_rows_do() -> None:
         digests = [
             digest(pa.array([n for n, _ in table]), pa.array([text for _, text in table])) for table in (one, other)
         ]
-        assert (digests[0] == digests[1]) == (sorted(one) == sorted(other))
+        assert (digests[0] == digests[1]) == (one == other)
