@@ -2,8 +2,8 @@
 
 It proves that a file holds what was merged. Unlike `digest` it is not the same for values that merely compare equal
 (0.0 and -0.0, 5 and 5.00), and no file should keep it. What it does not tell apart are forms of one value in memory:
-timestamp[ns] and WIDE, plain and dictionary, string and large_string, dense and sparse, sliced and whole, an integer in
-32 and in 64 bits, one batch and many.
+timestamp[ns] and WIDE, plain and dictionary, string and large_string, dense and sparse, sliced and whole, one batch and
+many.
 
 How: each column is a few streams of bytes (values, lengths of texts and lists, positions of NULLs), as are the columns
 of a struct and the values of a list below it. Each stream is hashed as it comes; what lies below a NULL is left out.
@@ -59,6 +59,7 @@ class RowDigest:
         self._streams: dict[_Path, Any] = {}
         #: How many values each column, or what lies below it, has had so far.
         self._counts: Counter[_Path] = Counter()
+        self._last: dict[str, int] = {}
         self.rows = 0
 
     def update(self, keys: Keys | None, columns: Sequence[pa.Array]) -> None:
@@ -99,13 +100,17 @@ class RowDigest:
         stream.update(data if isinstance(data, memoryview) else data.data)
 
     def _add_keys(self, keys: Keys) -> None:
-        for name, values in (
-            ("write_id", keys.write_id),
-            ("bucket", keys.bucket),
-            ("row_id", keys.row_id),
-            ("current", keys.current),
-        ):
-            self._feed((name,), np.ascontiguousarray(values, dtype=np.int64))
+        self._feed(("row_id",), np.ascontiguousarray(keys.row_id, dtype=np.int64))
+        for name, values in (("write_id", keys.write_id), ("bucket", keys.bucket), ("current", keys.current)):
+            # They are the same for many rows: only where they change they are hashed.
+            changed = np.ones(len(values), dtype=np.bool_)
+            np.not_equal(values[1:], values[:-1], out=changed[1:])
+            if len(values):
+                changed[0] = self._last.get(name) != int(values[0])
+                self._last[name] = int(values[-1])
+            places = np.flatnonzero(changed)
+            self._feed((name, "places"), places + self.rows)
+            self._feed((name,), np.ascontiguousarray(values[places], dtype=np.int64))
         if keys.operation is not None:
             # An INSERT is 0 and is not mentioned, so that the operation may as well be left out.
             places = np.flatnonzero(keys.operation)
@@ -132,9 +137,9 @@ class RowDigest:
         kind = array.type
         if pa.types.is_date32(kind):
             array, kind = array.cast(pa.int32()), pa.int32()
-        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-            self._feed(path, _fixed(array.cast(pa.int64())))
-        elif pa.types.is_floating(kind):
+        if pa.types.is_boolean(kind):
+            self._feed(path, _fixed(array.cast(pa.int8())))
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
             self._feed(path, _fixed(array))
         elif pa.types.is_decimal(kind):
             self._feed(path, _fixed(array if kind.bit_width == 128 else array.cast(pa.decimal128(38, kind.scale))))
@@ -143,7 +148,7 @@ class RowDigest:
             per_second = _PER_SECOND[kind.unit]
             seconds, rest = np.divmod(_fixed(array).view(np.int64), per_second)
             self._add((*path, 0), pa.array(seconds))
-            self._add((*path, 1), pa.array(rest * (_PER_SECOND["ns"] // per_second)))
+            self._add((*path, 1), pa.array((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
         elif _is_text(kind):
             self._add_texts(path, array)
         elif pa.types.is_struct(kind):
@@ -151,7 +156,7 @@ class RowDigest:
                 self._add((*path, place), array.field(place))
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
             offsets = _offsets(array)
-            self._feed((*path, "lengths"), np.diff(offsets))
+            self._feed((*path, "lengths"), np.diff(offsets).astype(np.int32))
             children = (array.keys, array.items) if pa.types.is_map(kind) else (array.values,)
             for place, child in enumerate(children):
                 self._add((*path, place), child.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
@@ -164,7 +169,7 @@ class RowDigest:
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(pa.binary())
         offsets = _offsets(array)
-        self._feed((*path, "lengths"), np.diff(offsets))
+        self._feed((*path, "lengths"), np.diff(offsets).astype(np.int32))
         content = array.buffers()[2]
         if content is not None:
             self._feed(path, memoryview(content)[int(offsets[0]) : int(offsets[-1])])

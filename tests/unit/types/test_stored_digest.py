@@ -100,7 +100,6 @@ FORMS: dict[str, tuple[pa.Array, pa.Array]] = {
     "large": (WORDS, WORDS.cast(pa.large_string())),
     "binary": (WORDS, WORDS.cast(pa.binary())),
     "fixed": (pa.array([b"abc", b"xyz"], pa.binary(3)), pa.array([b"abc", b"xyz"], pa.binary())),
-    "width": (NUMBERS, NUMBERS.cast(pa.int8())),
     "decimal": (pa.array([1, -2, None], pa.decimal128(18)), pa.array([1, -2, None], pa.decimal256(60))),
     "list": (pa.array([[1], None, []]), pa.array([[1], None, []], pa.large_list(pa.int64()))),
     "below NULL": (
