@@ -74,9 +74,11 @@ stage-hive3:
 stage-lint:
 	@$(MAKE) --no-print-directory lint
 
-sweep: install ## Every fixture step instead of chosen ones by real Hive 4 and 3.1.3, a fault at every call of HDFS and S3 (hours)
+sweep: install ## All that make test chooses from: fixture steps and ways to compact them, faults at every call, histories (hours)
+	ACIDCTL_SWEEP=1 $(PYTEST) -n auto -m "slow and not ($(SERVICES))"
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
-		tests/live/test_compact_hive.py tests/live/test_service_faults.py
+		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
+	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_compact.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)

@@ -1,4 +1,4 @@
-"""How much the tests of real services go through: chosen cases, or all of them in some hours."""
+"""How much a run of the tests goes through: chosen cases in a few minutes, or all of them in some hours."""
 
 from __future__ import annotations
 
@@ -6,3 +6,13 @@ import os
 
 # Set for `make sweep`: every fixture step instead of chosen ones, each by every reader, and a fault at every call.
 SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
+
+
+def amount(few: int, *, swept: int) -> int:
+    """How many random cases."""
+    return swept if SWEEP else few
+
+
+def every(otherwise: int, *, whole: bool = False) -> int:
+    """A fault meets every call of a run, or every second, third, ... where it is enough that another test has it so."""
+    return 1 if whole or SWEEP else otherwise

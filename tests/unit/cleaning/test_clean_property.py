@@ -20,9 +20,10 @@ from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, meet_txns
 from acidctl.state.resolve import Profile, resolve
 from tests.support.clean_histories import FULL, History, Snapshot
 from tests.support.cleaning import NOW, gone, listing, sound
+from tests.support.extent import amount
 
 FAST = 10
-SLOW = 800
+SLOW = amount(200, swept=800)
 STEPS = 40
 TOP = 12
 

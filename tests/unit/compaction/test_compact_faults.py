@@ -17,6 +17,7 @@ from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from tests.support.breaking import WAYS, Bench, in_turn
 from tests.support.cleaning_cases import MADE, tree
+from tests.support.extent import every
 from tests.support.faulty import Fault, FaultyStorage, Hit, broken_run
 
 _READING = ("stat ", "walk ", "open ")
@@ -100,34 +101,28 @@ def _break_cleaning(bench: Bench, fault: Fault, every: int) -> int:
     return hits
 
 
-FAST = [
-    ("minor", Fault.REFUSED, 43),
-    ("minor", Fault.KILLED, 23),
-    ("major", Fault.LOST, 23),
-    ("minor of partitions", Fault.HALFWAY, 19),
-]
 FAULTS = (Fault.REFUSED, Fault.LOST, Fault.KILLED, Fault.HALFWAY)
 ALL = [(way, fault) for way in WAYS for fault in FAULTS]
+# Each way meets one fault at every call, and each fault a way; the others at some calls, but for a sweep.
+AT_EVERY_CALL = {
+    ("major", Fault.KILLED),
+    ("minor", Fault.REFUSED),
+    ("minor in a transaction", Fault.HALFWAY),
+    ("minor of partitions", Fault.KILLED),
+    ("major of Hive 3", Fault.LOST),
+}
 # What a location of several goes through is what one goes through alone, so of those calls every third is enough.
-EVERY = {"minor of partitions": 3, "major of Hive 3": 3}
-
-
-@pytest.mark.parametrize(("way", "fault", "every"), FAST)
-@pytest.mark.slow
-def test_compaction_may_break_now_and_then(
-    way: str, fault: Fault, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A sample of the calls."""
-    assert _break_compaction(Bench(WAYS[way], tmp_path), fault, every, monkeypatch)
+SEVERAL = ("minor of partitions", "major of Hive 3")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "fault"), ALL)
-def test_compaction_may_break_at_every_call(
+def test_compaction_may_break_at_any_call(
     way: str, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call, in every way it can go wrong."""
-    assert _break_compaction(Bench(WAYS[way], tmp_path), fault, EVERY.get(way, 1), monkeypatch) > 4
+    """In every way it can go wrong."""
+    step = every(11, whole=(way, fault) in AT_EVERY_CALL)
+    assert _break_compaction(Bench(WAYS[way], tmp_path), fault, max(step, 3 if way in SEVERAL else 1), monkeypatch)
 
 
 @pytest.mark.parametrize("fault", [Fault.KILLED])
@@ -138,6 +133,7 @@ def test_cleaning_may_break_now_and_then(fault: Fault, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "fault"), ALL)
-def test_cleaning_may_break_at_every_call(way: str, fault: Fault, tmp_path: Path) -> None:
+def test_cleaning_may_break_at_any_call(way: str, fault: Fault, tmp_path: Path) -> None:
     """What compaction made obsolete goes, and the rows of its result stay."""
-    assert _break_cleaning(Bench(WAYS[way], tmp_path), fault, 1) > 3
+    step = every(5, whole=(way, fault) in AT_EVERY_CALL)
+    assert _break_cleaning(Bench(WAYS[way], tmp_path), fault, step)

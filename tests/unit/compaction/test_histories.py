@@ -29,6 +29,7 @@ from acidctl.compaction.report import Outcome
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.merge import DeletedRows
+from tests.support.extent import amount
 from tests.support.slow_reader import read as read_slowly
 from tests.support.written_table import COLUMNS, SLOW_COLUMNS, Fate, Ids, Reader, Rows, Txn, Work, WrittenTable
 
@@ -355,20 +356,14 @@ def live(target: Target, seeds: Iterable[int]) -> Counter[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", Target)
-def test_readers_read_the_same_whatever_is_compacted_and_cleaned(target: Target) -> None:
-    """A few lives."""
-    assert live(target, range(FAST))["cleaned"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", Target)
-def test_readers_read_the_same_in_a_hundred_histories(target: Target) -> None:
-    """A hundred, and in them happens what is to be proved."""
-    seen = live(target, range(1000, 1100))
-    assert seen["major compacted"] > 50, seen
-    assert seen["minor compacted"] > 40, seen
-    assert seen["cleaned"] > 80, seen
-    assert seen["history"], seen
+def test_readers_read_the_same_in_many_histories(target: Target) -> None:
+    """In them happens what is to be proved."""
+    count = amount(30, swept=100)
+    seen = live(target, range(1000, 1000 + count))
+    assert seen["major compacted"] > count // 2, seen
+    assert seen["minor compacted"] > count // 3, seen
+    assert seen["cleaned"] > count * 2 // 3, seen
+    assert seen["history"] or count < 100, seen
 
 
 def _blind(module: object, name: str, answer: object) -> Change:

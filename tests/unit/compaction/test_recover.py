@@ -24,6 +24,7 @@ from acidctl.state.resolve import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from tests.cli.runner import acidctl
+from tests.support.extent import every
 from tests.support.faulty import KILLED, Fault, FaultyStorage, in_child, sweep
 from tests.support.publishing import NOW, Case, leftovers, make_case, state_of
 
@@ -373,28 +374,16 @@ def _sweep(case: Case, root: Path, died: tuple[int, Fault], fault: Fault, every:
     return count
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
-@pytest.mark.slow
-def test_recovery_may_die_now_and_then(folder: Path, tmp_path: Path, kind: str) -> None:
-    """Some calls of it, after some of the moments at which a run can die."""
-    case = make_case(kind, folder)
-    root = tmp_path / "t"
-    assert sum(
-        _sweep(case, root, died, fault, every=17, first=3 + number)
-        for number, (died, fault) in enumerate(zip(list(_died_at(case, root).values())[::-2], Fault, strict=False))
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_recovery_may_die_at_any_call(folder: Path, tmp_path: Path, kind: str, fault: Fault) -> None:
-    """Every call of it, after every moment; each third where the fault is a variant of another."""
+    """Every call of it, after every moment; some calls where the fault is a variant of another, but for a sweep."""
     case = make_case(kind, folder)
     root = tmp_path / "t"
-    every = 1 if fault in (Fault.KILLED, Fault.REFUSED) else 3
+    step = every(9, whole=fault is Fault.KILLED)
     for number, (moment, died) in enumerate(_died_at(case, root).items()):
-        assert _sweep(case, root, died, fault, every=every, first=1 + number % every) > 3, moment
+        assert _sweep(case, root, died, fault, every=step, first=1 + number % step), moment
 
 
 @pytest.mark.slow

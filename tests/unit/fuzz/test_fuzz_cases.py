@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.extent import amount
 from tests.support.fuzz.pool import KINDS, SHARES, Run
 
-CASES = 1000
+CASES = amount(400, swept=1000)
 
 pytestmark = pytest.mark.slow
 
