@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +21,9 @@ from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.codec import Compression
 from acidctl.orc.schema_evolution import arrow_type, null_array
+from acidctl.orc.tail_edit import Appended
 from acidctl.types.format_scalars import seconds_and_nanos
-from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType, kinds
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -52,14 +52,6 @@ class Physical:
     row_index_stride: int
     bloom: frozenset[int]
     bloom_fpp: float
-
-
-class Appended(Protocol):
-    """A file that is only appended to, and knows its length."""
-
-    def write(self, data: bytes, /) -> int: ...
-
-    def tell(self) -> int: ...
 
 
 class ArrowBackend:
@@ -185,13 +177,7 @@ def _former(kind: HiveType) -> Former:
 
 def has_union(kind: HiveType) -> bool:
     """Whether the type is a union or holds one."""
-    if isinstance(kind, ListType):
-        return has_union(kind.element)
-    if isinstance(kind, MapType):
-        return has_union(kind.key) or has_union(kind.value)
-    if isinstance(kind, StructType):
-        return any(has_union(field.type) for field in kind.fields)
-    return isinstance(kind, UnionType)
+    return TypeKind.UNION in kinds(kind)
 
 
 def text(array: pa.Array) -> pa.Array:

@@ -26,15 +26,13 @@ from acidctl.orc.codec import Compression, chunk_of, expand, pack
 from acidctl.orc.protobuf import Message, block, number, rewritten
 from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer, moved_positions, recorded
 from acidctl.orc.tail import OrcKind
-from acidctl.orc.tail_edit import MAGIC, HeldSink, Place, end_lengths, event_type, moved_stripes, orc_types, resealed
+from acidctl.orc.tail_edit import HeldSink, Lengths, MovedStripes, end_lengths, event_type, orc_types
 from acidctl.types.hive_types import StructType
 
 # A footer of more chunks than these would be one of some ten thousand columns.
 _FOOTER_CHUNKS = 64
 # Numbers of fields: of a stripe's footer and of a stream in it.
 _STREAMS, _LENGTH = 1, 3
-
-Lengths = tuple[int, int, int]
 
 
 class DeflatingBackend:
@@ -50,8 +48,7 @@ class DeflatingBackend:
         self._block_size = physical.block_size
         self._kinds = [entry.kind for entry in orc_types(event_type(columns) if acid else columns)]
         self._chunks = ChunkSink(deflate, physical.block_size)
-        self._places: list[tuple[Place, Place]] = []
-        self._plain_end = 0
+        self._stripes = MovedStripes(sink, Compression.ZLIB, physical.block_size)
         # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
         block_size = min(physical.block_size, _PLAIN_BLOCK)
         plain = replace(physical, compression=Compression.NONE, block_size=block_size)
@@ -75,7 +72,7 @@ class DeflatingBackend:
         tail = chunks.last(metadata_length + footer_length + post_length + 1)
         self._pass_on(chunks, chunks.at(chunks.plain[-1] - len(tail)))
         metadata, footer = tail[:metadata_length], tail[metadata_length:][:footer_length]
-        self._sink.write(self._tail(metadata, footer, post))
+        self._stripes.finish(metadata, footer, post)
 
     def abort(self) -> None:
         """Drop the writer and what it holds."""
@@ -85,26 +82,17 @@ class DeflatingBackend:
     def _pass_on(self, chunks: Chunks, end: int) -> None:
         """Send the stripe that the chunks up to `end` (exclusive) are, the letters before the first one too."""
         first = 0
-        if not self._plain_end and end:
-            if chunks.inflated(0, 1) != MAGIC:
-                raise InternalError("a file of Arrow's writer does not begin with the letters ORC")
-            self._sink.write(MAGIC)
-            first, self._plain_end = 1, len(MAGIC)
+        if not self._stripes.has_begun and end:
+            self._stripes.begin(chunks.inflated(0, 1))
+            first = 1
         if first == end:
             return
         stripe = _deflated(chunks, first, end, self._kinds, self._block_size)
-        places = (self._plain_end, *stripe.plain), (self._sink.tell(), *stripe.stored)
         chunks.forget()
         while stripe.parts:
             # What the sink may hold is not held here as well.
             self._sink.write(stripe.parts.popleft())
-        self._places.append(places)
-        self._plain_end += sum(stripe.plain)
-
-    def _tail(self, metadata: bytes, footer: bytes, post: bytes) -> bytes:
-        changes = moved_stripes(footer, self._places, self._sink.tell())
-        footer = rewritten(footer, changes.keys(), b"".join(changes.values()))
-        return resealed(metadata, footer, post, Compression.ZLIB, self._block_size)
+        self._stripes.add(stripe.plain, stripe.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +148,8 @@ def _footer(chunks: Chunks, first: int, end: int, columns: int) -> tuple[StripeF
 
 def _with_lengths(footer: bytes, lengths: Sequence[int]) -> bytes:
     streams = zip(Message(footer).blobs(_STREAMS), lengths, strict=True)
-    changed = (rewritten(message, {_LENGTH}, number(_LENGTH, length)) for message, length in streams)
-    return rewritten(footer, {_STREAMS}, b"".join(block(_STREAMS, message) for message in changed))
+    changed = (rewritten(message, {_LENGTH: number(_LENGTH, length)}) for message, length in streams)
+    return rewritten(footer, {_STREAMS: b"".join(block(_STREAMS, message) for message in changed)})
 
 
 # --- Bytes deflated as they are written.

@@ -8,7 +8,7 @@ newer writer put there is not ours to drop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -234,9 +234,10 @@ def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield key >> 3, data[start:at]
 
 
-def rewritten(data: bytes, dropped: Collection[int], added: bytes) -> bytes:
-    """The message without the fields of `dropped` numbers, and with `added` encoded fields before the rest.
+def rewritten(data: bytes, changes: Mapping[int, bytes]) -> bytes:
+    """The message with all fields of each number in `changes` replaced by the encoded ones there, which come first.
 
     What was last stays last: readers look for the letters at the end of a postscript without parsing it.
     """
-    return added + b"".join(field for number, field in raw_fields(data) if number not in dropped)
+    kept = (field for number, field in raw_fields(data) if number not in changes)
+    return b"".join((*changes.values(), *kept))

@@ -19,7 +19,7 @@ from acidctl.errors import AcidctlError
 from acidctl.format.arrays import WIDE
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.reader import OrcFile
-from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, TypeKind, UnionType
+from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, TypeKind, kinds
 
 _NANOS = 10**9
 _MOMENTS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
@@ -103,17 +103,17 @@ def _judged(error: Exception) -> Exception:
 
 def incomparable(kind: HiveType, orc: OrcFile) -> str | None:
     """Why columns of a type cannot be compared at all, None if they can."""
-    kinds = _kinds(kind)
-    if TypeKind.UNION in kinds:
+    below = kinds(kind)
+    if TypeKind.UNION in below:
         return "pyorc does not tell which alternative of a union it read"
-    if orc.tail.is_hybrid and kinds & {TypeKind.DATE, TypeKind.TIMESTAMP}:
+    if orc.tail.is_hybrid and below & {TypeKind.DATE, TypeKind.TIMESTAMP}:
         return "pyorc knows no hybrid calendar"
     return None
 
 
 def unreadable(kind: HiveType, values: pa.Array) -> str | None:
     """Why pyorc cannot deliver these very values, None if it can."""
-    if _kinds(kind) & {TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR}:
+    if kinds(kind) & {TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR}:
         try:
             values.validate(full=True)
         except pa.ArrowInvalid:
@@ -123,10 +123,10 @@ def unreadable(kind: HiveType, values: pa.Array) -> str | None:
 
 def undecided(kind: HiveType, values: pa.Array) -> str | None:
     """Why a difference in these values proves nothing, None if it does."""
-    kinds = _kinds(kind)
-    if TypeKind.FLOAT in kinds and _any(values.to_pylist(), lambda value: isinstance(value, float) and value != value):
+    below = kinds(kind)
+    if TypeKind.FLOAT in below and _any(values.to_pylist(), lambda value: isinstance(value, float) and value != value):
         return "pyorc may change the bits of a float that is no number"
-    if TypeKind.MAP in kinds and _any(values.to_pylist(), _repeats):
+    if TypeKind.MAP in below and _any(values.to_pylist(), _repeats):
         return "pyorc keeps one of the equal keys of a map"
     return None
 
@@ -166,20 +166,6 @@ def _nullable(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     if convert is None:
         return lambda value: value
     return lambda value: None if value is None else convert(value)
-
-
-def _kinds(kind: HiveType) -> frozenset[TypeKind]:
-    """The kinds of a type and of all below it."""
-    below: Sequence[HiveType] = ()
-    if isinstance(kind, ListType):
-        below = (kind.element,)
-    elif isinstance(kind, MapType):
-        below = (kind.key, kind.value)
-    elif isinstance(kind, StructType):
-        below = [field.type for field in kind.fields]
-    elif isinstance(kind, UnionType):
-        below = kind.alternatives
-    return frozenset({kind.kind}).union(*(_kinds(child) for child in below))
 
 
 def _any(value: Any, matches: Callable[[Any], bool]) -> bool:

@@ -22,7 +22,7 @@ from pyorc.converters import ORCConverter
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format.arrays import flat
 from acidctl.format.events import EventBatch, Operation
-from acidctl.orc.arrow_writer import Appended, Physical, decoded, has_union, padded, text
+from acidctl.orc.arrow_writer import Physical, decoded, has_union, padded, text
 from acidctl.orc.codec import CodecError, expand, pack
 from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
 from acidctl.orc.stripe import (
@@ -40,13 +40,13 @@ from acidctl.orc.tail_edit import (
     MAGIC,
     STATISTICS,
     TYPES,
+    Appended,
     HeldSink,
-    Place,
+    Lengths,
+    MovedStripes,
     end_lengths,
     event_type,
-    moved_stripes,
     orc_types,
-    resealed,
 )
 from acidctl.types.format_scalars import seconds_and_nanos
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
@@ -376,8 +376,7 @@ class UnionSink(io.RawIOBase):
         self._columns = tuple(written_columns(types))
         self._held = bytearray()
         self._starts: list[int] = []
-        self._places: list[tuple[Place, Place]] = []
-        self._passed = 0
+        self._stripes = MovedStripes(target, physical.compression, physical.block_size)
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         """Take bytes."""
@@ -404,7 +403,7 @@ class UnionSink(io.RawIOBase):
         start = len(self._held) - 1 - post_length - footer_length
         metadata, footer = self._plain(start - metadata_length, start), self._plain(start, start + footer_length)
         self._pass_on(start - metadata_length)
-        self._target.write(self._tail(metadata, footer, post))
+        self._send_tail(metadata, footer, post)
 
     def _plain(self, start: int, end: int) -> bytes:
         """A section of what is held, decompressed."""
@@ -416,19 +415,15 @@ class UnionSink(io.RawIOBase):
 
     def _pass_on(self, end: int) -> None:
         first = 0
-        if not self._passed and end:
-            if self._held[: len(MAGIC)] != MAGIC:
-                raise InternalError("a file of pyorc's writer does not begin with the letters ORC")
-            self._target.write(MAGIC)
-            first = self._passed = len(MAGIC)
+        if not self._stripes.has_begun and end:
+            first = len(MAGIC)
+            self._stripes.begin(self._bytes(0, first))
         if first < end:
-            place = self._stripe(first, end)
-            self._places.append(((self._passed, *place[0]), (self._target.tell() - sum(place[1]), *place[1])))
-            self._passed += end - first
+            self._stripes.add(*self._stripe(first, end))
         self._held.clear()
         self._starts.clear()
 
-    def _stripe(self, first: int, end: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def _stripe(self, first: int, end: int) -> tuple[Lengths, Lengths]:
         """Send a stripe; the lengths of its index, data and footer, as it was written and as it was sent."""
         footer, raw = found_footer(self._footers(first, end), len(self._columns))
         old, new = [0, 0, 0], [0, 0, 0]
@@ -441,10 +436,11 @@ class UnionSink(io.RawIOBase):
                 continue
             self._target.write(stored)
             new[not index] += len(stored)
-            changes = number(_COLUMN, self._columns[stream.column].column) + number(_LENGTH, len(stored))
-            messages.append(block(_STREAMS, rewritten(message, {_COLUMN, _LENGTH}, changes)))
-        encodings = (block(_ENCODINGS, message) for message in self._kept(Message(raw).blobs(_ENCODINGS)))
-        changed = rewritten(raw, {_STREAMS, _ENCODINGS}, b"".join((*messages, *encodings)))
+            column = self._columns[stream.column].column
+            changes = {_COLUMN: number(_COLUMN, column), _LENGTH: number(_LENGTH, len(stored))}
+            messages.append(block(_STREAMS, rewritten(message, changes)))
+        encodings = self._repeated(_ENCODINGS, Message(raw).blobs(_ENCODINGS))
+        changed = rewritten(raw, {_STREAMS: b"".join(messages), _ENCODINGS: encodings})
         stored = pack(changed, self._physical.compression, self._physical.block_size)
         self._target.write(stored)
         old[2], new[2] = end - first - old[0] - old[1], len(stored)
@@ -489,21 +485,21 @@ class UnionSink(io.RawIOBase):
             if part is Part.SELF:
                 yield message
 
-    def _tail(self, metadata: bytes, footer: bytes, post: bytes) -> bytes:
+    def _send_tail(self, metadata: bytes, footer: bytes, post: bytes) -> None:
         stripes = (
-            rewritten(stripe, {_PARTS}, self._repeated(_PARTS, Message(stripe).blobs(_PARTS)))
+            rewritten(stripe, {_PARTS: self._repeated(_PARTS, Message(stripe).blobs(_PARTS))})
             for stripe in Message(metadata).blobs(_PARTS)
         )
-        metadata = rewritten(metadata, {_PARTS}, b"".join(block(_PARTS, stripe) for stripe in stripes))
-        types = (
-            block(TYPES, self._type(column, message))
-            for column, message in enumerate(self._kept(Message(footer).blobs(TYPES)))
+        types = (self._type(column, type_) for column, type_ in enumerate(self._kept(Message(footer).blobs(TYPES))))
+        self._stripes.finish(
+            rewritten(metadata, {_PARTS: b"".join(block(_PARTS, stripe) for stripe in stripes)}),
+            footer,
+            post,
+            {
+                TYPES: b"".join(block(TYPES, type_) for type_ in types),
+                STATISTICS: self._repeated(STATISTICS, Message(footer).blobs(STATISTICS)),
+            },
         )
-        changes = moved_stripes(footer, self._places, self._target.tell())
-        changes[TYPES] = b"".join(types)
-        changes[STATISTICS] = self._repeated(STATISTICS, Message(footer).blobs(STATISTICS))
-        footer = rewritten(footer, changes.keys(), b"".join(changes.values()))
-        return resealed(metadata, footer, post, self._physical.compression, self._physical.block_size)
 
     def _repeated(self, field: int, messages: Iterator[bytes]) -> bytes:
         return b"".join(block(field, message) for message in self._kept(messages))
@@ -511,11 +507,12 @@ class UnionSink(io.RawIOBase):
     def _type(self, column: int, message: bytes) -> bytes:
         """The type of a column, from the one with which it was written."""
         subtypes = Message(message).uints(_SUBTYPES)
-        changes, dropped = b"", {_SUBTYPES}
+        changes = {_SUBTYPES: b""}
         if self._types[column].kind is OrcKind.UNION:
             # After the tags come arrays, and right after each its elements.
             subtypes = tuple(array + 1 for array in subtypes[1:])
-            changes, dropped = number(_KIND, OrcKind.UNION), {_KIND, _SUBTYPES, _NAMES}
+            changes |= {_KIND: number(_KIND, OrcKind.UNION), _NAMES: b""}
         if subtypes:
-            changes += block(_SUBTYPES, b"".join(encode_varint(self._columns[child].column) for child in subtypes))
-        return rewritten(message, dropped, changes)
+            new = b"".join(encode_varint(self._columns[child].column) for child in subtypes)
+            changes[_SUBTYPES] = block(_SUBTYPES, new)
+        return rewritten(message, changes)

@@ -18,11 +18,10 @@ from acidctl.errors import InternalError
 from acidctl.format.events import RowId, keys_of
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, KEY_INDEX, parse_acid_stats, parse_key_index
-from acidctl.orc.codec import expand, pack
 from acidctl.orc.protobuf import Message, block, number, raw_fields, rewritten
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
-from acidctl.orc.stripe import MAX_METADATA
+from acidctl.orc.stripe import read_stripe_metadata
 from acidctl.orc.tail import ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CONTENT_LENGTH,
@@ -31,7 +30,6 @@ from acidctl.orc.tail_edit import (
     ROWS,
     STATISTICS,
     STRIPES,
-    edited_footer,
     merged_metadata,
     sealed,
     write_all,
@@ -117,8 +115,8 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
         values[KEY_INDEX] = "".join(f"{k.write_id},{k.bucket_property},{k.row_id};" for k in keys).encode()
         values[ACID_STATS] = _acid_stats(runs)
     rows = sum(run.rows for run in runs)
-    footer = edited_footer(
-        base,
+    footer = rewritten(
+        base.footer,
         {
             CONTENT_LENGTH: number(CONTENT_LENGTH, stripes.end),
             STRIPES: b"".join(block(STRIPES, message) for message in stripes.messages),
@@ -128,9 +126,8 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
         },
     )
     post = base.postscript
-    packed = pack(section, post.compression, post.block_size)
     raw_post = read_range(runs[0].file, base.file_length - post.length - 1, post.length, base.name)
-    end = packed + sealed(footer, raw_post, post, metadata_length=len(packed))
+    end = sealed(footer, raw_post, post.compression, post.block_size, metadata=section)
     write_all(sink, end)
     return WrittenFile(
         rows=rows,
@@ -161,22 +158,15 @@ def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> _Stripes:
             for start in range(stripe.offset, stripe.end, _COPIED):
                 write_all(sink, read_range(run.file, start, min(_COPIED, stripe.end - start), run.tail.name))
             (message,) = Message(entries[i]).blobs(STRIPES)
-            messages.append(rewritten(message, {1}, number(1, at)))
+            messages.append(rewritten(message, {1: number(1, at)}))
             at += stripe.end - stripe.offset
     return _Stripes(tuple(messages), at)
 
 
 def _stripe_statistics(run: StripeRun) -> list[bytes]:
     """The encoded statistics of each stripe of the run; empty when the writer left none."""
-    tail, post = run.tail, run.tail.postscript
-    if not post.metadata_length:
-        return []
-    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
-    raw = read_range(run.file, offset, post.metadata_length, tail.name)
-    messages = list(Message(expand(raw, post.compression, post.block_size, MAX_METADATA)).blobs(1))
-    if len(messages) != len(tail.stripes):
-        return []
-    return [messages[i] for i in run.numbers]
+    messages = list(read_stripe_metadata(run.file, run.tail).blobs(1))
+    return [messages[i] for i in run.numbers] if len(messages) == len(run.tail.stripes) else []
 
 
 def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[bytes]]) -> bytes:

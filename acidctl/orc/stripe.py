@@ -284,19 +284,22 @@ def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatisti
 
     Raises DamagedDataError when the section is damaged or its counts contradict the footer.
     """
-    post = tail.postscript
-    if not post.metadata_length:
-        return
-    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
-    raw = read_range(file, offset, post.metadata_length, tail.name)
     try:
-        message = Message(expand(raw, post.compression, post.block_size, MAX_METADATA), Budget(len(raw)))
+        message = read_stripe_metadata(file, tail)
         if message.count(1) not in (0, len(tail.stripes)):
             raise WireError(f"they are of {message.count(1)} stripes, there are {len(tail.stripes)}")
         for stripe in message.messages(1):
             yield _of_stripe(stripe, len(tail.types))
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
+
+
+def read_stripe_metadata(file: ReadableFile, tail: Tail) -> Message:
+    """The section of stripe statistics, not yet taken apart; WireError or CodecError when it is damaged."""
+    post = tail.postscript
+    offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
+    raw = read_range(file, offset, post.metadata_length, tail.name)
+    return Message(expand(raw, post.compression, post.block_size, MAX_METADATA), Budget(len(raw)))
 
 
 def _of_stripe(message: Message, columns: int) -> tuple[ColumnStatistics, ...]:
@@ -372,7 +375,7 @@ def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
         positions = _moved(Message(entry).uints(_POSITIONS), streams, places)
         packed = b"".join(map(encode_varint, positions))
         # Without a stream there are no positions, and no field.
-        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed) if packed else b"")))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: block(_POSITIONS, packed) if packed else b""})))
     return b"".join(entries)
 
 
@@ -391,7 +394,7 @@ def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recor
         if (len(first), len(second)) != (own, both):
             raise InternalError(f"the row index of a union has {len(first)} and {len(second)} positions")
         packed = b"".join(map(encode_varint, (*first, *second[skipped:])))
-        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS}, block(_POSITIONS, packed))))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: block(_POSITIONS, packed)})))
     return b"".join(entries)
 
 

@@ -94,7 +94,7 @@ class OrcKind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
-_PRIMITIVES = {
+PRIMITIVES = {
     OrcKind.BOOLEAN: TypeKind.BOOLEAN,
     OrcKind.BYTE: TypeKind.TINYINT,
     OrcKind.SHORT: TypeKind.SMALLINT,
@@ -494,4 +494,4 @@ def _hive_type(types: tuple[OrcType, ...], column: int) -> HiveType:
         return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
     if entry.kind is OrcKind.VARCHAR:
         return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
-    return Primitive(_PRIMITIVES[entry.kind])
+    return Primitive(PRIMITIVES[entry.kind])

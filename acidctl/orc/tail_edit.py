@@ -7,32 +7,25 @@ stands, statistics and fields unknown to this code included.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from acidctl.errors import InternalError
+from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
-from acidctl.orc.tail import OrcKind, OrcType, PostScript, Stripe, Tail, read_range
-from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.orc.tail import PRIMITIVES, OrcKind, OrcType, Stripe, Tail, read_range
+from acidctl.types.hive_types import Field, HiveType, Primitive, StructType, TypeKind, children
 
-_KINDS = {
-    TypeKind.BOOLEAN: OrcKind.BOOLEAN,
-    TypeKind.TINYINT: OrcKind.BYTE,
-    TypeKind.SMALLINT: OrcKind.SHORT,
-    TypeKind.INT: OrcKind.INT,
-    TypeKind.BIGINT: OrcKind.LONG,
-    TypeKind.FLOAT: OrcKind.FLOAT,
-    TypeKind.DOUBLE: OrcKind.DOUBLE,
+_KINDS = {hive: orc for orc, hive in PRIMITIVES.items()} | {
     TypeKind.DECIMAL: OrcKind.DECIMAL,
-    TypeKind.STRING: OrcKind.STRING,
     TypeKind.CHAR: OrcKind.CHAR,
     TypeKind.VARCHAR: OrcKind.VARCHAR,
-    TypeKind.BINARY: OrcKind.BINARY,
-    TypeKind.DATE: OrcKind.DATE,
-    TypeKind.TIMESTAMP: OrcKind.TIMESTAMP,
-    TypeKind.TIMESTAMP_LOCAL: OrcKind.TIMESTAMP_INSTANT,
+    TypeKind.ARRAY: OrcKind.LIST,
+    TypeKind.MAP: OrcKind.MAP,
+    TypeKind.STRUCT: OrcKind.STRUCT,
+    TypeKind.UNION: OrcKind.UNION,
 }
 # The streams of these are the same, so a column written as one may be called the other.
 _TEXTS = frozenset({OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR})
@@ -48,18 +41,22 @@ _PLACE = (1, 2, 3, 4)
 
 #: Where a stripe lies: its offset, and the lengths of its index, data and footer.
 Place = tuple[int, int, int, int]
+#: Lengths of index, data and footer.
+Lengths = tuple[int, int, int]
+
+
+class Appended(Protocol):
+    """A file that is only appended to, and knows its length."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def tell(self) -> int: ...
 
 
 def event_type(columns: StructType) -> StructType:
     """The type of an ACID file whose rows have these columns (Hive: `OrcRecordUpdater.createEventObjectInspector`)."""
-    meta = (
-        Field("operation", _INT),
-        Field("originalTransaction", _BIGINT),
-        Field("bucket", _INT),
-        Field("rowId", _BIGINT),
-        Field("currentTransaction", _BIGINT),
-    )
-    return StructType((*meta, Field("row", columns)))
+    types: tuple[HiveType, ...] = (_INT, _BIGINT, _INT, _BIGINT, _BIGINT, columns)
+    return StructType(tuple(Field(name, kind) for name, kind in zip(EVENT_FIELDS, types, strict=True)))
 
 
 def orc_types(kind: HiveType) -> tuple[OrcType, ...]:
@@ -71,22 +68,12 @@ def orc_types(kind: HiveType) -> tuple[OrcType, ...]:
 
 def _add_type(types: list[OrcType], kind: HiveType) -> int:
     place = len(types)
-    types.append(OrcType(OrcKind.STRUCT, (), (), None, None, None, ()))
-    names: tuple[str, ...] = ()
-    children: Sequence[HiveType] = ()
     if isinstance(kind, Primitive):
-        types[place] = OrcType(_KINDS[kind.kind], (), (), kind.length, kind.precision, kind.scale, ())
+        types.append(OrcType(_KINDS[kind.kind], (), (), kind.length, kind.precision, kind.scale, ()))
         return place
-    if isinstance(kind, ListType):
-        orc_kind, children = OrcKind.LIST, (kind.element,)
-    elif isinstance(kind, MapType):
-        orc_kind, children = OrcKind.MAP, (kind.key, kind.value)
-    elif isinstance(kind, UnionType):
-        orc_kind, children = OrcKind.UNION, kind.alternatives
-    else:
-        orc_kind, names, children = OrcKind.STRUCT, kind.names, [field.type for field in kind.fields]
-    subtypes = tuple(_add_type(types, child) for child in children)
-    types[place] = OrcType(orc_kind, subtypes, names, None, None, None, ())
+    names = kind.names if isinstance(kind, StructType) else ()
+    types.append(OrcType(_KINDS[kind.kind], (), names, None, None, None, ()))
+    types[place] = replace(types[place], subtypes=tuple(_add_type(types, child) for child in children(kind)))
     return place
 
 
@@ -129,25 +116,27 @@ def merged_metadata(tail: Tail, metadata: Mapping[str, bytes]) -> bytes:
     return b"".join(block(METADATA, block(1, key.encode()) + block(2, value)) for key, value in values.items())
 
 
-def edited_footer(tail: Tail, changes: Mapping[int, bytes]) -> bytes:
-    """The footer, not compressed, with all fields of each number in `changes` replaced by the encoded ones there."""
-    return rewritten(tail.footer, changes.keys(), b"".join(changes.values()))
+def sealed(
+    footer: bytes, postscript: bytes, compression: Compression, block_size: int, *, metadata: bytes | None = None
+) -> bytes:
+    """Stripe statistics if given, footer, postscript and the last byte, as they end a file of this compression.
 
-
-def sealed(footer: bytes, postscript: bytes, post: PostScript, *, metadata_length: int | None = None) -> bytes:
-    """Footer, postscript and the last byte, as they end a file.
-
-    `postscript` is the old one without its length byte; of it the lengths of the footer and, if given, of the stripe
-    statistics are changed.
+    `postscript` is the old one without its length byte; `metadata` are the stripe statistics. None of them is
+    compressed yet. Without statistics those before the footer stay as they are.
     """
-    stored = pack(footer, post.compression, post.block_size)
+    stored = pack(footer, compression, block_size)
     changes = {_FOOTER_LENGTH: number(_FOOTER_LENGTH, len(stored))}
-    if metadata_length is not None:
-        changes[_METADATA_LENGTH] = number(_METADATA_LENGTH, metadata_length)
-    new = rewritten(postscript, changes.keys(), b"".join(changes.values()))
+    if Message(postscript).uint(_COMPRESSION) != compression:
+        changes[_COMPRESSION] = number(_COMPRESSION, compression)
+        changes[_BLOCK_SIZE] = number(_BLOCK_SIZE, block_size)
+    statistics = b""
+    if metadata is not None:
+        statistics = pack(metadata, compression, block_size)
+        changes[_METADATA_LENGTH] = number(_METADATA_LENGTH, len(statistics))
+    new = rewritten(postscript, changes)
     if len(new) > 255:
         raise InternalError(f"a postscript of {len(new)} bytes has no room in its length byte")
-    return stored + new + bytes([len(new)])
+    return statistics + stored + new + bytes([len(new)])
 
 
 def end_lengths(postscript: bytes) -> tuple[int, int]:
@@ -156,41 +145,56 @@ def end_lengths(postscript: bytes) -> tuple[int, int]:
     return message.uint(_FOOTER_LENGTH) or 0, message.uint(_METADATA_LENGTH) or 0
 
 
-def moved_stripes(footer: bytes, places: Sequence[tuple[Place, Place]], end: int) -> dict[int, bytes]:
-    """The changes to a footer whose stripes were moved: for each where the footer has it, and where it is now.
+class MovedStripes:
+    """Sends on a file whose stripes get other lengths, notes where each was and is, and writes a tail that fits."""
 
-    `end` is where the last one ends. InternalError when the footer has other stripes.
-    """
-    told = list(Message(footer).blobs(STRIPES))
-    if [_place(message) for message in told] != [old for old, _ in places]:
-        raise InternalError("the stripes of a writer do not lie where they were seen")
-    stripes = (
-        rewritten(message, _PLACE, b"".join(map(number, _PLACE, new)))
-        for message, (_, new) in zip(told, places, strict=True)
-    )
-    return {
-        CONTENT_LENGTH: number(CONTENT_LENGTH, end - len(MAGIC)),
-        STRIPES: b"".join(block(STRIPES, stripe) for stripe in stripes),
-    }
+    def __init__(self, target: Appended, compression: Compression, block_size: int) -> None:
+        self._target = target
+        self._compression = compression
+        self._block_size = block_size
+        self._places: list[tuple[Place, Place]] = []
+        self._end = 0
+
+    def begin(self, letters: bytes) -> None:
+        """Send the letters before the first stripe; InternalError when they are others."""
+        if letters != MAGIC:
+            raise InternalError("a file of a C++ writer does not begin with the letters ORC")
+        self._target.write(letters)
+        self._end = len(MAGIC)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._end > 0
+
+    def add(self, old: Lengths, new: Lengths) -> None:
+        """Note the stripe that was just sent: its lengths as the writer made it, and as it was sent."""
+        self._places.append(((self._end, *old), (self._target.tell() - sum(new), *new)))
+        self._end += sum(old)
+
+    def finish(
+        self, metadata: bytes, footer: bytes, postscript: bytes, changes: Mapping[int, bytes] | None = None
+    ) -> None:
+        """Send the tail, whose parts are plain, with other changes to the footer; InternalError for other stripes."""
+        messages = list(Message(footer).blobs(STRIPES))
+        if [_place(message) for message in messages] != [old for old, _ in self._places]:
+            raise InternalError("the stripes of a writer do not lie where it wrote them")
+        moved = (
+            rewritten(message, {field: number(field, value) for field, value in zip(_PLACE, new, strict=True)})
+            for message, (_, new) in zip(messages, self._places, strict=True)
+        )
+        all_changes = {
+            CONTENT_LENGTH: number(CONTENT_LENGTH, self._target.tell() - len(MAGIC)),
+            STRIPES: b"".join(block(STRIPES, stripe) for stripe in moved),
+            **(changes or {}),
+        }
+        footer = rewritten(footer, all_changes)
+        self._target.write(sealed(footer, postscript, self._compression, self._block_size, metadata=metadata))
 
 
 def _place(stripe: bytes) -> Place:
     message = Message(stripe)
     offset, index, data, footer = (message.uint(field) or 0 for field in _PLACE)
     return offset, index, data, footer
-
-
-def resealed(metadata: bytes, footer: bytes, postscript: bytes, compression: Compression, block_size: int) -> bytes:
-    """Stripe statistics and footer, both plain, as they end a file of this compression, with the old postscript."""
-    metadata, footer = (pack(section, compression, block_size) for section in (metadata, footer))
-    changes = {
-        _FOOTER_LENGTH: number(_FOOTER_LENGTH, len(footer)),
-        _COMPRESSION: number(_COMPRESSION, compression),
-        _BLOCK_SIZE: number(_BLOCK_SIZE, block_size),
-        _METADATA_LENGTH: number(_METADATA_LENGTH, len(metadata)),
-    }
-    post = rewritten(postscript, changes.keys(), b"".join(changes.values()))
-    return metadata + footer + post + bytes([len(post)])
 
 
 # --- A tail for Arrow's C++ reader.
@@ -329,7 +333,7 @@ class HeldSink:
 
 
 class HeldEnd:
-    """The end of a file as an open file; what was passed on reads as zeros, which only reading ahead meets."""
+    """The end of a file as an open file; what was passed on reads as zeros, which nobody but a read-ahead asks for."""
 
     def __init__(self, sink: HeldSink) -> None:
         self._start = sink.passed

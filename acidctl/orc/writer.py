@@ -23,7 +23,7 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical
 from acidctl.orc.codec import Compression
 from acidctl.orc.igzip_writer import DeflatingBackend, igzip
-from acidctl.orc.protobuf import number
+from acidctl.orc.protobuf import number, rewritten
 from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
@@ -32,7 +32,6 @@ from acidctl.orc.tail_edit import (
     TYPES,
     HeldEnd,
     HeldSink,
-    edited_footer,
     event_type,
     merged_metadata,
     orc_types,
@@ -229,7 +228,9 @@ class OrcWriter:
             CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),
         }
         post = tail.postscript
-        return sealed(edited_footer(tail, changes), end.last(post.length + 1)[:-1], post)
+        return sealed(
+            rewritten(tail.footer, changes), end.last(post.length + 1)[:-1], post.compression, post.block_size
+        )
 
 
 def _backend(

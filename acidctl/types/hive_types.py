@@ -133,6 +133,22 @@ class UnionType:
 HiveType = Primitive | ListType | MapType | StructType | UnionType
 
 
+def children(kind: HiveType) -> tuple[HiveType, ...]:
+    """The types of which a type is made, in the order of ORC's columns."""
+    if isinstance(kind, ListType):
+        return (kind.element,)
+    if isinstance(kind, MapType):
+        return (kind.key, kind.value)
+    if isinstance(kind, StructType):
+        return tuple(field.type for field in kind.fields)
+    return kind.alternatives if isinstance(kind, UnionType) else ()
+
+
+def kinds(kind: HiveType) -> frozenset[TypeKind]:
+    """The kinds of a type and of all below it."""
+    return frozenset({kind.kind}).union(*map(kinds, children(kind)))
+
+
 def quote_name(name: str) -> str:
     """The name as it stands in type text: in backticks when it is no plain word."""
     if _BARE_NAME.match(name):
@@ -202,7 +218,7 @@ _CONVERTIBLE: dict[TypeKind, frozenset[TypeKind]] = {
 def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.HIVE4, where: str = "") -> Fit:
     """Decide how values of `source`, a file's type, are read as `target`, the table's type.
 
-    Two structs are taken for all the columns of a file and of its table, so that the dialect says how they
+    Two structs are all the columns of a file and of its table, so that the dialect says how they
     match; structs inside a column always match by name. Missing fields become NULL, surplus ones are dropped.
     Raises DamagedDataError where Hive refuses too; `where` names the column in its message.
     """
@@ -227,50 +243,35 @@ def _fit(source: HiveType, target: HiveType, dialect: Dialect, where: str) -> Fi
         raise _refused(source, target, where)
     if isinstance(source, StructType) and isinstance(target, StructType):
         return _fit_struct(source, target, dialect, where, by_name=True)
-    pairs = _child_pairs(source, target)
-    if pairs is None:
+    if source.kind is not target.kind or len(children(source)) != len(children(target)):
         raise _refused(source, target, where)
-    children = tuple((i, _fit(have, want, dialect, where)) for i, (have, want) in enumerate(pairs))
-    action = FitAction.KEEP if all(fit.action is FitAction.KEEP for _, fit in children) else FitAction.REBUILD
-    return Fit(action, source, target, children, dialect)
-
-
-def _child_pairs(source: HiveType, target: HiveType) -> tuple[tuple[HiveType, HiveType], ...] | None:
-    """The children of two lists, maps or unions, which must agree in number; None when the kinds differ."""
-    if isinstance(source, ListType) and isinstance(target, ListType):
-        return ((source.element, target.element),)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return ((source.key, target.key), (source.value, target.value))
-    if (
-        isinstance(source, UnionType)
-        and isinstance(target, UnionType)
-        and len(source.alternatives) == len(target.alternatives)
-    ):
-        return tuple(zip(source.alternatives, target.alternatives, strict=True))
-    return None
+    pairs = zip(children(source), children(target), strict=True)
+    fits = tuple((i, _fit(have, want, dialect, where)) for i, (have, want) in enumerate(pairs))
+    action = FitAction.KEEP if all(fit.action is FitAction.KEEP for _, fit in fits) else FitAction.REBUILD
+    return Fit(action, source, target, fits, dialect)
 
 
 def _fit_struct(source: StructType, target: StructType, dialect: Dialect, where: str, *, by_name: bool) -> Fit:
     # The last of equal names wins, as in the map that ORC builds.
     places: dict[str, int] = {field.name.lower(): i for i, field in enumerate(source.fields)}
-    children: list[tuple[int, Fit] | None] = []
+    fits: list[tuple[int, Fit] | None] = []
     for i, field in enumerate(target.fields):
         at = places.get(field.name.lower()) if by_name else (i if i < len(source.fields) else None)
         if at is None:
-            children.append(None)
+            fits.append(None)
             continue
         inner = f"{where}.{field.name}" if where else field.name
-        children.append((at, _fit(source.fields[at].type, field.type, dialect, inner)))
+        fits.append((at, _fit(source.fields[at].type, field.type, dialect, inner)))
     same = source.names == target.names and all(
-        child is not None and child[0] == i and child[1].action is FitAction.KEEP for i, child in enumerate(children)
+        child is not None and child[0] == i and child[1].action is FitAction.KEEP for i, child in enumerate(fits)
     )
     action = FitAction.KEEP if same else FitAction.REBUILD
-    return Fit(action, source, target, tuple(children), dialect)
+    return Fit(action, source, target, tuple(fits), dialect)
 
 
 def _refused(source: HiveType, target: HiveType, where: str) -> DamagedDataError:
     column = f"column '{where}'" if where else "a column"
     return DamagedDataError(
         f"{column} is {source} in the file and {target} in the table, a conversion that Hive refuses too",
-        hint="give the table's own columns with --schema",
+        hint="Give the table's own columns with --schema.",
     )

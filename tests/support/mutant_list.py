@@ -488,7 +488,7 @@ WRITING = (
         "orc/stripe.py",
         "        (entry,) = Message(field).blobs(_ENTRY)\n",
         "        (entry,) = Message(field).blobs(_ENTRY)\n"
-        "        entry = rewritten(entry, {2}, block(2, next(Message(next(Message(index).blobs(1))).blobs(2))))\n",
+        "        entry = rewritten(entry, {2: block(2, next(Message(next(Message(index).blobs(1))).blobs(2)))})\n",
         "statistics of row group 0 everywhere",
     ),
     Mutant(
@@ -515,7 +515,7 @@ WRITING = (
         "too few true values",
     ),
     Mutant(
-        "orc/stitch.py", "messages.append(rewritten(message, {1}, number(1, at)))", "messages.append(message)", "places"
+        "orc/stitch.py", "messages.append(rewritten(message, {1: number(1, at)}))", "messages.append(message)", "places"
     ),
     Mutant("orc/stitch.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
     Mutant(

@@ -17,9 +17,9 @@ from acidctl.compaction.report import Outcome
 from acidctl.errors import DamagedDataError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
-from acidctl.orc.protobuf import Message, block, number, zigzagged
+from acidctl.orc.protobuf import Message, block, number, rewritten, zigzagged
 from acidctl.orc.tail import read_tail
-from acidctl.orc.tail_edit import STATISTICS, edited_footer, sealed
+from acidctl.orc.tail_edit import STATISTICS, sealed
 from acidctl.orc.writer import write_orc
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type
@@ -85,10 +85,10 @@ def test_wrong_statistics_bring_no_row_back(tmp_path: Path) -> None:
     wrong = zigzagged(77)
     # Column 2 is originalTransaction; the field 2 of its statistics are the bounds of an integer.
     statistics[2] = number(1, 2) + block(2, number(1, wrong) + number(2, wrong)) + number(10, 0)
-    footer = edited_footer(tail, {STATISTICS: b"".join(block(STATISTICS, each) for each in statistics)})
+    footer = rewritten(tail.footer, {STATISTICS: b"".join(block(STATISTICS, each) for each in statistics)})
     post = tail.postscript
     end = len(data) - 1 - post.length
-    path.write_bytes(data[: end - post.footer_length] + sealed(footer, data[end:-1], post))
+    path.write_bytes(data[: end - post.footer_length] + sealed(footer, data[end:-1], post.compression, post.block_size))
     table = open_table(str(tmp_path))
     for ask in (lambda: table.snapshot().count(), lambda: table.snapshot().to_batches().read_all()):
         with pytest.raises(DamagedDataError, match="contradicts itself"):

@@ -31,7 +31,6 @@ from acidctl.orc.tail_edit import (
     CALENDAR,
     METADATA,
     TYPES,
-    edited_footer,
     encode_type,
     merged_metadata,
     orc_types,
@@ -53,7 +52,9 @@ def edited(data: bytes, changes: dict[int, bytes]) -> bytes:
     tail = tail_of(data)
     post = tail.postscript
     kept = len(data) - post.footer_length - post.length - 1
-    return data[:kept] + sealed(edited_footer(tail, changes), data[-1 - post.length : -1], post)
+    return data[:kept] + sealed(
+        rewritten(tail.footer, changes), data[-1 - post.length : -1], post.compression, post.block_size
+    )
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -90,7 +91,7 @@ def test_nothing_changed_changes_nothing() -> None:
     assert len(files) > 10
     for data in files:
         tail = tail_of(data)
-        assert edited_footer(tail, {}) == tail.footer
+        assert rewritten(tail.footer, {}) == tail.footer
         assert b"".join(encode_type(entry) for entry in tail.types) == b"".join(Message(tail.footer).blobs(TYPES))
         shapes = [(entry.kind, entry.subtypes, entry.names) for entry in tail.types]
         assert [(entry.kind, entry.subtypes, entry.names) for entry in orc_types(tail.hive_type())] == shapes
@@ -104,7 +105,9 @@ def test_unknown_fields_stay() -> None:
     tail = tail_of(data)
     post = tail.postscript
     kept = len(data) - post.footer_length - post.length - 1
-    newer = data[:kept] + sealed(extra + tail.footer, data[-1 - post.length : -1] + number(903, 7), post)
+    newer = data[:kept] + sealed(
+        extra + tail.footer, data[-1 - post.length : -1] + number(903, 7), post.compression, post.block_size
+    )
     result = edited(newer, {CALENDAR: number(CALENDAR, 2)})
     footer = Message(tail_of(result).footer)
     assert (footer.data(900), footer.data(901), footer.data(902)) == (b"new", b"1234", b"12345678")
@@ -153,6 +156,6 @@ def test_numbers(value: int) -> None:
 def test_what_is_no_message(data: bytes) -> None:
     """Damage is told, not copied."""
     with pytest.raises(WireError):
-        rewritten(data, (), b"")
+        rewritten(data, {})
     with pytest.raises(WireError):
         list(raw_fields(data))
