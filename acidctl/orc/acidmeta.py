@@ -1,4 +1,4 @@
-"""What an ACID file's tail says of its events: key index, counts of operations, bounds of its keys.
+"""What the tail of an ACID file says of its events: key index, counts of operations, bounds of its keys.
 
 Hive's writers leave `hive.acid.key.index`, `hive.acid.stats` and `hive.acid.version` as user metadata, the query-based
 compactor does not; readers must be right without them. So key bounds and operations come from column statistics
@@ -151,24 +151,24 @@ def shape_damage(tail: Tail, *, events: bool = False, rows: bool = False) -> Dam
     """
     if is_acid(tail):
         if rows and tail.rows:
-            what = "holds ACID events under a name by which Hive does not read them in a delta"
-            return damaged(tail.name, what, "Give the file back its name, bucket_ and its bucket in five digits.")
+            what = "holds ACID events, but Hive does not read files of this name in a delta"
+            return damaged(tail.name, what, "Rename the file back to bucket_ and its bucket in five digits.")
         return None
     key = next((key for key, _ in tail.user_metadata if key.startswith(_METADATA)), None)
     names = _names(tail)
     if key is not None:
-        sign = f"carries the user metadata '{_shown(key)}'"
+        sign = f"it has the user metadata '{_shown(key)}'"
     elif names == _NAMES:
-        sign = "has columns named as those of an event"
+        sign = "its columns have the names of an event"
     elif _kinds(tail) == _KINDS and any(a == b for a, b in zip(names, _NAMES, strict=True)):
-        sign = "has columns of an event's types"
+        sign = "its columns have the types of an event"
     elif events and (tail.rows or names):
-        sign = "is named as one"
+        sign = "its name says so"
     else:
         return None
     shown = ", ".join(_shown(name) for name in tail.types[0].names[:_SHOWN])
     more = ", ..." if len(names) > _SHOWN else ""
-    return damaged(tail.name, f"must be a file of ACID events, for it {sign}, but its columns are ({shown}{more})")
+    return damaged(tail.name, f"should hold ACID events, since {sign}, but its columns do not fit: ({shown}{more})")
 
 
 def check_shape(tail: Tail, *, events: bool = False, rows: bool = False) -> Tail:

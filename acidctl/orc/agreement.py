@@ -114,26 +114,26 @@ class Agreement:
         for child in self._tail.types[column].subtypes:
             self._leave_out(child)
 
-    def _compare(self, column: int, seen: _Seen, said: ColumnStatistics) -> None:
-        if said.count is not None and said.count != seen.count:
-            raise self._differs(column, f"they count {said.count} values, there are {seen.count}")
-        if not seen.count or said.values is None:
+    def _compare(self, column: int, seen: _Seen, stated: ColumnStatistics) -> None:
+        if stated.count is not None and stated.count != seen.count:
+            raise self._differs(column, f"it has {seen.count} values, the statistics count {stated.count}")
+        if not seen.count or stated.values is None:
             return
-        total, least, greatest = _stated(said.values, self._tail.types[column].kind)
+        total, least, greatest = _stated(stated.values, self._tail.types[column].kind)
         if seen.unordered:
             least = greatest = None
-        for what, stated, found in (
-            ("a total of", total, seen.total),
-            ("a smallest value of", least, seen.least),
-            ("a greatest value of", greatest, seen.greatest),
+        for what, expected, found in (
+            ("total", total, seen.total),
+            ("smallest value", least, seen.least),
+            ("greatest value", greatest, seen.greatest),
         ):
-            if stated is not None and found is not None and stated != found:
-                raise self._differs(column, f"they say {what} {stated}, it is {found}")
+            if expected is not None and found is not None and expected != found:
+                raise self._differs(column, f"the {what} is {found}, the statistics give {expected}")
 
     def _differs(self, column: int, how: str) -> DamagedDataError:
         name = self._tail.name
         return DamagedDataError(
-            f"{name} contradicts itself: what it holds is not what its statistics of column {column} say; {how}",
+            f"{name} contradicts itself: column {column} does not match its statistics: {how}",
             path=name,
             hint=_HINT,
         )

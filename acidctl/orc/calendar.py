@@ -81,7 +81,7 @@ def wall_clock(instants: Int64Array, zone: str) -> Int64Array:
         if not _have_time_zones():
             raise MissingDependencyError(
                 "the time zone database is missing, so timestamps of a writer outside UTC cannot be read",
-                hint="install the system package tzdata, or the Python package tzdata",
+                hint="Install the system package tzdata, or the Python package tzdata.",
             ) from error
         raise ValueError(f"time zone {zone!r} is unknown") from error
     local = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("s", tz=zone)))

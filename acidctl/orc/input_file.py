@@ -31,14 +31,14 @@ def parse_logical_length(content: bytes, *, name: str) -> int:
         raise DamagedDataError(
             f"side file {name} holds no length, so the data file beside it has no known end",
             path=name,
-            hint="the writer died before its first commit: nothing of the data file was ever visible",
+            hint="The writer crashed before its first commit: nothing of the data file was ever visible.",
         )
     length = int.from_bytes(content[complete - 8 : complete], "big", signed=True)
     if length < 0:
         raise DamagedDataError(
             f"side file {name} gives the impossible length {length}",
             path=name,
-            hint="restore the side file, or remove it if the writer closed the data file properly",
+            hint="Restore the side file, or remove it if the writer closed the data file properly.",
         )
     return length
 
@@ -314,12 +314,12 @@ class AheadFile:
 
 
 def announce_footers(file: ReadableFile, tail: Tail, *, keys: bool) -> None:
-    """See `AheadFile.expect_footers`; does nothing to files that cannot be told."""
+    """See `AheadFile.expect_footers`; does nothing to files that cannot fetch ahead."""
     if isinstance(file, AheadFile):
         file.expect_footers(tail, keys=keys)
 
 
 def announce_scan(file: ReadableFile, tail: Tail, footers: Sequence[StripeFooter], columns: Collection[int]) -> None:
-    """See `AheadFile.expect_scan`; does nothing to files that cannot be told."""
+    """See `AheadFile.expect_scan`; does nothing to files that cannot fetch ahead."""
     if isinstance(file, AheadFile):
         file.expect_scan(tail, footers, columns)

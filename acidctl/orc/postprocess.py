@@ -163,7 +163,7 @@ def _trim(array: pa.Array, held: BoolArray | None) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A column that Arrow reads: its id, which is also its name behind the gate, and what is done with its arrays."""
+    """A column that Arrow reads: its id, which also gives its name there, and what is done with its arrays."""
 
     column: int
     finish: Finisher | None
@@ -185,7 +185,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What one scan reads and delivers; `flat` says that the gate offers the fields of `row` at the top."""
+    """What one scan reads and delivers; `flat` says that our footer offers the fields of `row` at the top."""
 
     parts: tuple[Part, ...]
     outputs: tuple[Output, ...]

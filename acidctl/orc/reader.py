@@ -1,9 +1,9 @@
 """ORC files as streams of Arrow record batches, with the values that Hive shows.
 
-`open_orc` reads and checks the tail; `OrcFile.scan` streams batches through Arrow's C++ reader, which sees
-the file only through `safe_footer`. Columns whose values Arrow's own types cannot hold take the exact path
-(`exact`), decided from the tail alone; dates and timestamps of the hybrid calendar are moved to the days
-whose labels Hive prints (`calendar`).
+`open_orc` reads and checks the tail; `OrcFile.scan` streams batches through Arrow's C++ reader, which sees the stripes
+of the file under a footer of ours (`tail_edit`). Timestamps that Arrow's own types cannot hold are decoded in
+`streams`, decided from the tail alone; dates and timestamps of the hybrid calendar are moved to the days whose labels
+Hive prints (`calendar`).
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def open_as_it_is(file: ReadableFile, *, name: str, length: int | None = None) -
     if tail.types[0].kind is not OrcKind.STRUCT:
         raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
     if tail.encrypted:
-        raise _unsupported(name, "has encrypted columns", "read it with Hive, which can have the keys")
+        raise _unsupported(name, "has encrypted columns", "Read it with Hive, which can have the keys.")
     if tail.postscript.compression is Compression.LZO:
-        raise _unsupported(name, "is compressed with LZO", "rewrite the table with another orc.compress")
+        raise _unsupported(name, "is compressed with LZO", "Rewrite the table with another orc.compress.")
     return OrcFile(file, tail)
 
 
@@ -278,7 +278,7 @@ class OrcFile:
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             raise self._explain(failures, error) from error
         if clock.rows != tail.rows:
-            raise damaged(self.name, f"delivered {clock.rows} rows, its footer says {tail.rows}")
+            raise damaged(self.name, f"delivered {clock.rows} rows, its footer gives {tail.rows}")
 
     def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         if columns is None:

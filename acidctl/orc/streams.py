@@ -184,7 +184,7 @@ class WideColumn:
             try:
                 self._epoch = zone_epoch(self._zone)
             except ValueError as error:
-                raise damaged(self._tail.name, f"was written in a time zone that is none: {error}") from error
+                raise damaged(self._tail.name, f"was written in a time zone that does not exist: {error}") from error
         return held
 
     def values(self, raw: pa.Array) -> pa.StructArray:

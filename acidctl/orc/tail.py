@@ -1,7 +1,7 @@
-"""The tail of an ORC file: what it says about itself, read without any ORC library and trusted by nobody.
+"""The tail of an ORC file: read without any ORC library and checked before anything trusts it.
 
 `read_tail` takes an open file and returns a `Tail`: postscript, types, stripes, statistics, user metadata,
-writer and calendar. It is the gate before the C++ readers, which would crash on some lies and loop on others:
+writer and calendar. The C++ readers would crash on some false tails and loop on others:
 every length, offset, count and type reference is checked here against the file's real length, and whatever is
 wrong becomes one DamagedDataError. pyarrow is imported only where the compression needs it, so that row
 counts come quickly.
@@ -44,9 +44,11 @@ _MAX_NESTING = 100
 _MAX_STRIPE_ROWS = 1 << 32
 # The writer version of the ORC that Hive 3 carries; it writes proleptic dates and does not say so.
 _ORC_517 = 7
-RESTORE_HINT = "restore the file from its source; dump other files of the directory to see what else is affected"
-_EMPTY_HINT = "a writer that died leaves such files; Hive skips them in insert-only tables"
-_OPEN_HINT = "if a dead writer left it open on HDFS, complete it by `hdfs debug recoverLease`; else restore it"
+RESTORE_HINT = "Restore the file from its source; dump other files of the directory to see what else is affected."
+_EMPTY_HINT = "Usually left by a crashed writer; Hive ignores empty files in insert-only tables."
+_OPEN_HINT = "If a crashed writer left it open on HDFS, run `hdfs debug recoverLease`; otherwise restore it."
+# How files of other formats begin.
+_FORMATS = {b"PAR1": "a Parquet file", b"Obj\x01": "an Avro file", b"SEQ\x06": "a sequence file"}
 
 
 class ReadableFile(Protocol):
@@ -231,9 +233,9 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
     size = _size(file, name)
     end = size if length is None else length
     if end > size:
-        raise damaged(name, f"has {size} bytes, but its side file promises {end}", _OPEN_HINT)
+        raise damaged(name, f"has {size} bytes, but its side file gives a length of {end}", _OPEN_HINT)
     if end == 0:
-        raise damaged(name, "is empty (0 bytes) and so no ORC file", _EMPTY_HINT)
+        raise damaged(name, "is empty (0 bytes), so it is not an ORC file", _EMPTY_HINT)
     if can_fetch(file):
         file.prefetch([(end - min(end, _FIRST_FETCH), min(end, _FIRST_FETCH))])
     window = read_range(file, end - min(end, _FIRST_READ), min(end, _FIRST_READ), name)
@@ -284,12 +286,13 @@ def _explain(file: ReadableFile, name: str, end: int, why: str) -> DamagedDataEr
     """Tell a truncated ORC file from a file of another kind."""
     head = read_range(file, 0, min(end, 4), name)
     if not head.startswith(_MAGIC):
+        looks = f"looks like {_FORMATS[head]}" if head in _FORMATS else f"begins with {head!r}"
         return DamagedDataError(
-            f"{name} is not an ORC file (it begins with {head!r})",
+            f"{name} is not an ORC file (it {looks})",
             path=name,
-            hint="acidctl reads ORC only; insert-only tables may hold other formats",
+            hint="`snapshot` and `dump` read ORC only; insert-only tables may hold other formats.",
         )
-    return damaged(name, f"begins as an ORC file but is cut short or damaged at its end: {why}")
+    return damaged(name, f"is truncated or its footer is damaged: {why}")
 
 
 def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: PostScript) -> Tail:
@@ -348,7 +351,7 @@ def _check_counts(footer: Message) -> None:
 def _postscript(window: bytes, end: int) -> PostScript:
     length = window[-1]
     if length == 0 or length + 1 > len(window):
-        raise WireError("its last byte gives no possible length")
+        raise WireError("its last byte is not the length of a postscript")
     message = Message(window[-1 - length : -1])
     if message.data(8000) != _MAGIC:
         raise WireError("its postscript does not end in the letters ORC")
@@ -399,7 +402,7 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> 
         at = stripe.end
     total = sum(stripe.rows for stripe in stripes)
     if total != rows:
-        raise WireError(f"its stripes hold {total} rows, its footer says {rows}")
+        raise WireError(f"its stripes hold {total} rows, its footer gives {rows}")
 
 
 @lru_cache(maxsize=16)

@@ -46,7 +46,7 @@ class Digest:
         """
         keys = () if row_ids is None else tuple(row_ids)
         text = lines((*keys, *columns), None, ((_KEY,) * len(keys) + tuple(types)), _CANONICAL, Damage())
-        # The number of keys is part of the hash's domain, so that (ids, values) and bare values never meet.
+        # The number of keys is part of the hash's domain, so that rows with ids never equal rows without.
         person = b"acidctl-row-ids" if keys else b"acidctl-rows"
         hashes = b"".join(
             blake2b(line, digest_size=_HASH_BYTES, person=person).digest()

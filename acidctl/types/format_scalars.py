@@ -1,8 +1,7 @@
 """The text of single values, a column at a time: floats, decimals, dates, timestamps, and strings made valid.
 
 Each function takes an Arrow array and returns a string array of the same length, NULL for NULL. What stands
-around the text (quotes, braces) is the business of `values`; whose habits it follows is said by each
-function.
+around the text (quotes, braces) is the business of `format_rows`; each function says whose conventions it follows.
 """
 
 from __future__ import annotations

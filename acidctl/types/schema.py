@@ -115,7 +115,7 @@ _PLAIN = {
     )
 }
 _MAX_NESTING = 100
-_HINT = "give columns as 'id int, v string', as struct<id:int,v:string>, or the text of SHOW CREATE TABLE"
+_HINT = "Give columns as 'id int, v string', as struct<id:int,v:string>, or the text of SHOW CREATE TABLE."
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class _Token:
 
 
 def parse_type(text: str) -> HiveType:
-    """Parse the text of one Hive type, e.g. `array<struct<a:int>>`; UsageError when it is none."""
+    """Parse the text of one Hive type, e.g. `array<struct<a:int>>`; UsageError when it is not one."""
     parser = _Parser(text)
     result = parser.type()
     parser.expect_end()
@@ -218,7 +218,7 @@ class _Parser:
         token = self.peek()
         found = "the end" if token.kind == "end" else f"'{token.text[:40]}'"
         return UsageError(
-            f"the schema text is not understood: {what} at character {token.offset + 1}, found {found}",
+            f"the schema is not valid: {what} at character {token.offset + 1}, found {found}",
             hint=_HINT,
         )
 
@@ -431,7 +431,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             if text[at:].strip():
                 start = at + len(text[at:]) - len(text[at:].lstrip())
                 raise UsageError(
-                    f"the schema text is not understood: a quote at character {start + 1} is not closed",
+                    f"the schema is not valid: a quote at character {start + 1} is not closed",
                     hint=_HINT,
                 )
             break

@@ -217,7 +217,7 @@ class TestSideFiles:
         file.with_name("bucket_00000_flush_length").write_bytes((10**6).to_bytes(8, "big"))
         result = acidctl("dump", str(file))
         assert result.code == 13
-        assert "its side file promises 1000000" in result.stderr
+        assert "its side file gives a length of 1000000" in result.stderr
 
 
 class TestReport:
@@ -438,7 +438,11 @@ class TestDamage:
     @pytest.mark.parametrize("options", [[], ["-d"], ["--events"], ["-o", "json"], ["-d", "-o", "json"]])
     @pytest.mark.parametrize(
         ("cut", "said"),
-        [(lambda b: b"", "is empty"), (lambda b: b[: len(b) // 2], "cut short"), (lambda b: b"x" * 999, "not an ORC")],
+        [
+            (lambda b: b"", "is empty"),
+            (lambda b: b[: len(b) // 2], "truncated"),
+            (lambda b: b"x" * 999, "not an ORC"),
+        ],
     )
     def test_one_sentence_and_no_traceback(self, file: Path, options: list[str], cut: Any, said: str) -> None:
         """Exit 13, stdout empty."""

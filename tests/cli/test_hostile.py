@@ -390,9 +390,9 @@ SIDE_FILES = {
     "empty": (b"", "holds no length"),
     "cut short": (b"\0\0\0", "holds no length"),
     "negative": (b"\xff" * 8, "impossible length -1"),
-    "beyond the end": ((1 << 40).to_bytes(8, "big"), "its side file promises 1099511627776"),
-    "text": (b"12345678", "its side file promises"),
-    "inside a stripe": ((1000).to_bytes(8, "big"), "cut short or damaged"),
+    "beyond the end": ((1 << 40).to_bytes(8, "big"), "its side file gives a length of 1099511627776"),
+    "text": (b"12345678", "its side file gives a length of"),
+    "inside a stripe": ((1000).to_bytes(8, "big"), "is truncated or its footer is damaged"),
 }
 
 

@@ -100,11 +100,9 @@ STILL_PRIVATE = {
     "errors": 1,
     "format": 13,
     "maintenance": 24,
-    "orc": 20,
     "rows": 15,
     "state": 96,
     "storage": 22,
-    "types": 2,
 }
 
 # Names of modules below `acidctl`; what they hold is read only by the tests that run.

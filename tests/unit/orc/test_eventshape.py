@@ -61,7 +61,7 @@ def test_a_column_whose_name_is_wrong(table: str, prefix: str, tmp_path: Path) -
     place = Path(shutil.copytree(source, tmp_path / "t"))
     before = sorted(place.rglob("*"))
     data = (place / path).read_bytes()
-    said = f"{path} must be a file of ACID events"
+    said = f"{path} should hold ACID events"
     for column, name in enumerate(("operatiom", "originalTransactioN_", "bucket\0", "", "currentTransactiom", "rou")):
         (place / path).write_bytes(renamed_column(data, column, name))
         for command in (["snapshot", "-o", "jsonl"], ["snapshot", "--count"], ["compact", "major"]):
@@ -105,7 +105,7 @@ def test_each_sign_is_enough() -> None:
     for column in range(1, 6):
         renamed = renamed_column(renamed, column, f"x{column}")
     assert damage(renamed) is None
-    assert "is named as one" in (damage(renamed, events=True) or "")
+    assert "its name says so" in (damage(renamed, events=True) or "")
 
     def other_kind(footer: bytes) -> bytes:
         fields = _without_metadata(footer)
@@ -114,7 +114,7 @@ def test_each_sign_is_enough() -> None:
         return encoded(fields)
 
     changed = put_together(replace(parts, on_footer=other_kind))
-    assert "has columns named" in (damage(changed) or "")
+    assert "columns have the names" in (damage(changed) or "")
     with pytest.raises(DamagedDataError):
         open_orc(io.BytesIO(changed), name="f")
 
@@ -133,7 +133,7 @@ def test_events_under_a_name_of_plain_rows(state: str, path: str | None, name: s
     place = Path(shutil.copytree(TABLES / state / "table", tmp_path / "t"))
     file = place / (path or _first(state, "delta_")[1])
     renamed = file.rename(file.with_name(name))
-    said = f"{renamed} holds ACID events under a name by which Hive does not read them in a delta"
+    said = f"{renamed} holds ACID events, but Hive does not read files of this name in a delta"
     before = sorted(place.rglob("*"))
     for command in (["snapshot", "-o", "jsonl"], ["compact", "major", "--assume-committed"], ["ls", "--rows"]):
         result = acidctl(*command, str(place))

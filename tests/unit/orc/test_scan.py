@@ -67,7 +67,7 @@ def test_other_columns_are_no_events() -> None:
     """Other names make an original file; an event's names with other types are damage."""
     assert not opened(by_pyorc("struct<id:int,v:string>", [])).is_acid
     wrong = EVENT.replace("rowId:bigint", "rowId:int")
-    with pytest.raises(DamagedDataError, match="must be a file of ACID events"):
+    with pytest.raises(DamagedDataError, match="should hold ACID events"):
         opened(by_pyorc(f"struct<{wrong},row:struct<id:int>>", []))
 
 

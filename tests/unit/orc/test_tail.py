@@ -122,10 +122,10 @@ def test_a_wide_footer_costs_a_second_read() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "f is empty (0 bytes) and so no ORC file"),
+        (b"", "f is empty (0 bytes), so it is not an ORC file"),
         (b"P", "f is not an ORC file (it begins with b'P')"),
-        (b"PAR1 and so on PAR1", "f is not an ORC file (it begins with b'PAR1')"),
-        (b"ORC", "f begins as an ORC file but is cut short or damaged at its end: "),
+        (b"PAR1 and so on PAR1", "f is not an ORC file (it looks like a Parquet file)"),
+        (b"ORC", "f is truncated or its footer is damaged: "),
     ],
 )
 def test_files_that_are_none(data: bytes, sentence: str) -> None:
@@ -148,7 +148,7 @@ def test_every_truncation_is_damage() -> None:
 def test_a_promise_beyond_the_end_is_damage() -> None:
     """A logical length larger than the file means that bytes were lost."""
     data = by_pyorc("struct<id:int>", [(1,)])
-    with pytest.raises(DamagedDataError, match=f"has {len(data)} bytes, but its side file promises"):
+    with pytest.raises(DamagedDataError, match=f"has {len(data)} bytes, but its side file gives a length of"):
         tail_of(data, length=len(data) + 1)
 
 
