@@ -68,7 +68,7 @@ class EngineChoice:
 
 
 def make_engine(
-    choice: EngineChoice, bytes_in: int, *, notify: Callable[[str], None] | None = None, verbose: bool = False
+    choice: EngineChoice, bytes_in: int, *, notify: Callable[[str], None] = lambda sentence: None, verbose: bool = False
 ) -> tuple[Engine, str]:
     """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task.
 

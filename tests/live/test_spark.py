@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 import acidctl
-from acidctl.engine.spark import SparkEngine, Waits
+from acidctl.engine.spark import SparkEngine, distributed
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, MissingDependencyError, UsageError
 from tests.support.spark_tasks import SECRET, specs, standing_in, traces, wait_for
 
@@ -24,9 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 def context() -> Iterator[pyspark.SparkContext]:
     """A session of two cores that all tests of this module are given."""
     with SparkEngine("local[2]") as engine:
-        engine.start()
-        assert engine._context is not None
-        yield engine._context
+        yield engine.start()
 
 
 def test_answers_come_as_tasks_finish(context: pyspark.SparkContext, tmp_path: Path) -> None:
@@ -165,8 +163,6 @@ def test_an_executor_without_the_package_of_the_storage_is_one_sentence(
 
 def test_tasks_prefer_the_machines_that_were_named(context: pyspark.SparkContext, tmp_path: Path) -> None:
     """Spark's own scheduler knows them; machines that are none of the cluster's keep nothing waiting."""
-    from acidctl.engine.spark import distributed
-
     hosts = [("one", "two"), (), ("three",)]
     found = distributed(context, [b"\x00a", b"", b"c" * 70_000], hosts).mapPartitions(lambda parts: parts)
     jvm_rdd = found._jrdd.rdd()
@@ -202,15 +198,15 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
     context: pyspark.SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits, and gives up after a while; running tasks may take as long as they like."""
-    monkeypatch.setattr("acidctl.engine.spark._POLL", 0.1)
-    engine = SparkEngine(session=context, waits=Waits(idle=1.0), work=standing_in(waits_for={0: "go"}))
+    monkeypatch.setattr("acidctl.engine.spark._POLL_SECONDS", 0.1)
+    engine = SparkEngine(session=context, idle_seconds=1.0, work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
     monkeypatch.setattr("acidctl.engine.spark.Job.running_tasks", lambda job: 0)
-    monkeypatch.setattr("acidctl.engine.spark._TELL", 0.2)
+    monkeypatch.setattr("acidctl.engine.spark._NOTIFY_SECONDS", 0.2)
     told: list[str] = []
     engine = SparkEngine(
-        session=context, waits=Waits(idle=1.0), notify=told.append, work=standing_in(waits_for={1: "never"})
+        session=context, idle_seconds=1.0, notify=told.append, work=standing_in(waits_for={1: "never"})
     )
     with pytest.raises(MissingDependencyError, match="no Spark executor has taken a task"):
         list(engine.run(specs(2, tmp_path)))

@@ -16,7 +16,7 @@ import pytest
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from acidctl.engine.spark import SparkEngine, Waits, _end_gateway
+from acidctl.engine.spark import SparkEngine, end_gateway
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from tests.services.spark import children
 from tests.support.spark_tasks import specs, standing_in, wait_for
@@ -39,16 +39,16 @@ def test_an_application_of_its_own_is_quiet_and_leaves_nothing(
         "spark.task.maxFailures": "4",
     }
     for _ in range(2):
-        with SparkEngine("local[1]", conf, work=standing_in()) as engine:
+        warnings: list[str] = []
+        with SparkEngine("local[1]", conf, notify=warnings.append, work=standing_in()) as engine:
             assert len(list(engine.run(specs(2, tmp_path)))) == 2
             active = SparkContext._active_spark_context
             assert active is not None
-            assert engine.warnings == (
-                f"Spark {active.version} does not know the setting spark.exectuor.memory; check its spelling",
-            )
-            assert engine.description.endswith("on local[1,4]")
-            context = engine._context
-            assert context is not None
+            assert warnings == [
+                f"Spark {active.version} does not know the setting spark.exectuor.memory; check its spelling"
+            ]
+            context = engine.start()
+            assert context.master == "local[1,4]"
             settings = dict(context.getConf().getAll())
             assert settings["spark.executor.memory"] == "600m"
             assert settings["spark.hadoop.fs.s3a.secret.key"] == "hush"
@@ -97,7 +97,7 @@ def test_a_master_that_never_answers_is_not_waited_for_for_ever() -> None:
         conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         started = time.monotonic()
         late = pytest.raises(MissingDependencyError, match="did not start within 15 seconds on spark://127")
-        with SparkEngine(master, conf, waits=Waits(start=15)) as engine, late:
+        with SparkEngine(master, conf, start_seconds=15) as engine, late:
             engine.start()
         assert time.monotonic() - started < 40
     wait_for(lambda: children(os.getpid()) == before, 20)
@@ -116,7 +116,7 @@ def test_a_start_that_was_given_up_leaves_no_process(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(java_gateway, "launch_gateway", late)
     refused = pytest.raises(MissingDependencyError, match="did not start within 2 seconds")
-    with SparkEngine("local[1]", waits=Waits(start=2)) as engine, refused:
+    with SparkEngine("local[1]", start_seconds=2) as engine, refused:
         engine.start()
     given_up.set()
     wait_for(lambda: children(os.getpid()) == before, 20)
@@ -140,4 +140,4 @@ def test_a_session_of_the_caller_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
             SparkEngine(session=spark.sparkContext).start()
     finally:
         spark.stop()
-        _end_gateway(gateway)
+        end_gateway(gateway)

@@ -18,8 +18,8 @@ from acidctl.compaction import task
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts, TaskSpec
 from acidctl.compaction.task import outcome_of
 from acidctl.engine.base import TaskOutcome
+from acidctl.engine.cluster import zip_package
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
-from acidctl.engine.spark_setup import zip_package
 from acidctl.errors import ExitCode
 from acidctl.format.bucket_codec import BucketCodecError, CodecFault
 from tests import ROOT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import acidctl
-from acidctl.engine.spark_setup import zip_package
+from acidctl.engine.cluster import zip_package
 from acidctl.errors import UsageError
 from acidctl.storage.hadoop_conf import locate_hdfs, locate_webhdfs
 from acidctl.storage.resolve import options_elsewhere, packages_elsewhere

@@ -17,12 +17,10 @@ import pytest
 
 import acidctl
 from acidctl.compaction.plan import TaskResult, TaskSpec
-from acidctl.engine import spark_errors as spark_failures
-from acidctl.engine import spark_setup as spark_host
-from acidctl.engine import spark_worker
+from acidctl.engine import EngineChoice, cluster, make_engine
 from acidctl.engine.base import TaskOutcome
+from acidctl.engine.cluster import AddedAnswers, Body, TaskCrashedError, Unfit
 from acidctl.engine.spark import SparkEngine
-from acidctl.engine.spark_worker import Body, Parcels, TaskCrashedError, Unfit
 from acidctl.errors import (
     AcidctlError,
     DamagedDataError,
@@ -42,9 +40,9 @@ from tests.support.spark_tasks import SECRET, specs
 @pytest.mark.parametrize("key", ["", "executor.memory", "spark.", "spark.a b", "spark.master", "SPARK.a"])
 def test_settings_that_spark_would_ignore_are_refused(key: str) -> None:
     """A typing error must not run with other settings than the user meant."""
-    spark_host.check_settings({"spark.a": "", "spark.executor.extraJavaOptions": "-Da=b -Dc=d"})
+    cluster.check_settings({"spark.a": "", "spark.executor.extraJavaOptions": "-Da=b -Dc=d"})
     with pytest.raises(UsageError) as caught:
-        spark_host.check_settings({"spark.a": "1", key: "1"})
+        cluster.check_settings({"spark.a": "1", key: "1"})
     assert caught.value.exit_code == ExitCode.USAGE
     assert caught.value.hint
 
@@ -80,8 +78,8 @@ def test_the_engine_checks_settings_before_it_starts_anything() -> None:
 )
 def test_secrets_are_told_by_their_names(key: str, secret: bool, public: bool) -> None:
     """Spark shows no value of the first kind; on a command line stands nothing that storages or tasks are told."""
-    assert bool(re.search(spark_host.SECRETS, key)) is secret
-    assert spark_host.is_public(key) is public
+    assert bool(re.search(cluster.SECRETS, key)) is secret
+    assert cluster.is_public(key) is public
 
 
 @pytest.mark.parametrize(
@@ -98,26 +96,26 @@ def test_secrets_are_told_by_their_names(key: str, secret: bool, public: bool) -
 )
 def test_local_masters_retry_like_clusters(master: str, local: bool, with_retries: str, failures: int) -> None:
     """A worker process that dies is no reason to give up, on one machine neither."""
-    assert spark_host.is_local(master) is local
-    assert spark_host.with_retries(master) == with_retries
-    assert spark_host.max_failures(with_retries, "7") == failures
+    assert cluster.is_local(master) is local
+    assert cluster.with_retries(master) == with_retries
+    assert cluster.max_failures(with_retries, "7") == failures
 
 
 def test_the_users_java_options_come_last() -> None:
     """The same flag given twice: Java takes the later one; two collectors it refuses."""
-    assert spark_host.lean_java() == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    assert spark_host.lean_java("-Da=b") == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Da=b"
-    assert spark_host.lean_java("-XX:+UseG1GC") == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"
+    assert cluster.lean_java() == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert cluster.lean_java("-Da=b") == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Da=b"
+    assert cluster.lean_java("-XX:+UseG1GC") == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"
 
 
 def test_threads_only_where_cores_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a cluster a task has the cores that spark.task.cpus gives it."""
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    assert spark_host.has_idle_cores("local[*,4]", None, 3)
-    assert not spark_host.has_idle_cores("local[*,4]", None, 4)
-    assert spark_host.has_idle_cores("local[2,4]", None, 9)
-    assert not spark_host.has_idle_cores("spark://h:1", None, 1)
-    assert spark_host.has_idle_cores("spark://h:1", "2", 9)
+    assert cluster.has_idle_cores("local[*,4]", None, 3)
+    assert not cluster.has_idle_cores("local[*,4]", None, 4)
+    assert cluster.has_idle_cores("local[2,4]", None, 9)
+    assert not cluster.has_idle_cores("spark://h:1", None, 1)
+    assert cluster.has_idle_cores("spark://h:1", "2", 9)
 
 
 # --- Java
@@ -136,16 +134,15 @@ def _java(home: Path, *, says: str = "", release: str = "", code: int = 0) -> di
 @pytest.mark.parametrize(
     ("release", "says", "version"),
     [
-        ("17.0.15", "", 17),
-        ("", 'openjdk version "21-ea" 2023-09-19', 21),
-        ("", 'java version "1.8.0_452"', 8),
-        ("25.0.1", "", 25),
+        ("17.0.15", "", "17.0.15"),
+        ("", 'openjdk version "21-ea" 2023-09-19', "21-ea"),
+        ("", 'java version "1.8.0_452"', "1.8.0_452"),
+        ("25.0.1", "", "25.0.1"),
     ],
 )
-def test_the_real_version_of_java_is_read(tmp_path: Path, release: str, says: str, version: int) -> None:
+def test_the_real_version_of_java_is_read(tmp_path: Path, release: str, says: str, version: str) -> None:
     """From its release file, or from what it says itself."""
-    found = spark_host.find_java(_java(tmp_path / "jdk", says=says, release=release), "3.5.9")
-    assert found.version == version
+    assert cluster.check_java(_java(tmp_path / "jdk", says=says, release=release), "3.5.9") == version
 
 
 def test_java_is_found_on_the_path(tmp_path: Path) -> None:
@@ -153,7 +150,7 @@ def test_java_is_found_on_the_path(tmp_path: Path) -> None:
     home = Path(_java(tmp_path / "jdk", release="17.0.1")["JAVA_HOME"])
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
-    assert spark_host.find_java({"PATH": str(tmp_path / "bin")}, "4.3.0").text == "17.0.1"
+    assert cluster.check_java({"PATH": str(tmp_path / "bin")}, "4.3.0") == "17.0.1"
 
 
 @pytest.mark.parametrize("release", ["1.8.0_452", "11.0.2"])
@@ -161,23 +158,23 @@ def test_java_too_old_for_spark_4_is_named(tmp_path: Path, release: str) -> None
     """Exit 14, with the version it found, the one it needs and what to set; Spark 3.5 can use it."""
     environment = _java(tmp_path / "jdk", release=release)
     with pytest.raises(MissingDependencyError) as caught:
-        spark_host.find_java(environment, "4.3.0")
+        cluster.check_java(environment, "4.3.0")
     assert release in caught.value.message
     assert "Java 17" in caught.value.message
     assert "JAVA_HOME" in (caught.value.hint or "")
     assert caught.value.exit_code == ExitCode.STORAGE
-    assert spark_host.find_java(environment, "3.5.9").text == release
+    assert cluster.check_java(environment, "3.5.9") == release
 
 
 def test_no_java_says_what_to_install(tmp_path: Path) -> None:
     """Neither on PATH, nor where JAVA_HOME says, nor one that answers."""
     with pytest.raises(MissingDependencyError, match="none on this machine's PATH") as caught:
-        spark_host.find_java({"PATH": str(tmp_path)}, "4.3.0")
+        cluster.check_java({"PATH": str(tmp_path)}, "4.3.0")
     assert "openjdk-17" in (caught.value.hint or "")
     with pytest.raises(MissingDependencyError, match=re.escape(f"JAVA_HOME is {tmp_path}/gone")):
-        spark_host.find_java({"PATH": "/usr/bin", "JAVA_HOME": f"{tmp_path}/gone"}, "4.3.0")
+        cluster.check_java({"PATH": "/usr/bin", "JAVA_HOME": f"{tmp_path}/gone"}, "4.3.0")
     with pytest.raises(MissingDependencyError, match="does not answer as a Java does: broken"):
-        spark_host.find_java(_java(tmp_path / "jdk", says="broken", code=3), "4.3.0")
+        cluster.check_java(_java(tmp_path / "jdk", says="broken", code=3), "4.3.0")
 
 
 def test_the_engine_names_missing_java_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -191,8 +188,9 @@ def test_the_engine_names_missing_java_before_it_starts_spark(monkeypatch: pytes
 def test_the_engine_names_missing_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the extra that brings it."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with SparkEngine("local[1]") as engine, pytest.raises(MissingDependencyError) as caught:
-        next(iter(engine.run(specs(1))))
+    monkeypatch.delitem(sys.modules, "acidctl.engine.spark")
+    with pytest.raises(MissingDependencyError, match="cannot be imported") as caught:
+        make_engine(EngineChoice("spark"), 1)
     assert "acidctl[spark]" in (caught.value.hint or "")
 
 
@@ -212,7 +210,7 @@ def test_a_master_that_does_not_answer_is_told_at_once() -> None:
         port = taken.getsockname()[1]
         started = time.monotonic()
         with pytest.raises(MissingDependencyError, match=f"127.0.0.1:{port}: Connection refused") as caught:
-            spark_host.check_master(f"spark://127.0.0.1:{port}", {}, 1.0)
+            cluster.check_master(f"spark://127.0.0.1:{port}", {}, 1.0)
         assert time.monotonic() - started < 5
         assert caught.value.exit_code == ExitCode.STORAGE
 
@@ -220,23 +218,23 @@ def test_a_master_that_does_not_answer_is_told_at_once() -> None:
 def test_one_of_several_masters_is_enough() -> None:
     """A standby does not count against the active one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        spark_host.check_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}", {}, 1.0)
+        cluster.check_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}", {}, 1.0)
 
 
 @pytest.mark.parametrize("master", ["spark://", "spark://host", "spark://host:99999", "spark://h:7077,", "spark://h:x"])
 def test_malformed_masters_are_usage_errors(master: str) -> None:
     """Not a matter of the network."""
     with pytest.raises(UsageError, match="spark://HOST:PORT"):
-        spark_host.check_master(master, {})
+        cluster.check_master(master, {})
 
 
 def test_yarn_needs_its_configuration() -> None:
     """Spark's own words for it come only after a JVM."""
     with pytest.raises(MissingDependencyError, match="YARN_CONF_DIR"):
-        spark_host.check_master("yarn", {})
-    spark_host.check_master("yarn", {"HADOOP_CONF_DIR": "/etc/hadoop"})
-    spark_host.check_master("k8s://https://nowhere:1", {})
-    spark_host.check_master("local[*]", {})
+        cluster.check_master("yarn", {})
+    cluster.check_master("yarn", {"HADOOP_CONF_DIR": "/etc/hadoop"})
+    cluster.check_master("k8s://https://nowhere:1", {})
+    cluster.check_master("local[*]", {})
 
 
 # --- the package
@@ -245,9 +243,9 @@ def test_yarn_needs_its_configuration() -> None:
 def test_the_package_is_packed_whole_and_the_same_each_time(tmp_path: Path) -> None:
     """All our Python files and nothing else; the name tells the content."""
     package = Path(acidctl.__file__).parent
-    archive = spark_host.zip_package(package, "1.2", tmp_path)
+    archive = cluster.zip_package(package, "1.2", tmp_path)
     (tmp_path / "again").mkdir()
-    again = spark_host.zip_package(package, "1.2", tmp_path / "again")
+    again = cluster.zip_package(package, "1.2", tmp_path / "again")
     assert archive.name == again.name
     assert archive.read_bytes() == again.read_bytes()
     names = set(zipfile.ZipFile(archive).namelist())
@@ -259,15 +257,15 @@ def test_other_code_makes_another_name(tmp_path: Path) -> None:
     """Two versions in one session must not be taken for each other."""
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "__init__.py").write_text("a = 1\n")
-    first = spark_host.zip_package(tmp_path / "p", "1", tmp_path).name
+    first = cluster.zip_package(tmp_path / "p", "1", tmp_path).name
     (tmp_path / "p" / "__init__.py").write_text("a = 2\n")
-    assert spark_host.zip_package(tmp_path / "p", "1", tmp_path).name != first
+    assert cluster.zip_package(tmp_path / "p", "1", tmp_path).name != first
 
 
 def test_required_versions_are_those_of_the_package() -> None:
     """One truth: what pip demands of an installation, executors need as well."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for name, oldest in spark_worker.REQUIRED:
+    for name, oldest in cluster.REQUIRED:
         assert f"{name}>={'.'.join(map(str, oldest))}" in project["dependencies"]
 
 
@@ -280,7 +278,7 @@ class _Sink:
 
     def add(self, term: tuple[bytes, ...]) -> None:
         """Adds up as Spark would."""
-        self.value = Parcels().addInPlace(self.value, term)
+        self.value = AddedAnswers().addInPlace(self.value, term)
 
 
 def _answers(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
@@ -298,12 +296,12 @@ def _body(**changes: Any) -> Body:
 def test_answers_go_back_twice() -> None:
     """At once by the accumulator, and again as the content of the partition."""
     body = _body()
-    payloads = [spark_worker.pack(5, specs(1)[0])]
+    payloads = [pickle.dumps((5, specs(1)[0]))]
     parcels = list(pickle.loads(pickle.dumps(body))(payloads))
     parcels = list(body(payloads))
     assert isinstance(body.sink, _Sink)
     assert body.sink.value == tuple(parcels)
-    outcome = spark_worker.unpack(parcels[0])
+    outcome = pickle.loads(parcels[0])
     assert isinstance(outcome, TaskOutcome)
     assert outcome.index == 5
     assert outcome.result is not None
@@ -312,16 +310,16 @@ def test_answers_go_back_twice() -> None:
 
 def test_bad_data_is_an_answer_and_a_crash_is_tried_again() -> None:
     """Bad data stays bad; what was not foreseen may be the machine's, until the last attempt."""
-    bad = spark_worker.unpack(_body(failures=4).attempt(spark_worker.pack(0, specs(2)[1]), 1))
+    bad = _body(failures=4).attempt(pickle.dumps((0, specs(2)[1])), 1)
     assert isinstance(bad, TaskOutcome)
     assert isinstance(bad.error, DamagedDataError)
     assert (bad.error.path, bad.error.hint) == ("/t/f", "Look.")
-    crash = spark_worker.pack(0, specs(3)[2])
+    crash = pickle.dumps((0, specs(3)[2]))
     with pytest.raises(TaskCrashedError) as caught:
         _body(failures=4).attempt(crash, 1)
     assert str(caught.value) == "unexpected OSError: s3://host/x"
     for failures, number in ((4, 2), (1, 1)):
-        final = spark_worker.unpack(_body(failures=failures).attempt(crash, number))
+        final = _body(failures=failures).attempt(crash, number)
         assert isinstance(final, TaskOutcome)
         assert isinstance(final.error, InternalError)
 
@@ -329,13 +327,13 @@ def test_bad_data_is_an_answer_and_a_crash_is_tried_again() -> None:
 def test_a_server_that_is_gone_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as Spark begins a task; not what was asked often enough already, nor what will not change."""
     slept: list[float] = []
-    monkeypatch.setattr("acidctl.engine.spark_worker.time.sleep", slept.append)
+    monkeypatch.setattr("acidctl.engine.cluster.time.sleep", slept.append)
     gone, asked, full = UnreachableError("hdfs://h:1/t is gone"), UnreachableError("gone"), QuotaError("no room")
     asked.attempts = 4
 
     def attempt(error: AcidctlError, number: int) -> AcidctlError | None:
         body = _body(failures=4, work=lambda index, spec, threads: TaskOutcome(index, error=error))
-        found = spark_worker.unpack(body.attempt(spark_worker.pack(0, specs(1)[0]), number))
+        found = body.attempt(pickle.dumps((0, specs(1)[0])), number)
         assert isinstance(found, TaskOutcome)
         return found.error
 
@@ -350,14 +348,14 @@ def test_a_server_that_is_gone_is_asked_again_after_a_while(monkeypatch: pytest.
 
 
 def _unfit(body: Body) -> Unfit:
-    found = spark_worker.unpack(body.attempt(b"not even looked at", 1))
+    found = body.attempt(b"not even looked at", 1)
     assert isinstance(found, Unfit)
     return found
 
 
 def test_an_executor_without_a_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an answer, for Spark must not try it four times; with the Python that lacks it."""
-    for name, _ in spark_worker.REQUIRED:
+    for name, _ in cluster.REQUIRED:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
             found = _unfit(_body())
@@ -387,8 +385,8 @@ def test_what_logs_may_show_of_a_payload_holds_no_secret() -> None:
 # --- failures
 
 
-def _failed(text: str) -> spark_failures.Failure:
-    return spark_failures.explain(RuntimeError(text), ["d/bucket_00000", "d/bucket_00001"])
+def _failed(text: str) -> tuple[AcidctlError, int | None]:
+    return cluster.explain(RuntimeError(text), ["d/bucket_00000", "d/bucket_00001"])
 
 
 LOST = (
@@ -400,12 +398,12 @@ LOST = (
 
 def test_a_task_that_kills_its_executors_is_named() -> None:
     """The one that Spark gave up on, by its output, with the reason and what helps against it."""
-    failure = _failed(LOST)
-    assert failure.place == 1
-    assert "d/bucket_00001 after 4 attempts" in failure.error.message
-    assert "code 137" in failure.error.message
-    assert "TID" not in failure.error.message
-    assert "memoryOverhead" in (failure.error.hint or "")
+    error, place = _failed(LOST)
+    assert place == 1
+    assert "d/bucket_00001 after 4 attempts" in error.message
+    assert "code 137" in error.message
+    assert "TID" not in error.message
+    assert "memoryOverhead" in (error.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -440,11 +438,11 @@ def test_a_task_that_kills_its_executors_is_named() -> None:
 )
 def test_failures_of_all_tasks_are_sentences(text: str, kind: type[AcidctlError], message: str) -> None:
     """They concern no task in particular."""
-    failure = _failed(text)
-    assert failure.place is None
-    assert type(failure.error) is kind
-    assert message in failure.error.message
-    assert failure.error.hint
+    error, place = _failed(text)
+    assert place is None
+    assert type(error) is kind
+    assert message in error.message
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -465,7 +463,7 @@ def test_failures_of_all_tasks_are_sentences(text: str, kind: type[AcidctlError]
 )  # fmt: skip
 def test_a_start_that_fails_is_a_sentence(error: str, printed: str, kind: type[AcidctlError], message: str) -> None:
     """Made of what Java threw, or of what its JVM printed before it ended."""
-    explained = spark_failures.explain_start(RuntimeError(error), printed, "foo")
+    explained = cluster.explain_start(RuntimeError(error), printed, "foo")
     assert type(explained) is kind
     assert message in explained.message
     assert explained.hint
