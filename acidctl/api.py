@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.write_ids import Reader
 from acidctl.options import ReadView
-from acidctl.rows.table_view import ORC_MAGIC, Reading, Readings, read, require_table
+from acidctl.rows.table_view import ORC_MAGIC, PartitionState, TableState, read, require_table
 from acidctl.state.equivalence import disagreements
 from acidctl.state.report import (
     Damage,
@@ -140,25 +140,16 @@ class Table:
         """What a reader sees; `view` are the fields of `ReadView`. Raises `NotEnoughHistoryError`, and in profile
         hive4 `HiveFailureError`.
         """
-        from acidctl.rows.snapshot import PartitionState, Snapshot
+        from acidctl.rows.snapshot import Snapshot
 
         readings = self._read(partitions, ReadView.of(view))
         for part in readings.parts:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
-        return Snapshot(
-            self._storage,
-            self.location,
-            [PartitionState(part.location, part.state) for part in readings.parts if not part.location.stray],
-            readings.lists,
-            readings.schema,
-            readings.notes,
-            readings.warnings,
-            (*readings.doubts, *self._missing_halves(readings)),
-        )
+        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings))
 
-    def _missing_halves(self, readings: Readings) -> Iterator[str]:
+    def _missing_halves(self, readings: TableState) -> Iterator[str]:
         """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""
         for part in readings.parts:
             for entry in part.state.entries:
@@ -334,14 +325,14 @@ class Table:
         url = whole_path(self._storage, self._root) if local else self._url or self._storage.display(self._root)
         return TablePlace(self._storage, self._root, url, options_elsewhere(url, self._options, os.environ))
 
-    def _read(self, partitions: Sequence[str], view: ReadView) -> Readings:
+    def _read(self, partitions: Sequence[str], view: ReadView) -> TableState:
         return self._judged(self.locations(partitions), view)
 
-    def _judged(self, locations: Sequence[Location], view: ReadView, *, complete: bool = False) -> Readings:
+    def _judged(self, locations: Sequence[Location], view: ReadView, *, complete: bool = False) -> TableState:
         readings = read(locations, view, complete=complete)
         return readings.of_table(whole_path(self._storage, self._root), view.table, self.location)
 
-    def _details(self, readings: Readings, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
+    def _details(self, readings: TableState, rows: bool, progress: Callable[[int, int | None], None]) -> Details:
         """What the tails and side files of all data files tell."""
         details: dict[tuple[str, str], FileDetail] = {}
         insert_only = readings.table_type is TableType.INSERT_ONLY
@@ -354,7 +345,7 @@ class Table:
         return details
 
     def _entry_details(
-        self, part: Reading, entry: StateEntry, rows: bool, insert_only: bool
+        self, part: PartitionState, entry: StateEntry, rows: bool, insert_only: bool
     ) -> Iterable[tuple[str, FileDetail]]:
         from acidctl.orc.input_file import read_logical_length
 
@@ -413,7 +404,7 @@ def _request(kind: str, options: Mapping[str, Any]) -> tuple[CompactionRequest, 
 
 
 def report(
-    location: str, readings: Readings, *, long: bool = False, details: Details | None = None, sizes: bool = True
+    location: str, readings: TableState, *, long: bool = False, details: Details | None = None, sizes: bool = True
 ) -> LsReport:
     """The answer of `ls` over judged locations."""
     entries: list[LsEntry] = []

@@ -238,7 +238,9 @@ def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[tuple[i
     from acidctl.rows.pipeline import ordered_map
 
     rows = batch_rows(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
-    return ordered_map(lambda batch: (len(batch), render(batch)), _limited(orc, rows, limit))
+    return ordered_map(
+        lambda batch: (len(batch), render(batch)), _limited(orc, rows, limit), size=lambda batch: batch.nbytes
+    )
 
 
 def _limited(orc: OrcFile, batch_rows: int, limit: int | None) -> Iterator[pa.RecordBatch]:

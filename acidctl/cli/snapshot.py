@@ -296,7 +296,7 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
     names = snapshot.flat_column_names(view.columns, row_id=view.row_id)
     if form is Format.CSV and names and not view.no_header:
         yield csv_header(names)
-    yield from ordered_map(render, _limited(snapshot, view, view.limit))
+    yield from ordered_map(render, _limited(snapshot, view, view.limit), size=lambda rows: rows.bytes)
     if damage.count:
         out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
 

@@ -1,7 +1,7 @@
 """Work on a stream of batches in threads while the stream goes on being read; order is kept.
 
 Arrow and numpy let go of the interpreter lock in their loops, so decoding one batch and rendering another take both
-cores. Nothing runs ahead by more than a few batches: memory stays bounded.
+cores. Nothing runs ahead by more than a few batches, nor by more than `BYTES_IN_FLIGHT`: memory stays bounded.
 """
 
 from __future__ import annotations
@@ -15,19 +15,29 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
+#: Of batches that are read and not yet delivered; a batch that is larger than this is alone.
+BYTES_IN_FLIGHT = 32 << 20
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def ordered_map(
-    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    workers: int | None = None,
+    size: Callable[[Item], int] = lambda item: 0,
 ) -> Iterator[Result]:
     """Yield `function(item)` for each item, in order; `items` is consumed by the calling thread.
 
-    Errors of either side come out where their result would have; what was submitted is waited for, not abandoned.
+    `size` tells the bytes of an item: while the items whose results are not delivered have more than
+    `BYTES_IN_FLIGHT`, no further item is read. Errors of either side come out where their result would have; what was
+    submitted is waited for, not abandoned.
     """
     count = workers or min(4, os.cpu_count() or 1)
-    pending: deque[Future[Result]] = deque()
+    pending: deque[tuple[Future[Result], int]] = deque()
+    in_flight = 0
     with ThreadPoolExecutor(count, thread_name_prefix="acidctl") as pool:
         failure: Exception | None = None
         source = iter(items)
@@ -40,15 +50,18 @@ def ordered_map(
                 except Exception as error:  # what came before it is delivered first: how much does not hang on timing
                     failure = error
                     break
-                pending.append(pool.submit(function, item))
-                while pending and (len(pending) > count + 1 or pending[0].done()):
-                    yield pending.popleft().result()
+                pending.append((pool.submit(function, item), size(item)))
+                in_flight += pending[-1][1]
+                del item
+                while pending and (len(pending) > count + 1 or in_flight > BYTES_IN_FLIGHT or pending[0][0].done()):
+                    in_flight -= pending[0][1]
+                    yield pending.popleft()[0].result()
             while pending:
-                yield pending.popleft().result()
+                yield pending.popleft()[0].result()
             if failure is not None:
                 raise failure
         finally:
-            for future in pending:
+            for future, _ in pending:
                 future.cancel()
 
 

@@ -7,7 +7,7 @@ digests read data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, TypedDict
@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from acidctl.errors import UsageError
 from acidctl.format.names import parse_partition
-from acidctl.format.write_ids import Reader
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import (
     Timestamps,
@@ -34,13 +33,11 @@ from acidctl.rows.scan import (
     RowBatch,
 )
 from acidctl.rows.sources import live_sources
+from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import AcidState
-from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage
 from acidctl.types.digest import Digest
 from acidctl.types.hive_types import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
-from acidctl.types.schema import TableSchema
 
 ROW_ID = "ROW__ID"
 ROW_ID_STRUCT = StructType(
@@ -56,19 +53,6 @@ _FALSE = frozenset({"false", "no", "off", "0", ""})
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """One location and what the reader makes of it."""
-
-    location: Location
-    state: AcidState
-
-    @property
-    def partition(self) -> str:
-        """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
-        return self.location.partition
-
-
-@dataclass(frozen=True, slots=True)
 class Rows:
     """Visible rows of one partition as columns; `row_ids` are write id, bucket property, row id, or None."""
 
@@ -78,6 +62,11 @@ class Rows:
     columns: tuple[pa.Array, ...]
     count: int
     row_ids: tuple[pa.Array, pa.Array, pa.Array] | None
+
+    @property
+    def bytes(self) -> int:
+        """What the columns take in memory."""
+        return sum(column.nbytes for column in self.columns)
 
     def head(self, count: int) -> Rows:
         """At most the first `count` rows."""
@@ -142,29 +131,20 @@ class SnapshotPlan(TypedDict):
 class Snapshot:
     """A reader's view of a table; made by `Table.snapshot`.
 
-    `schema` is the table as `--schema` tells it; without it the columns are those of the newest visible file, see
-    `columns`. `lists` are the reader's, already those of ACID v1 where the table is one.
+    `partitions` are those that Hive reads, with their states, and `lists` the reader's, already those of ACID v1 where
+    the table is one. Columns are those of `--schema`, else of the newest visible file, see `columns`.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        location: str,
-        partitions: Sequence[PartitionState],
-        lists: Reader,
-        schema: TableSchema | None = None,
-        notes: Sequence[str] = (),
-        warnings: Sequence[str] = (),
-        findings: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, storage: Storage, location: str, table: TableState, findings: Iterable[str] = ()) -> None:
+        """`findings` is what was found beside the `doubts` of the table."""
         self.location = location
-        self.notes = tuple(notes)
-        self.warnings = tuple(warnings)
-        self.partitions = tuple(partitions)
-        self.lists = lists
+        self.notes = table.notes
+        self.warnings = table.warnings
+        self.partitions = tuple(part for part in table.parts if not part.location.stray)
+        self.lists = table.lists
         self._storage = storage
-        self._given = schema
-        self._findings = Findings(findings)
+        self._given = table.schema
+        self._findings = Findings((*table.doubts, *findings))
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
 
     @property

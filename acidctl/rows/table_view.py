@@ -42,18 +42,23 @@ _TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.I
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One location as a reader with given lists sees it."""
+class PartitionState:
+    """One location, and what a reader with given lists makes of it."""
 
     location: Location
     state: AcidState
 
+    @property
+    def partition(self) -> str:
+        """The on-disk text, such as `ds=1/hr=2`; "" for a table without partitions."""
+        return self.location.partition
+
 
 @dataclass(frozen=True, slots=True)
-class Readings:
-    """All locations of a table, the lists they were judged by, and what the user has to know."""
+class TableState:
+    """All locations of a table, the lists by which their states were decided, and what the user has to know."""
 
-    parts: tuple[Reading, ...]
+    parts: tuple[PartitionState, ...]
     lists: Reader
     profile: Profile
     kind: TableGuess
@@ -79,7 +84,7 @@ class Readings:
         """The kind that was stated, else guessed."""
         return self.kind.type
 
-    def of_table(self, root: str, stated: str | None, shown: str) -> Readings:
+    def of_table(self, root: str, stated: str | None, shown: str) -> TableState:
         """The same with warnings about what the table is called; raises as `own_table_warnings`."""
         listed = self.lists.write_ids.table if self.lists.write_ids is not None else None
         said = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
@@ -87,7 +92,7 @@ class Readings:
         return replace(self, lists=lists, warnings=(*self.warnings, *said)) if said else self
 
 
-def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete: bool = False) -> Readings:
+def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete: bool = False) -> TableState:
     """Judge listed locations for a reader.
 
     `complete` wants every field of the lists, as who changes data must. Missing history is in the states
@@ -110,7 +115,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
             table_type=decided,
             raise_on_history=False,
         )
-        parts.append(Reading(location, _stray(state) if location.stray else state))
+        parts.append(PartitionState(location, _stray(state) if location.stray else state))
     notes = kind_notes(decided)
     warnings = list(lists.notes)
     if kind is TableType.ORIGINALS:
@@ -131,7 +136,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
         more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
         many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
         warnings.append(f"{many} not recognised, and no reader reads such: {', '.join(odd[:_SOME])}{more}")
-    return Readings(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
+    return TableState(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 
 def link_notes(location: Location) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from acidctl import open_table
 from acidctl.cleaning.guards import without
 from acidctl.options import ReadView
-from acidctl.rows.table_view import Reading, read
+from acidctl.rows.table_view import PartitionState, read
 from tests.support.steps import STEPS
 
 
@@ -29,7 +29,7 @@ def test_the_kind_of_table_does_not_depend_on_what_a_cleaner_may_remove() -> Non
     assert removed > 100
 
 
-def live_names(part: Reading) -> tuple[object, ...]:
+def live_names(part: PartitionState) -> tuple[object, ...]:
     """What is read of a location."""
     base = part.state.base.name if part.state.base else None
     return base, [delta.name for delta in part.state.deltas], [file.path for file in part.state.originals]

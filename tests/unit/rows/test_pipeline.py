@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from acidctl.rows.pipeline import ordered_map, read_ahead
+from acidctl.rows.pipeline import BYTES_IN_FLIGHT, ordered_map, read_ahead
+from tests.support.orc_bombs import texts
+from tests.support.orc_mutations import put_together
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -41,6 +44,42 @@ def test_the_stream_is_not_read_far_ahead() -> None:
     assert len(read) <= 8
     assert isinstance(results, Generator)
     results.close()
+
+
+def test_large_items_are_read_one_by_one() -> None:
+    """Bytes bound what is read ahead, however few items they are."""
+    read: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(6):
+            read.append(n)
+            yield n
+
+    ahead = []
+    for result in ordered_map(lambda n: n, items(), workers=4, size=lambda n: BYTES_IN_FLIGHT // 2 + 1):
+        ahead.append(len(read) - result)
+    assert max(ahead) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("dump", "-d"), ("snapshot", "-o", "jsonl")])
+def test_wide_rows_are_in_memory_one_by_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Ten rows of 24 MB, which a file of some kilobytes may well hold: a batch of all would need over 900 MB.
+
+    Both commands need about 100 MB for nothing, and a row several times: compressed, as Arrow has it, quoted, written.
+    """
+    size, rows = 24 << 20, 10
+    lengths = (bytes([0x40 | 27 << 1, 0]) + size.to_bytes(4, "big")) * rows
+    (tmp_path / "000000_0").write_bytes(put_together(texts(lengths, b"a" * size * rows, rows)))
+    code = (
+        "import resource, subprocess, sys\n"
+        "done = subprocess.run([sys.executable, '-m', 'acidctl', *sys.argv[1:]], capture_output=True)\n"
+        "print(done.returncode, len(done.stdout), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)\n"
+    )
+    measured = subprocess.run([sys.executable, "-c", code, *command, str(tmp_path)], capture_output=True, check=True)
+    status, written, peak_mb = map(int, measured.stdout.split())
+    assert (status, written > size * rows) == (0, True)
+    assert peak_mb < 600
 
 
 def test_an_error_appears_after_the_results_before_it() -> None:
