@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.plan import CompactionPlan, CompactionRequest
     from acidctl.compaction.report import CompactionReport
     from acidctl.compaction.run import Prepared, Watch
-    from acidctl.maintenance.owner import TimeLimit
+    from acidctl.maintenance.limits import TimeLimit
     from acidctl.rows.snapshot import Snapshot
 
 __all__ = ["LsReport", "Table", "compact", "open_table"]
@@ -178,7 +178,7 @@ class Table:
         partition is in the report; raised is only what concerns all.
         """
         from acidctl.engine import EngineChoice, make_engine
-        from acidctl.maintenance.owner import GRACE, TimeLimit
+        from acidctl.maintenance.limits import GRACE, TimeLimit
 
         own = {name: options.pop(name) for name in ("master", "conf", "parallelism", "memory") if name in options}
         choice = EngineChoice(engine, session=spark, **own)
@@ -293,7 +293,7 @@ class Table:
         Raises UsageError where the lists do not say what every live reader sees.
         """
         from acidctl.cleaning.run import CleanRequest, prepare
-        from acidctl.maintenance.owner import checked_time, wall_clock
+        from acidctl.maintenance.limits import checked_time, wall_clock
 
         moment = wall_clock() if now is None else checked_time(now)
         asked = CleanRequest(**options)

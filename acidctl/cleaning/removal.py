@@ -25,8 +25,9 @@ from acidctl.compaction.recover import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError
 from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import LOCK_NAME, OWNER_NAME, QUARANTINE_NAME, WORK_PREFIX
+from acidctl.maintenance.limits import MAX_RUNTIME
 from acidctl.maintenance.lock import Lock, acquire
-from acidctl.maintenance.owner import MAX_RUNTIME, to_bytes
+from acidctl.maintenance.owner import to_bytes
 from acidctl.maintenance.work_dir import (
     REMOVED,
     WORK_TYPE,

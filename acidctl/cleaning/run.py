@@ -15,7 +15,7 @@ from acidctl.errors import UsageError
 from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import Reader, ValidWriteIds, meet_txns, meet_write_ids
-from acidctl.maintenance.owner import TimeLimit
+from acidctl.maintenance.limits import TimeLimit
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.storage.local import whole_path

@@ -43,7 +43,7 @@ from acidctl.cli.output import (
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.maintenance.owner import TimeLimit
+from acidctl.maintenance.limits import TimeLimit
 from acidctl.state.report import Problem, document, json_names, to_json
 
 _SHOWN_WARNINGS = 10

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.run import Prepared
     from acidctl.compaction.run_log import RunLog
     from acidctl.engine.base import Task, TaskOutcome
-    from acidctl.maintenance.owner import TimeLimit
+    from acidctl.maintenance.limits import TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +235,14 @@ def command(out: Output, config: Config, *, options: SnapshotOptions, **given: A
 
 def _limit(asked: Asked) -> TimeLimit | None:
     """The time begins now: planning is a part of the run."""
-    from acidctl.maintenance.owner import TimeLimit
+    from acidctl.maintenance.limits import TimeLimit
 
     return None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime, asked.grace)
 
 
 def _run_log(out: Output, table: Table, asked: Asked) -> RunLog:
     from acidctl.compaction.run_log import RunLog
-    from acidctl.maintenance.owner import wall_clock
+    from acidctl.maintenance.limits import wall_clock
 
     assert asked.run_log is not None
     return RunLog(asked.run_log, table.location, asked.kind, now=wall_clock, notify=out.warn)

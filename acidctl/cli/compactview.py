@@ -9,7 +9,7 @@ from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_size, 
 from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, InputEntry, PartitionPlan, encode
 from acidctl.compaction.plan import to_json as plan_to_json
 from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport
-from acidctl.maintenance.owner import BOUNDS
+from acidctl.maintenance.limits import BOUNDS
 from acidctl.state.report import SCHEMA_VERSION, document, json_names, to_json
 
 _HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}

@@ -88,7 +88,7 @@ class _Handlers:
 
     def expire(self, number: int, frame: FrameType | None) -> None:
         """Give up what is not finished."""
-        from acidctl.maintenance.owner import TimeUpError
+        from acidctl.maintenance.limits import TimeUpError
 
         if self.done or self.late:
             return
@@ -127,7 +127,7 @@ def interruptible(run: Compaction) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from acidctl.maintenance.owner import TimeUpError
+    from acidctl.maintenance.limits import TimeUpError
 
     left = run.seconds_left
     own = _Handlers(run)

@@ -51,8 +51,7 @@ from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, Usage
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
-from acidctl.maintenance.owner import MAX_RUNTIME, UNREACHABLE, TimeLimit
-from acidctl.maintenance.reach import Reach
+from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
 from acidctl.state.resolve import data_files

@@ -27,9 +27,8 @@ from acidctl.engine.base import Engine, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
+from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, TimeUpError, wall_clock
 from acidctl.maintenance.lock import Lock, acquire
-from acidctl.maintenance.owner import MAX_RUNTIME, UNREACHABLE, TimeLimit, TimeUpError, wall_clock
-from acidctl.maintenance.reach import Reach
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.storage.locations import Location
 from acidctl.storage.port import join

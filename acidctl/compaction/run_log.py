@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.maintenance.owner import BOUNDS
+from acidctl.maintenance.limits import BOUNDS
 from acidctl.state.report import Problem, document
 from acidctl.storage.redact import without_credentials
 

@@ -11,20 +11,15 @@ import json
 import os
 import secrets
 import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from acidctl.errors import AcidctlError, UsageError
-
 SCHEMA_VERSION = 1
 # That of the system itself, by a number fixed in the kernel's sources (PROC_PID_INIT_INO); containers have others.
 _FIRST_NAMESPACE = "pid:[4026531836]"
-# The last second whose year has four digits, as texts and names have it.
-_LAST_SECOND = 253402300799
 # By how much a clock may have been set since.
 _CLOCK_SECONDS = 10
 
@@ -58,28 +53,6 @@ class Owner:
     def described(self) -> str:
         """For a sentence: `process 71 on node-3, since 2026-11-21T10:00:00Z`."""
         return f"process {self.pid} on {self.host}, since {self.created}"
-
-
-def wall_clock() -> float:
-    """Seconds since 1970; AcidctlError while the clock of this machine shows a time that Python cannot hold."""
-    try:
-        return checked_time(time.time())
-    except OverflowError as error:
-        raise _wrong_clock() from error
-
-
-def checked_time(now: float) -> float:
-    """The time, if it can be written as a date; AcidctlError otherwise."""
-    if not 0 <= now <= _LAST_SECOND:
-        raise _wrong_clock()
-    return now
-
-
-def _wrong_clock() -> AcidctlError:
-    return AcidctlError(
-        "the clock of this machine shows a time outside of the years 1970 to 2261, and ages cannot be told by it",
-        hint="Set the clock; `date` shows it.",
-    )
 
 
 def new_owner(now: float) -> Owner:
@@ -202,54 +175,3 @@ def _line(path: str) -> str | None:
             return stream.read(200).strip() or None
     except OSError:
         return None
-
-
-# --- How long a run may take: when it begins nothing more, and when it gives up what it has begun.
-
-
-#: Seconds that what has begun gets to end, where nothing else was asked for.
-GRACE = 300.0
-#: Why a partition was left for a later run, in `reason_code`: `MAX_RUNTIME` for want of time, `UNREACHABLE` because the
-#: storage has stopped answering.
-BOUNDS = ("max_bytes", "max_partitions", "max_runtime", "storage_unreachable")
-MAX_RUNTIME, UNREACHABLE = BOUNDS[2:]
-
-
-class TimeUpError(BaseException):
-    """The grace is over. No `Exception`: like an interrupt it has to get through whatever is at work."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """`seconds` from `started` on nothing new is begun, `grace` seconds later nothing is waited for any more.
-
-    `clock` counts seconds from anywhere, as `time.monotonic` does.
-    """
-
-    seconds: float
-    grace: float
-    started: float
-    clock: Callable[[], float] = time.monotonic
-
-    @classmethod
-    def of(cls, seconds: float, grace: float = GRACE, *, clock: Callable[[], float] = time.monotonic) -> TimeLimit:
-        """The limit of a run that starts now; UsageError for one that is over before it starts."""
-        if seconds <= 0 or grace < 0:
-            raise UsageError("--max-runtime has to be positive, and --grace not negative")
-        return cls(seconds, grace, clock(), clock)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing new is to be begun."""
-        return self.clock() - self.started >= self.seconds
-
-    def planning(self) -> Callable[[], bool]:
-        """Says from now on when planning has to end: at half of what is left, or a run would only plan."""
-        now = self.clock()
-        until = now + max(0.0, self.started + self.seconds - now) / 2
-        return lambda: self.clock() >= until
-
-    @property
-    def left(self) -> float:
-        """Seconds until the grace is over; 0 when it is."""
-        return max(0.0, self.started + self.seconds + self.grace - self.clock())

@@ -23,7 +23,7 @@ from acidctl.compaction.run import Prepared
 from acidctl.engine.base import Task, TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
-from acidctl.maintenance.owner import TimeLimit
+from acidctl.maintenance.limits import TimeLimit
 from tests import ROOT
 from tests.support.cleaning_cases import step
 

@@ -98,7 +98,7 @@ def test_commands_that_read(
     """The same answer where the fault passes; else an error, after nothing or after the beginning of the answer."""
     make, root = place
     # Ages are in the answer, and a second may pass between two answers.
-    monkeypatch.setattr("acidctl.maintenance.owner.wall_clock", lambda: LATER)
+    monkeypatch.setattr("acidctl.maintenance.limits.wall_clock", lambda: LATER)
     lists = [word for text in step(STEP).lists for word in ("--validtxns", text)]
 
     def run(storage: Storage) -> Result:

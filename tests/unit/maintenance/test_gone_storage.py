@@ -18,7 +18,7 @@ from acidctl.compaction.run import Prepared
 from acidctl.compaction.task import outcome_of
 from acidctl.engine.base import Task, TaskOutcome
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
-from acidctl.maintenance.reach import IN_A_ROW
+from acidctl.maintenance.limits import IN_A_ROW
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import PathStat, Storage
 from tests import ROOT
