@@ -1,6 +1,6 @@
-"""A file on a server, read by ranges: read-ahead, and announced ranges fetched in parallel before they are read.
+"""A file on a server, read by ranges: announced ranges are fetched in parallel before they are read.
 
-Bytes are held in *pieces*, each fetched by one request, disjoint and in file order. A piece goes when all of it has
+Bytes are held in *pieces*, each fetched by one request, disjoint and in file order. A piece goes when its bytes have
 been read and room is needed, so that memory stays bounded whatever the size of the file.
 """
 
@@ -12,10 +12,10 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from acidctl.errors import StorageError
@@ -25,10 +25,12 @@ Span = tuple[int, int]
 
 _THREADS = 8
 _EVERYTHING = 256 << 20
+# How many pieces are kept that were read without being announced, for the rest of their bytes.
+_UNANNOUNCED = 4
 
 
 class Budget:
-    """Bytes that all open files together may hold ahead of their readers, in equal shares.
+    """Bytes that all open files together may hold before they are read, in equal shares.
 
     What does not fit is read when it is needed.
     """
@@ -66,11 +68,11 @@ class Budget:
 class Tuning:
     """Sizes in bytes; what suits depends on what a request costs beside what it carries.
 
-    `memory`: what one file may hold ahead; by default two stripes of the size that Hive makes, 64 MiB, and what lies
-    about them, so that one is fetched while the other is decoded. `whole`: a file of at most so many is fetched at once
-    and kept. `gap`: ranges that lie no farther apart are fetched as one. `piece`: the largest request; `least`: the
-    smallest made ahead where there are too many ranges for `memory`. `first`: what a read fetches when nothing is
-    known; `ahead`: the requests of a sequential read, of which `depth` are under way.
+    `memory`: what one file may hold; by default two stripes of the size that Hive makes, 64 MiB, and what lies about
+    them, so that one is fetched while the other is decoded. `whole`: a file of at most so many is fetched at once and
+    kept. `gap`: ranges that lie no farther apart are fetched as one. `piece`: the largest request; `least`: the
+    smallest one where there are too many ranges for `memory`. `first`: what a read fetches when nothing is known;
+    `ahead`: the requests of a sequential read, of which `depth` are under way.
     """
 
     memory: int = 160 << 20
@@ -87,23 +89,21 @@ TUNING = Tuning()
 BUDGET = Budget(_EVERYTHING)
 
 
-class Piece:
-    """Bytes of the file from `start` to before `end`; `left` are the spans in it that have not been read yet."""
+@dataclass(eq=False, slots=True)
+class _Piece:
+    """Bytes of the file from `start` to before `end`.
 
-    __slots__ = (*("start", "end", "generation", "ahead", "left", "following", "touched", "charged", "future", "data"),)
+    `unread` of them were announced and have not been read. `ahead`: it belongs to a sequential read, which goes on
+    behind it. `charged`: its bytes are taken from the budget.
+    """
 
-    def __init__(self, start: int, end: int, generation: int, ahead: bool) -> None:
-        self.start = start
-        self.end = end
-        self.generation = generation
-        # Whether reading on is expected behind it.
-        self.ahead = ahead
-        self.left: list[Span] = []
-        self.following: Piece | None = None
-        self.touched = False
-        self.charged = False
-        self.future: Future[bytes] | None = None
-        self.data: bytes | None = None
+    start: int
+    end: int
+    unread: int
+    ahead: bool = False
+    charged: bool = False
+    future: Future[bytes] | None = None
+    data: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -115,60 +115,8 @@ class Piece:
         return self.future is not None or self.data is not None
 
 
-def start_of(piece: Piece) -> int:
+def _start(piece: _Piece) -> int:
     return piece.start
-
-
-def apart(spans: Iterable[Span]) -> list[Span]:
-    """Sorted spans, each without what those before it cover, and without empty ones."""
-    result: list[Span] = []
-    done = 0
-    for start, end in spans:
-        start = max(start, done)
-        if start < end:
-            result.append((start, end))
-            done = end
-    return result
-
-
-def without(spans: list[Span], cut: Span) -> list[Span]:
-    parts = [part for a, b in spans for part in ((a, min(b, cut[0])), (max(a, cut[1]), b))]
-    return [(a, b) for a, b in parts if a < b]
-
-
-def within(spans: Sequence[Span], piece: Piece) -> Sequence[Span]:
-    """Those of sorted, disjoint spans that a piece touches."""
-    first = bisect_right(spans, piece.start, key=lambda span: span[1])
-    return spans[first : bisect_left(spans, piece.end, key=lambda span: span[0])]
-
-
-def fetch(read_at: ReadAt, start: int, end: int, name: str) -> bytes:
-    parts: list[bytes] = []
-    at = start
-    while at < end:
-        part = read_at(at, end - at)
-        if not part:
-            raise StorageError(
-                f"{name} ends at byte {at}, and was longer when it was opened",
-                path=name,
-                hint="If something writes to this table now, run the command again.",
-            )
-        parts.append(part)
-        at += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-@lru_cache(maxsize=1)
-def pool() -> ThreadPoolExecutor:
-    """The threads of all files; a process that was forked makes its own."""
-    return ThreadPoolExecutor(_THREADS, "acidctl-read")
-
-
-os.register_at_fork(after_in_child=pool.cache_clear)
-
-
-# Blocks that were read without being announced and are kept for the rest of them.
-_STRAYS = 4
 
 
 class RangedFile(io.RawIOBase):
@@ -176,33 +124,24 @@ class RangedFile(io.RawIOBase):
 
     `read_at` is called in several threads at once, never past the end, and may give fewer bytes than asked for, but
     some. A read gives all bytes asked for, as far as the file has them; one that fails leaves the position where it was
-    and can be repeated. `on_close` is called when nothing is under way any more.
+    and can be repeated.
     """
 
     def __init__(
-        self,
-        read_at: ReadAt,
-        size: int,
-        *,
-        name: str,
-        on_close: Callable[[], None] | None = None,
-        tuning: Tuning = TUNING,
-        budget: Budget = BUDGET,
+        self, read_at: ReadAt, size: int, *, name: str, tuning: Tuning = TUNING, budget: Budget = BUDGET
     ) -> None:
         self._read_at = read_at
         self.size = size
         self.name = name
-        self._on_close = on_close
         self._tuning = tuning
         self._budget = budget
         self._position = 0
-        self._pieces: list[Piece] = []
-        self._held: dict[Piece, None] = {}
+        self._pieces: list[_Piece] = []
+        # Those that are to be fetched, in the order in which they will be needed.
+        self._waiting: deque[_Piece] = deque()
+        self._unannounced: deque[_Piece] = deque()
         self._held_bytes = 0
-        self._waiting: deque[Piece] = deque()
-        self._strays: deque[Piece] = deque()
-        self._generation = 0
-        # Where the last block ended that nobody had announced: reading on from there is sequential.
+        # Where the last piece ended that was read unannounced: reading on from there is sequential.
         self._last_end = -1
         budget.join(1)
 
@@ -257,34 +196,26 @@ class RangedFile(io.RawIOBase):
         """Announce (offset, length) ranges that will be read soon, and fetch what fits into the memory at once.
 
         Near ranges are fetched together, long ones in pieces, all in parallel. What this call does not name again of
-        earlier ones is let go of: at once when it has been read or is not under way yet, else when room is needed.
-        Until then bytes can be read several times. Errors show when the bytes are read.
+        earlier ones is forgotten. Until then bytes can be read several times. Errors show when the bytes are read.
         """
         self._check_open()
-        self._generation += 1
-        spans = sorted((max(at, 0), min(at + length, self.size)) for at, length in ranges)
+        spans = _apart(sorted((max(at, 0), min(at + length, self.size)) for at, length in ranges))
         if spans and self.size <= self._tuning.whole:
             spans = [(0, self.size)]
-        self._plan([free for span in apart(spans) for free in self._claimed(span)], self._tuning.piece)
-        for piece in [piece for piece in self._pieces if piece.generation < self._generation]:
-            if not piece.fetched or (not piece.left and piece.size < self.size):
+        for piece in list(self._pieces):
+            piece.unread = _overlap(spans, piece.start, piece.end)
+            if not piece.unread and piece.size < self.size:
                 self._drop(piece)
-        self._launch_waiting()
+        self._plan(self._uncovered(spans), self._tuning.piece)
 
     def close(self) -> None:
-        """Forget all that is held; waits for requests under way where there is something to close behind them."""
+        """Forget all that is held; nobody waits for requests under way."""
         if self.closed:
             return
-        under_way = [piece.future for piece in self._held if piece.future is not None]
-        self._waiting.clear()
-        for piece in list(self._held):
+        for piece in list(self._pieces):
             self._drop(piece)
-        self._pieces.clear()
         self._budget.join(-1)
         super().close()
-        if self._on_close is not None:
-            wait([future for future in under_way if not future.cancelled()])
-            self._on_close()
 
     @property
     def _memory(self) -> int:
@@ -299,118 +230,90 @@ class RangedFile(io.RawIOBase):
         piece = self._piece_at(at)
         if piece is not None and not piece.fetched and not self._launch(piece):
             # No room for all of it: read just what is asked for, as if nobody had announced it.
-            self._drop(piece)
+            for waiting in [waiting for waiting in self._waiting if waiting.start < end and at < waiting.end]:
+                self._drop(waiting)
             piece = None
         if piece is None:
-            piece = self._stray(at, end)
+            piece = self._unannounced_piece(at, end)
         try:
             data = self._content(piece)
         except BaseException:
             self._drop(piece)
             raise
-        if not piece.touched:
-            piece.touched = True
-            self._go_on_behind(piece)
+        if piece.ahead and at == piece.start:
+            self._read_ahead(piece.end)
         stop = min(end, piece.end)
-        part = data[at - piece.start : stop - piece.start]
-        piece.left = without(piece.left, (at, stop))
-        if not piece.left:
-            if piece.ahead or piece in self._strays:
-                self._drop(piece)
+        piece.unread -= stop - at
+        if piece.ahead and stop == piece.end:
+            self._drop(piece)
+        if piece.unread <= 0:
             self._launch_waiting()
-        return part
+        return data[at - piece.start : stop - piece.start]
 
-    def _piece_at(self, at: int) -> Piece | None:
-        index = bisect_right(self._pieces, at, key=start_of) - 1
+    def _piece_at(self, at: int) -> _Piece | None:
+        index = bisect_right(self._pieces, at, key=_start) - 1
         return self._pieces[index] if index >= 0 and at < self._pieces[index].end else None
 
-    def _content(self, piece: Piece) -> bytes:
+    def _content(self, piece: _Piece) -> bytes:
         # One that still waits for a thread is fetched here and now.
         if piece.future is not None and not piece.future.cancel():
             try:
                 return piece.future.result()
             except StorageError:
-                # Whoever reads it is told, if it fails again.
+                # It is asked for once more; if that fails, the reader has the error.
                 pass
         if piece.data is None:
             piece.future = None
-            piece.data = fetch(self._read_at, piece.start, piece.end, self.name)
+            piece.data = _fetch(self._read_at, piece.start, piece.end, self.name)
         return piece.data
 
-    def _stray(self, at: int, end: int) -> Piece:
-        """A piece with the byte at `at`, where none was announced; what a long read needs beyond it is on its way."""
+    def _unannounced_piece(self, at: int, end: int) -> _Piece:
+        """A piece with the byte at `at`, fetched by its reader; what a long read needs beyond it is on its way."""
         tuning = self._tuning
         if self.size <= tuning.whole:
-            return self._made(0, self.size)
+            return self._hold(_Piece(0, self.size, self.size))
         sequential = at == self._last_end
         if sequential:
-            for old in [piece for piece in self._held if piece.ahead]:
+            for old in [piece for piece in self._pieces if piece.ahead]:
                 self._drop(old)
-        stop = self._cleared(at, min(max(end, at + (tuning.ahead if sequential else tuning.first)), self.size))
-        self._last_end = stop
-        piece = self._made(at, min(stop, at + tuning.piece), ahead=sequential)
-        self._strays.append(piece)
-        if len(self._strays) > _STRAYS:
-            self._drop(self._strays[0])
-        if piece.end < stop:
-            self._plan([(piece.end, stop)], tuning.piece)
-        self._launch_waiting()
+        behind = bisect_left(self._pieces, at, key=_start)
+        free = self._pieces[behind].start if behind < len(self._pieces) else self.size
+        wanted = min(max(end, at + (tuning.ahead if sequential else tuning.first)), free)
+        stop = min(wanted, at + tuning.piece)
+        piece = self._hold(_Piece(at, stop, stop - at, ahead=sequential))
+        self._last_end = wanted
+        self._unannounced.append(piece)
+        if len(self._unannounced) > _UNANNOUNCED:
+            self._drop(self._unannounced[0])
+        self._plan(self._uncovered([(piece.end, wanted)]), tuning.piece)
         return piece
 
-    def _made(self, start: int, end: int, *, ahead: bool = False) -> Piece:
-        """A piece that is fetched by whoever reads it."""
-        piece = Piece(start, end, self._generation, ahead)
-        piece.left = [(start, end)]
-        insort(self._pieces, piece, key=start_of)
-        self._hold(piece)
-        return piece
+    def _read_ahead(self, at: int) -> None:
+        """A sequential read will come to `at`: what follows should be under way by then."""
+        tuning = self._tuning
+        span = (at, min(at + tuning.depth * tuning.ahead, self.size))
+        self._plan(self._uncovered([span]), tuning.ahead, ahead=True)
+        self._last_end = span[1]
 
-    def _cleared(self, at: int, stop: int) -> int:
-        """Where a piece from `at` has to end: at `stop`, or before one that is there; those that wait yield to it."""
-        first = bisect_left(self._pieces, at, key=start_of)
-        behind = self._pieces[first : bisect_left(self._pieces, stop, key=start_of)]
-        stop = min([stop, *(piece.start for piece in behind if piece.fetched)])
-        for piece in behind:
-            if piece.end <= stop:
-                self._drop(piece)
-            elif piece.start < stop:
-                piece.start = stop
-                piece.left = without(piece.left, (at, stop))
-        return stop
-
-    def _go_on_behind(self, piece: Piece) -> None:
-        """Reading has come to a piece: what follows it should be under way."""
-        if piece.ahead:
-            tuning = self._tuning
-            span = (piece.end, min(piece.end + tuning.depth * tuning.ahead, self.size))
-            self._plan(self._claimed(span), tuning.ahead, ahead=True)
-            self._last_end = span[1]
-            self._launch_waiting()
-        elif piece.following is not None and piece.following in self._waiting:
-            self._launch(piece.following)
-
-    def _claimed(self, span: Span) -> list[Span]:
-        """The parts of a span that no piece covers; pieces that cover others of it are kept for them."""
-        at, end = span
+    def _uncovered(self, spans: Sequence[Span]) -> list[Span]:
+        """The parts of spans that no piece covers."""
         free: list[Span] = []
-        index = max(bisect_right(self._pieces, at, key=start_of) - 1, 0)
-        for piece in self._pieces[index:]:
-            if piece.start >= end:
-                break
-            if piece.end <= at:
-                continue
-            if at < piece.start:
-                free.append((at, piece.start))
-            piece.generation = self._generation
-            piece.left = apart(sorted([*piece.left, (max(at, piece.start), min(end, piece.end))]))
-            at = piece.end
-        if at < end:
-            free.append((at, end))
+        for start, end in spans:
+            at = start
+            for piece in self._pieces[max(bisect_right(self._pieces, start, key=_start) - 1, 0) :]:
+                if piece.start >= end:
+                    break
+                if at < piece.start:
+                    free.append((at, piece.start))
+                at = max(at, piece.end)
+            if at < end:
+                free.append((at, end))
         return free
 
     def _plan(self, spans: Sequence[Span], longest: int, *, ahead: bool = False) -> None:
-        """Make pieces of spans that none covers and let them wait for their launch; those that follow each other in a
-        long span are launched one after the other, and so that each span has its first.
+        """Make pieces of spans that none covers, and fetch those for which there is room.
+
+        Of several long spans each has its first piece fetched before any has its second.
         """
         runs = self._runs(spans, None)
         if sum(end - start for start, end in runs) > self._memory:
@@ -418,19 +321,15 @@ class RangedFile(io.RawIOBase):
             windows = len(self._runs(spans, self._tuning.least))
             longest = min(longest, max(self._memory // (2 * windows), self._tuning.least))
             runs = self._runs(spans, longest)
-        lanes: list[list[Piece]] = []
-        for start, end in runs:
-            lane: list[Piece] = []
-            for at in range(start, end, longest):
-                piece = Piece(at, min(at + longest, end), self._generation, ahead)
-                piece.left = [(max(a, piece.start), min(b, piece.end)) for a, b in within(spans, piece)]
-                if piece.left:
-                    lane.append(piece)
-                    insort(self._pieces, piece, key=start_of)
-            for one, following in pairwise(lane):
-                one.following = following
-            lanes.append(lane)
-        self._waiting.extend(piece for turn in zip_longest(*lanes) for piece in turn if piece is not None)
+        rows: list[list[_Piece]] = []
+        for first, last in runs:
+            cuts = [(start, min(start + longest, last)) for start in range(first, last, longest)]
+            pieces = [_Piece(start, end, _overlap(spans, start, end), ahead) for start, end in cuts]
+            rows.append([piece for piece in pieces if piece.unread])
+        for piece in (piece for turn in zip_longest(*rows) for piece in turn if piece is not None):
+            insort(self._pieces, piece, key=_start)
+            self._waiting.append(piece)
+        self._launch_waiting()
 
     def _runs(self, spans: Sequence[Span], limit: int | None) -> list[Span]:
         """Spans with near ones joined, as long as no piece lies between and none gets longer than `limit` by it."""
@@ -438,9 +337,9 @@ class RangedFile(io.RawIOBase):
         for start, end in spans:
             if runs:
                 first, last = runs[-1]
-                index = bisect_left(self._pieces, last, key=start_of)
-                barred = index < len(self._pieces) and self._pieces[index].start < start
-                if start - last <= self._tuning.gap and not barred and (limit is None or end - first <= limit):
+                near = start - last <= self._tuning.gap and (limit is None or end - first <= limit)
+                index = bisect_left(self._pieces, last, key=_start)
+                if near and not (index < len(self._pieces) and self._pieces[index].start < start):
                     runs[-1] = (first, end)
                     continue
             runs.append((start, end))
@@ -450,52 +349,88 @@ class RangedFile(io.RawIOBase):
         while self._waiting and self._launch(self._waiting[0]):
             pass
 
-    def _launch(self, piece: Piece) -> bool:
+    def _launch(self, piece: _Piece) -> bool:
         """Begin to fetch a piece in the background; False when there is no room for it."""
         while self._held_bytes + piece.size > self._memory:
-            old = next((held for held in self._held if not held.left), None)
-            old = old or next((held for held in self._held if held.generation < self._generation), None)
-            if old is None:
+            read = next((other for other in self._pieces if other.fetched and other.unread <= 0), None)
+            if read is None:
                 return False
-            self._drop(old)
+            self._drop(read)
         if not self._budget.take(piece.size):
             return False
-        piece.charged = True
         try:
-            piece.future = pool().submit(fetch, self._read_at, piece.start, piece.end, self.name)
+            piece.future = _pool().submit(_fetch, self._read_at, piece.start, piece.end, self.name)
         except RuntimeError:
             # The interpreter is ending and takes no new work for threads.
-            piece.charged = False
             self._budget.give(piece.size)
             return False
-        self._hold(piece)
-        if piece in self._waiting:
-            self._waiting.remove(piece)
+        piece.charged = True
+        self._held_bytes += piece.size
+        self._waiting.remove(piece)
         return True
 
-    def _hold(self, piece: Piece) -> None:
-        self._held[piece] = None
+    def _hold(self, piece: _Piece) -> _Piece:
+        """Add a piece that is fetched by its reader."""
+        insort(self._pieces, piece, key=_start)
         self._held_bytes += piece.size
+        return piece
 
-    def _release(self, piece: Piece) -> None:
-        """Let go of the bytes of a piece."""
-        if piece in self._held:
-            del self._held[piece]
-            self._held_bytes -= piece.size
+    def _drop(self, piece: _Piece) -> None:
+        """Forget a piece; reading there begins anew."""
+        if piece not in self._pieces:
+            return
+        self._pieces.remove(piece)
+        if piece in self._waiting:
+            self._waiting.remove(piece)
+            return
+        self._held_bytes -= piece.size
         if piece.charged:
-            piece.charged = False
             self._budget.give(piece.size)
         if piece.future is not None:
             piece.future.cancel()
-        piece.future = piece.data = None
+        if piece in self._unannounced:
+            self._unannounced.remove(piece)
 
-    def _drop(self, piece: Piece) -> None:
-        """Forget a piece; reading there begins anew."""
-        self._release(piece)
-        if piece in self._waiting:
-            self._waiting.remove(piece)
-        if piece in self._strays:
-            self._strays.remove(piece)
-        index = bisect_left(self._pieces, piece.start, key=start_of)
-        if index < len(self._pieces) and self._pieces[index] is piece:
-            del self._pieces[index]
+
+def _apart(spans: Iterable[Span]) -> list[Span]:
+    """Sorted spans, each without what those before it cover, and without empty ones."""
+    result: list[Span] = []
+    done = 0
+    for start, end in spans:
+        start = max(start, done)
+        if start < end:
+            result.append((start, end))
+            done = end
+    return result
+
+
+def _overlap(spans: Sequence[Span], start: int, end: int) -> int:
+    """How many bytes between `start` and `end` lie in one of sorted, disjoint spans."""
+    first = bisect_right(spans, start, key=lambda span: span[1])
+    touched = spans[first : bisect_left(spans, end, key=lambda span: span[0])]
+    return sum(min(b, end) - max(a, start) for a, b in touched)
+
+
+def _fetch(read_at: ReadAt, start: int, end: int, name: str) -> bytes:
+    parts: list[bytes] = []
+    at = start
+    while at < end:
+        part = read_at(at, end - at)
+        if not part:
+            raise StorageError(
+                f"{name} ends at byte {at}, and was longer when it was opened",
+                path=name,
+                hint="If something writes to this table now, run the command again.",
+            )
+        parts.append(part)
+        at += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    """The threads of all files; a process that was forked makes its own."""
+    return ThreadPoolExecutor(_THREADS, "acidctl-read")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)

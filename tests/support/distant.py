@@ -42,8 +42,7 @@ def ranged(data: bytes, requests: Requests, path: str = "f", tuning: Tuning = TU
         requests.before(path, offset, length)
         return data[offset : offset + length]
 
-    # With something to be done when it is closed, closing waits until all requests have been counted.
-    return RangedFile(read_at, len(data), name=path, on_close=lambda: None, tuning=tuning, budget=Budget(_MEMORY))
+    return RangedFile(read_at, len(data), name=path, tuning=tuning, budget=Budget(_MEMORY))
 
 
 class DistantStorage:

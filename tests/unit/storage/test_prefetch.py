@@ -264,25 +264,6 @@ def test_a_file_that_got_shorter_is_an_error() -> None:
         file.read()
 
 
-def test_closing_waits_for_what_is_under_way() -> None:
-    """The handle below must not be closed under a request."""
-    server = Server(_bytes(2_000))
-    events: list[str] = []
-
-    def slow(offset: int, length: int) -> None:
-        time.sleep(0.05)
-        events.append("answered")
-
-    server.trouble = slow
-    file = RangedFile(server.read_at, 2_000, name="f", on_close=lambda: events.append("closed"), tuning=_SMALL)
-    file.prefetch([(0, 100)])
-    while not server.requests:
-        time.sleep(0.001)
-    file.close()
-    file.close()
-    assert events == ["answered", "closed"]
-
-
 def test_a_small_file_costs_one_request_however_it_is_read() -> None:
     """Its end first, then its beginning, then all of it."""
     for announced in ([], [(300, 50)]):
