@@ -20,7 +20,7 @@ from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePla
 from acidctl.format.names import LOCK_NAME
 from acidctl.maintenance.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.storage.port import Storage, Swapping, join
-from acidctl.storage.retry import PATIENT
+from acidctl.storage.retry import DEFAULT_RETRY
 
 LOCK_TYPE = "acidctl_lock"
 TAKEN_PREFIX = LOCK_NAME + "_"
@@ -84,7 +84,7 @@ class Lock:
         _held.discard(self.owner.id)
         found = _read(self._storage, self._path)
         if found is not None and found.owner is not None and found.owner.id == self.owner.id:
-            PATIENT.ask(self._remove)
+            DEFAULT_RETRY.run(self._remove)
 
     def _remove(self) -> None:
         try:

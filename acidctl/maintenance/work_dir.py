@@ -24,7 +24,7 @@ from acidctl.maintenance.owner import SCHEMA_VERSION, to_bytes
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage, join
 from acidctl.storage.redact import without_credentials
-from acidctl.storage.retry import PATIENT
+from acidctl.storage.retry import DEFAULT_RETRY
 
 WORK_TYPE = "acidctl_work"
 ATTEMPTS = "attempts"
@@ -152,7 +152,7 @@ def surely(
             if not done():
                 raise
 
-    PATIENT.ask(once, before_again=before_again)
+    DEFAULT_RETRY.run(once, before_again=before_again)
 
 
 def make_directory(storage: Storage, path: str, like: str) -> None:

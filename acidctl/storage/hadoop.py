@@ -94,7 +94,6 @@ class HadoopStorage(Storage, ABC):
         return self._base + path
 
     def stat(self, path: str) -> PathStat | None:
-        """One request."""
         status = self._status(path)
         return None if status is None else PathStat(status.is_directory, status.size, status.modified)
 
@@ -117,7 +116,6 @@ class HadoopStorage(Storage, ABC):
                 self._set_mode(path, mode)
 
     def rename_dir(self, source: str, target: str) -> None:
-        """As `move`, directories only."""
         self._require_directory(source)
         self.move(source, target)
 

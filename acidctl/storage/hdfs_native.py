@@ -36,9 +36,9 @@ from acidctl.storage.hadoop import (
     unreachable,
 )
 from acidctl.storage.hadoop_conf import HdfsPlace, account_name, client_options, locate_hdfs, wants_kerberos, with_order
-from acidctl.storage.port import Descend, Storage, Walk
+from acidctl.storage.port import Descend, NewFile, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
-from acidctl.storage.remote import Found, NewFile, walk_tree
+from acidctl.storage.remote import Found, walk_tree
 
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
@@ -80,8 +80,6 @@ _SLOWER = 1.5
 
 
 class HdfsStorage(HadoopStorage):
-    """One HDFS."""
-
     def __init__(self, client: HdfsClient) -> None:
         super().__init__(client.place.scheme, client.place.authority)
         self._client = client

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import shutil
 import stat
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, cast
 
 from acidctl.errors import (
     AcidctlError,
@@ -25,7 +24,7 @@ from acidctl.errors import (
 )
 from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.format.names import OWN_PREFIX
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, may_be_closed
+from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, may_be_closed
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -41,16 +40,13 @@ class LocalStorage(Storage):
         self._tops = list(tops)
 
     def add_top(self, path: str) -> None:
-        """Another place that the user named."""
         self._tops.append(path)
 
     @property
     def facts(self) -> Facts:
-        """POSIX promises."""
         return _FACTS
 
     def display(self, path: str) -> str:
-        """Local paths are shown as given."""
         return path
 
     def stat(self, path: str) -> PathStat | None:
@@ -97,7 +93,7 @@ class LocalStorage(Storage):
             try:
                 if model is not None:
                     _become(number, model)
-                return _NewFile(number, os.dup(parent), name, path)
+                return cast(BinaryIO, _NewFile(number, os.dup(parent), name, path))
             except BaseException:
                 os.close(number)
                 os.unlink(name, dir_fd=parent)
@@ -180,79 +176,40 @@ class LocalStorage(Storage):
             raise refused(path, error) from error
 
 
-class _NewFile(io.BufferedWriter):
-    """A file that is being written: synchronised when closed, removed when its block fails."""
+class _NewFile(NewFile):
+    """A file that is being written: synchronised when closed, as its name is."""
 
     def __init__(self, number: int, parent: int, name: str, path: str) -> None:
         """`number` and `parent` are its descriptor and that of its directory; both are closed with it."""
-        super().__init__(io.FileIO(number, "wb"), _BUFFER_BYTES)
-        self._parent: int | None = parent
-        self._in_block = False
+        super().__init__(_BUFFER_BYTES)
+        self._number = number
+        self._parent = parent
         self._entry = name
         self._path = path
 
-    def seekable(self) -> bool:
-        """New files are written from the beginning to the end."""
-        return False
-
-    def write(self, data: Any) -> int:
-        """A full disk shows here, or when the buffer is emptied."""
-        with writing(self._path):
-            return super().write(data)
-
     def flush(self) -> None:
-        """Hand the buffer to the system."""
+        self._send()
+
+    def _send(self) -> None:
         with writing(self._path):
-            super().flush()
+            while self._buffer:
+                del self._buffer[: os.write(self._number, self._buffer)]
 
-    def close(self) -> None:
-        """On disk when this returns, and so is the name."""
-        if self.closed:
-            return
-        try:
-            try:
-                self.flush()
-                with writing(self._path):
-                    os.fsync(self.fileno())
-            finally:
-                with writing(self._path):
-                    super().close()
-            if self._parent is not None:
-                with writing(self._path):
-                    _sync(self._parent)
-        except BaseException:
-            self._remove()
-            raise
-        finally:
-            if not self._in_block:
-                self._leave()
+    def _finish(self) -> None:
+        with writing(self._path):
+            os.fsync(self._number)
+            _sync(self._parent)
+        self._release()
 
-    def __enter__(self) -> Self:
-        self._in_block = True
-        return super().__enter__()
+    def _abandon(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._entry, dir_fd=self._parent)
+        self._release()
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """An exception leaves no file, be it from the block or from closing."""
-        try:
-            if kind is None:
-                self.close()
-                return
-            self._remove()
-            with suppress(StorageError):
-                self.close()
-        finally:
-            self._leave()
-
-    def _remove(self) -> None:
-        if self._parent is not None:
+    def _release(self) -> None:
+        for number in (self._number, self._parent):
             with suppress(OSError):
-                os.unlink(self._entry, dir_fd=self._parent)
-
-    def _leave(self) -> None:
-        """Let the directory go; a second call does nothing."""
-        if self._parent is not None:
-            os.close(self._parent)
-            self._parent = None
+                os.close(number)
 
 
 def _require_regular(path: str, mode: int) -> None:

@@ -14,22 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import IO, Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import fsspec
 
 from acidctl.errors import AcidctlError, ExistsError, MissingDependencyError, NoSuchTableError, StorageError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk
+from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.redact import without_secret, without_signatures
-from acidctl.storage.remote import Found, NewFile, for_each, walk_tree
+from acidctl.storage.remote import Found, for_each, walk_tree
 
 # Of any object store; each adds what it has besides.
 OBJECT_FACTS = Facts(atomic_rename=False, exclusive_create=True, trash=False, empty_directories=False)
-# What one writer holds: a part that fills up, and a few under way.
-PART_BYTES = 8 << 20
 _COPIES = 8
+_COPY_BYTES = 1 << 20
 # Empty objects of this ending stand for directories; clients of Hadoop's first S3 file systems left them.
 _FOLDER_ENDING = "_$folder$"
 
@@ -45,22 +44,6 @@ class Item:
     size: int
     modified: float | None
     version: str = ""
-
-
-class Upload(Protocol):
-    """An object that is being written; nothing of it is seen before `finish`."""
-
-    def add(self, data: bytes) -> None:
-        """The next bytes: PART_BYTES of them, fewer only in the end; may return before they are sent."""
-        ...
-
-    def finish(self) -> None:
-        """Make the object; ExistsError when there is one of that name by now."""
-        ...
-
-    def abort(self) -> None:
-        """Leave nothing; never raises. Does nothing after `finish`."""
-        ...
 
 
 class Objects(Protocol):
@@ -94,8 +77,8 @@ class Objects(Protocol):
         """Write a small object; ExistsError when there is one of that name."""
         ...
 
-    def upload(self, path: str) -> Upload:
-        """Write one of any size."""
+    def create(self, path: str) -> NewFile:
+        """Write one of any size, of which nothing is seen before it is closed; ExistsError then when there is one."""
         ...
 
     def copy(self, source: Item, target: str) -> None:
@@ -114,18 +97,15 @@ class Objects(Protocol):
 class ObjectStorage(Storage):
     """The port on an object store."""
 
-    def __init__(self, objects: Objects, facts: Facts, *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(self, objects: Objects, facts: Facts) -> None:
         self._objects = objects
         self._facts = facts
-        self._part_bytes = part_bytes
 
     @property
     def facts(self) -> Facts:
-        """What the store was found to promise."""
         return self._facts
 
     def display(self, path: str) -> str:
-        """The URL."""
         return self._objects.url(path)
 
     def stat(self, path: str) -> PathStat | None:
@@ -173,10 +153,9 @@ class ObjectStorage(Storage):
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The object appears with `close`; of two that were begun at once, the second to end is refused then."""
         self._require_free(path)
-        return cast(BinaryIO, _NewObject(self._objects.upload(path), self._part_bytes))
+        return cast(BinaryIO, self._objects.create(path))
 
     def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
-        """The store decides who wins."""
         self._objects.put(path, data)
 
     def mkdir(self, path: str, like: str | None = None) -> None:
@@ -227,7 +206,6 @@ class ObjectStorage(Storage):
         self._objects.delete([path])
 
     def move(self, source: str, target: str) -> None:
-        """As `rename_dir`, files too."""
         item = self._objects.head(source)
         if item is None:
             self.rename_dir(source, target)
@@ -259,27 +237,6 @@ class ObjectStorage(Storage):
         shown = self.display(path)
         hint = "If a compaction or a cleaner runs on this table now, run the command again."
         return StorageError(f"{shown} {what}", path=shown, hint=hint)
-
-
-class _NewObject(NewFile):
-    """An object that is sent in parts of one size, the last of which may be smaller."""
-
-    def __init__(self, upload: Upload, part_bytes: int) -> None:
-        super().__init__(part_bytes)
-        self._upload = upload
-
-    def _send(self) -> None:
-        # The last part is kept back: it goes with `finish`, so that one part alone takes one request.
-        while len(self._buffer) > self._piece_bytes:
-            self._upload.add(bytes(self._buffer[: self._piece_bytes]))
-            del self._buffer[: self._piece_bytes]
-
-    def _finish(self) -> None:
-        self._upload.add(bytes(self._buffer))
-        self._upload.finish()
-
-    def _abandon(self) -> None:
-        self._upload.abort()
 
 
 def is_folder_mark(name: str, size: int) -> bool:
@@ -323,11 +280,9 @@ class FsspecStorage(Storage):
 
     @property
     def facts(self) -> Facts:
-        """Only what every fsspec implementation has."""
         return _READING
 
     def display(self, path: str) -> str:
-        """The URL of a path."""
         return without_secret(str(self._filesystem.unstrip_protocol(path)))
 
     def stat(self, path: str) -> PathStat | None:
@@ -339,27 +294,18 @@ class FsspecStorage(Storage):
             return None
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
-        """One `ls` per directory."""
-        files: list[FileInfo] = []
-        directories: list[str] = []
-        pending = [("", root)]
-        while pending:
-            relative, path = pending.pop()
-            with _translated(self.display(path)):
-                entries = self._filesystem.ls(path, detail=True)
-            for entry in entries:
-                full = str(entry["name"]).rstrip("/")
-                name = full.rpartition("/")[2]
-                if full == path.rstrip("/") or not name:
-                    continue  # object stores list a directory's own placeholder inside it
-                child = f"{relative}/{name}" if relative else name
+        """One listing at a time: not every file system may be used by several threads."""
+        return walk_tree(self._list, root, descend, workers=1)
+
+    def _list(self, path: str) -> Iterator[Found]:
+        with _translated(self.display(path)):
+            entries = self._filesystem.ls(path, detail=True)
+        for entry in entries:
+            full = str(entry["name"]).rstrip("/")
+            name = full.rpartition("/")[2]
+            if full != path.rstrip("/") and name:  # object stores list a directory's own placeholder inside it
                 found = _stat_of(entry)
-                if not found.is_directory:
-                    files.append(FileInfo(child, found.size, found.modified))
-                elif descend is None or descend(child):
-                    directories.append(child)
-                    pending.append((child, full))
-        return Walk(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(directories)))
+                yield Found(name, found.is_directory, found.size, found.modified)
 
     def open(self, path: str) -> BinaryIO:
         """Ranged reads; fsspec's read-ahead is the only buffer."""
@@ -379,11 +325,9 @@ class FsspecObjects:
         self._create = create
 
     def url(self, path: str) -> str:
-        """With the scheme that was typed."""
         return f"{self._scheme}://{path.lstrip('/')}"
 
     def head(self, path: str) -> Item | None:
-        """What `info` says."""
         try:
             with _translated(self.url(path)):
                 info = self._filesystem.info(path)
@@ -392,7 +336,6 @@ class FsspecObjects:
         return None if info["type"] == "directory" else _item(path, info)
 
     def below(self, path: str) -> Iterator[Item]:
-        """What `find` says."""
         with _translated(self.url(path)):
             found = self._filesystem.find(path, detail=True)
         for name, info in sorted(found.items()):
@@ -400,7 +343,6 @@ class FsspecObjects:
                 yield _item(f"{path}/{self._relative(name, path)}", info)
 
     def entries(self, path: str) -> Iterable[Found]:
-        """What `ls` says."""
         with _translated(self.url(path)):
             found = self._filesystem.ls(path, detail=True)
         for info in found:
@@ -411,7 +353,6 @@ class FsspecObjects:
                 yield entry
 
     def any_below(self, path: str) -> bool:
-        """What `info` says of a directory."""
         try:
             with _translated(self.url(path)):
                 return bool(self._filesystem.info(path)["type"] == "directory") and bool(self._filesystem.ls(path))
@@ -419,29 +360,23 @@ class FsspecObjects:
             return False
 
     def read(self, item: Item, offset: int, length: int) -> bytes:
-        """What `cat_file` gives."""
         with _translated(self.url(item.path)):
             return bytes(self._filesystem.cat_file(item.path, start=offset, end=offset + length))
 
     def put(self, path: str, data: bytes) -> None:
-        """Conditional."""
         with _translated(self.url(path)):
             self._filesystem.pipe_file(path, data, **self._create)
 
-    def upload(self, path: str) -> _Spooled:
+    def create(self, path: str) -> NewFile:
         """Collected here first: writers of fsspec replace what is there when they are given nothing."""
         return _Spooled(self, path)
 
     def copy(self, source: Item, target: str) -> None:
-        """Through this machine."""
-        upload = _Spooled(self, target)
-        with upload.file, _translated(self.url(source.path)):
-            with self._filesystem.open(source.path, "rb") as stream:
-                shutil.copyfileobj(stream, upload.file, 1 << 20)
-            upload.finish()
+        reading = _translated(self.url(source.path))
+        with _Spooled(self, target) as copy, reading, self._filesystem.open(source.path, "rb") as stream:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """One by one where fsspec has no better way."""
         with _translated(self.url(paths[0]) if paths else self._scheme):
             for path in paths:
                 try:
@@ -452,10 +387,10 @@ class FsspecObjects:
     def forget(self, path: str) -> None:
         """Nothing is known of unfinished uploads."""
 
-    def send(self, path: str, file: IO[bytes]) -> None:
+    def send(self, path: str, local: str) -> None:
         """Write what a local file holds; conditional."""
         with _translated(self.url(path)):
-            self._filesystem.put_file(file.name, path, **self._create)
+            self._filesystem.put_file(local, path, **self._create)
 
     def _relative(self, name: str, path: str) -> str:
         """A name as the file system spells it, below a path."""
@@ -463,29 +398,27 @@ class FsspecObjects:
         return name[len(start) :] if name.startswith(start) else ""
 
 
-class _Spooled:
+class _Spooled(NewFile):
     """An object that is collected in a local file that nobody else sees."""
 
     def __init__(self, objects: FsspecObjects, path: str) -> None:
+        super().__init__(_COPY_BYTES)
         self._objects = objects
         self._path = path
-        self.file = tempfile.NamedTemporaryFile(prefix="acidctl-")  # noqa: SIM115
+        self._file = tempfile.NamedTemporaryFile(prefix="acidctl-")  # noqa: SIM115
 
-    def add(self, data: bytes) -> None:
-        """The next bytes."""
-        self.file.write(data)
+    def _send(self) -> None:
+        self._file.write(self._buffer)
+        self._buffer.clear()
 
-    def finish(self) -> None:
-        """Write it."""
-        self.file.flush()
-        try:
-            self._objects.send(self._path, cast(IO[bytes], self.file))
-        finally:
-            self.file.close()
+    def _finish(self) -> None:
+        self._send()
+        self._file.flush()
+        self._objects.send(self._path, self._file.name)
+        self._file.close()
 
-    def abort(self) -> None:
-        """Forget it."""
-        self.file.close()
+    def _abandon(self) -> None:
+        self._file.close()
 
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
@@ -512,7 +445,6 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
 def options_elsewhere(
     url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What was given."""
     return dict(options)
 
 

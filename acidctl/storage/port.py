@@ -7,9 +7,11 @@ characters. Nothing is cached. Every failure leaves an adapter as an `AcidctlErr
 
 from __future__ import annotations
 
+import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from acidctl.errors import StorageError
 from acidctl.format.listing import FileInfo
@@ -184,3 +186,103 @@ def may_be_closed(relative: str) -> bool:
     return any(part.startswith(("_", ".")) for part in parts) and not any(
         part.startswith(WORK_PREFIX) for part in parts
     )
+
+
+class RandomAccessFile(io.RawIOBase):
+    """A file that can be read at any position, all by its `read`, which gives all bytes asked for."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readall(self) -> bytes:
+        return self.read() or b""
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view)) or b""
+        view[: len(data)] = data
+        return len(data)
+
+
+class NewFile(io.RawIOBase, ABC):
+    """A file that is being written from its beginning to its end, collected in memory and written in parts.
+
+    It is whole and durable when `close` has returned or its `with` block has ended; where closing fails, the block ends
+    by an exception or nobody closes it, there is none. Of the hooks, `_send` and `_finish` raise StorageError.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        super().__init__()
+        self._part_bytes = part_bytes
+        self._buffer = bytearray()
+        self._written = 0
+
+    @abstractmethod
+    def _send(self) -> None:
+        """Take what can be sent out of the buffer, which holds `part_bytes` or more."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Send the rest and make the file."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Leave nothing of a file that was not finished."""
+
+    def _undo(self, failure: BaseException) -> None:
+        """Leave nothing after `_finish` has failed so."""
+        self._abandon()
+
+    def _shut(self) -> None:
+        """Take no more data, and do nothing else."""
+        super().close()
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        """New files are written from the beginning to the end."""
+        return False
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Takes all of it; a refusal of the storage may show some parts later, or on closing."""
+        if self.closed:
+            raise ValueError("write to a closed file")
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._written += len(view)
+        if len(self._buffer) >= self._part_bytes:
+            self._send()
+        return len(view)
+
+    def close(self) -> None:
+        """The file is whole and durable when this returns; where it fails there is none."""
+        if self.closed:
+            return
+        try:
+            self._shut()
+            self._finish()
+        except BaseException as failure:
+            self._undo(failure)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._leave()
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self.closed:
+            self._buffer.clear()
+            self._shut()
+            self._abandon()

@@ -6,7 +6,6 @@ been read and room is needed, so that memory stays bounded whatever the size of 
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 from bisect import bisect_left, bisect_right, insort
@@ -16,9 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
 from acidctl.errors import StorageError
+from acidctl.storage.port import RandomAccessFile
 
 ReadAt = Callable[[int, int], bytes]
 Span = tuple[int, int]
@@ -41,7 +40,6 @@ class Budget:
         self._lock = threading.Lock()
 
     def join(self, files: int) -> None:
-        """So many files more, or fewer."""
         with self._lock:
             self._files += files
 
@@ -51,7 +49,6 @@ class Budget:
         return self._size // max(self._files, 1)
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, or none."""
         with self._lock:
             if size > self._left:
                 return False
@@ -59,7 +56,6 @@ class Budget:
             return True
 
     def give(self, size: int) -> None:
-        """Give bytes back."""
         with self._lock:
             self._left += size
 
@@ -119,7 +115,7 @@ def _start(piece: _Piece) -> int:
     return piece.start
 
 
-class RangedFile(io.RawIOBase):
+class RangedFile(RandomAccessFile):
     """A file of known size that reads by `read_at(offset, length)`; used by one thread at a time.
 
     `read_at` is called in several threads at once, never past the end, and may give fewer bytes than asked for, but
@@ -145,16 +141,7 @@ class RangedFile(io.RawIOBase):
         self._last_end = -1
         budget.join(1)
 
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
     def tell(self) -> int:
-        """Bytes from the beginning."""
         self._check_open()
         return self._position
 
@@ -180,17 +167,6 @@ class RangedFile(io.RawIOBase):
         if parts:
             self._position = at
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def readall(self) -> bytes:
-        """All that is left."""
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        """As `read`."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Announce (offset, length) ranges that will be read soon, and fetch what fits into the memory at once.

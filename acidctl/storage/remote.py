@@ -1,20 +1,18 @@
-"""What storages over a network have in common: walks of many listings at once, and new files that are sent in parts."""
+"""Many requests at once: walks over storages that list one directory at a time, and one action for many things."""
 
 from __future__ import annotations
 
-import io
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from acidctl.errors import DeniedError, NoSuchTableError
 from acidctl.format.listing import FileInfo
 from acidctl.storage.port import Descend, Walk, join, may_be_closed
-from acidctl.storage.retry import PATIENT, Patience
+from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 
 WORKERS = 16
 _MOST_AT_A_TIME = 64
@@ -43,7 +41,7 @@ def walk_tree(
     *,
     list_some: ListSome | None = None,
     workers: int = WORKERS,
-    patience: Patience = PATIENT,
+    policy: RetryPolicy = DEFAULT_RETRY,
 ) -> Walk:
     """Everything below `root`, as `Storage.walk` promises it.
 
@@ -63,7 +61,7 @@ def walk_tree(
         paths = [join(root, relative) for relative in share]
         known = list_some(paths) if list_some is not None and len(share) > 1 else (None,) * len(share)
         return [
-            _listed(relative, path, list_directory, patience) if entries is None else (relative, entries)
+            _listed(relative, path, list_directory, policy) if entries is None else (relative, entries)
             for relative, path, entries in zip(share, paths, known, strict=True)
         ]
 
@@ -92,10 +90,10 @@ def walk_tree(
     return Walk(tuple(files), tuple(sorted(directories)))
 
 
-def _listed(relative: str, path: str, list_directory: ListDirectory, patience: Patience) -> _Listed:
+def _listed(relative: str, path: str, list_directory: ListDirectory, policy: RetryPolicy) -> _Listed:
     """The entries of one directory, or what became of it that is an error only sometimes."""
     try:
-        return relative, patience.ask(lambda: list(list_directory(path)))
+        return relative, policy.run(lambda: list(list_directory(path)))
     except (NoSuchTableError, DeniedError) as error:
         return relative, error
 
@@ -116,88 +114,6 @@ def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[
 
 def _path_of(info: FileInfo) -> str:
     return info.path
-
-
-class NewFile(io.RawIOBase, ABC):
-    """A file that is being written from its beginning to its end.
-
-    It is whole and durable when `close` has returned or its `with` block has ended; where closing fails, the block ends
-    by an exception or nobody closes it, there is none. Of the hooks, `_send` and `_finish` raise StorageError.
-    """
-
-    def __init__(self, piece_bytes: int) -> None:
-        super().__init__()
-        self._piece_bytes = piece_bytes
-        self._buffer = bytearray()
-        self._written = 0
-
-    @abstractmethod
-    def _send(self) -> None:
-        """Take what can be sent out of the buffer, which holds `piece_bytes` or more."""
-
-    @abstractmethod
-    def _finish(self) -> None:
-        """Send the rest and make the file."""
-
-    @abstractmethod
-    def _abandon(self) -> None:
-        """Leave nothing of a file that was not finished."""
-
-    def _undo(self, failure: BaseException) -> None:
-        """Leave nothing after `_finish` has failed so."""
-        self._abandon()
-
-    def _shut(self) -> None:
-        """Take no more data, and do nothing else."""
-        super().close()
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """New files are written from the beginning to the end."""
-        return False
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._written
-
-    def write(self, data: Any) -> int:
-        """Takes all of it; a refusal of the storage may show some pieces later, or on closing."""
-        if self.closed:
-            raise ValueError("write to a closed file")
-        view = memoryview(data).cast("B")
-        self._buffer += view
-        self._written += len(view)
-        if len(self._buffer) >= self._piece_bytes:
-            self._send()
-        return len(view)
-
-    def close(self) -> None:
-        """The file is whole and durable when this returns; where it fails there is none."""
-        if self.closed:
-            return
-        self._shut()
-        try:
-            self._finish()
-        except BaseException as failure:
-            self._undo(failure)
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._leave()
-
-    def __del__(self) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        if not self.closed:
-            self._shut()
-            self._abandon()
 
 
 Item = TypeVar("Item")

@@ -16,7 +16,7 @@ from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_credentials, without_secret
-from acidctl.storage.retry import Retrying
+from acidctl.storage.retry import retrying
 
 
 class Adapter(Protocol):
@@ -76,7 +76,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
         rest = "//" + rest.lstrip("/") if known not in _HADOOP else "///" + rest.lstrip("/")
     address = f"{known}:{rest}"
     storage, path = _adapter(known, address).connect(address, known, options or {})
-    return Retrying(storage), _trimmed(path)
+    return retrying(storage), _trimmed(path)
 
 
 def _adapter(scheme: str, url: str) -> Adapter:

@@ -35,10 +35,10 @@ from acidctl.errors import (
 )
 from acidctl.format.names import WORK_PREFIX
 from acidctl.storage.objects import OBJECT_FACTS, UNCACHED, Item, ObjectStorage, entry_of
-from acidctl.storage.port import Storage
+from acidctl.storage.port import NewFile, Storage
 from acidctl.storage.redact import without_credentials
 from acidctl.storage.remote import Found
-from acidctl.storage.retry import PATIENT, Patience
+from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 
 FACTS = replace(OBJECT_FACTS, conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
@@ -48,6 +48,8 @@ _PAGE = 1000
 _DELETES = 1000
 # Parts of a copy: 10,000 at most, and none may be larger than 5 GiB.
 _COPY_BYTES = 512 << 20
+# What one writer holds: a part that fills up, and a few under way.
+_PART_BYTES = 8 << 20
 _UNDER_WAY = 4
 # Which request takes which condition: older versions of botocore leave those out without a word.
 _CONDITIONS = (("PutObject", "IfNoneMatch"), ("PutObject", "IfMatch"), ("CompleteMultipartUpload", "IfNoneMatch"))
@@ -60,32 +62,28 @@ _inherited: list[Any] = []
 class S3Objects:
     """The objects of an S3 server; `make` makes an `S3FileSystem` that shares nothing with others."""
 
-    def __init__(self, make: Callable[[], Any], *, patience: Patience = PATIENT) -> None:
+    def __init__(self, make: Callable[[], Any], *, policy: RetryPolicy = DEFAULT_RETRY) -> None:
         self._make = make
-        self._patience = patience
+        self._policy = policy
         self._filesystem = make()
         self._pid = os.getpid()
         self._proved = False
         self._knows_conditions = False
 
     def url(self, path: str) -> str:
-        """`s3://bucket/key`."""
         return f"s3://{path}"
 
     def head(self, path: str) -> Item | None:
-        """One request."""
         found = self._head(path)
         return None if found is None else found[0]
 
     def below(self, path: str) -> Iterator[Item]:
-        """A request for a thousand."""
         bucket, prefix = _folder(path)
         for page in self._pages(path, Bucket=bucket, Prefix=prefix):
             for found in page.get("Contents", ()):
                 yield _item(bucket, found)
 
     def entries(self, path: str) -> Iterable[Found]:
-        """A request for a thousand."""
         bucket, prefix = _folder(path)
         seen = False
         for page in self._pages(path, Bucket=bucket, Prefix=prefix, Delimiter="/"):
@@ -105,11 +103,10 @@ class S3Objects:
     def any_below(self, path: str) -> bool:
         """One request; NoSuchTableError without the bucket, which is another mistake than a wrong path."""
         bucket, prefix = _folder(path)
-        page = self._ask("list_objects_v2", path, Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        page = self.ask("list_objects_v2", path, Bucket=bucket, Prefix=prefix, MaxKeys=1)
         return bool(page.get("Contents")) or not prefix
 
     def read(self, item: Item, offset: int, length: int) -> bytes:
-        """One request."""
         bucket, key = _split(item.path)
         asked = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
         condition = {"IfMatch": item.version} if item.version else {}
@@ -121,7 +118,7 @@ class S3Objects:
             return data
 
         try:
-            data: bytes = self._patience.ask(lambda: self._run(body, item.path))
+            data: bytes = self._policy.run(lambda: self._run(body, item.path))
             return data
         except ExistsError as error:
             shown = self.url(item.path)
@@ -136,7 +133,7 @@ class S3Objects:
         if self._proved:
             return
         try:
-            self._ask("put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, IfNoneMatch="*")
+            self.ask("put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, IfNoneMatch="*")
         except ExistsError:
             self._proved = True
             return
@@ -167,9 +164,8 @@ class S3Objects:
             raise
         return True
 
-    def upload(self, path: str) -> S3Upload:
-        """Parts are sent in the background."""
-        return S3Upload(self, path)
+    def create(self, path: str) -> NewFile:
+        return _NewObject(self, path)
 
     def copy(self, source: Item, target: str) -> None:
         """By the server, as an upload of parts: only its end is conditional everywhere.
@@ -185,17 +181,12 @@ class S3Objects:
         origin: dict[str, Any] = {"CopySource": {"Bucket": bucket, "Key": key}}
         if source.version:
             origin["CopySourceIfMatch"] = source.version
-        upload = S3Upload(self, target)
-        try:
+        with _NewObject(self, target) as copy:
             for start in range(0, source.size, _COPY_BYTES):
-                piece = {}
+                span = {}
                 if source.size > _COPY_BYTES:
-                    piece["CopySourceRange"] = f"bytes={start}-{min(start + _COPY_BYTES, source.size) - 1}"
-                upload.copy_part(source.path, {**origin, **piece})
-            upload.finish()
-        except BaseException:
-            upload.abort()
-            raise
+                    span["CopySourceRange"] = f"bytes={start}-{min(start + _COPY_BYTES, source.size) - 1}"
+                copy.add_part("upload_part_copy", source.path, {**origin, **span})
 
     def delete(self, paths: Sequence[str]) -> None:
         """A request for a thousand, one after the other."""
@@ -203,7 +194,7 @@ class S3Objects:
             some = paths[start : start + _DELETES]
             bucket = _split(some[0])[0]
             names = {"Objects": [{"Key": _split(path)[1]} for path in some], "Quiet": True}
-            answer = self._ask("delete_objects", some[0], "removed", Bucket=bucket, Delete=names)
+            answer = self.ask("delete_objects", some[0], "removed", Bucket=bucket, Delete=names)
             for problem in answer.get("Errors", ()):
                 shown = self.url(f"{bucket}/{problem.get('Key', '')}")
                 raise error_for(str(problem.get("Code", "")), shown, "removed")
@@ -214,19 +205,15 @@ class S3Objects:
             return
         bucket, prefix = _folder(path)
         with suppress(AcidctlError):
-            found = self._ask("list_multipart_uploads", path, Bucket=bucket, Prefix=prefix)
+            found = self.ask("list_multipart_uploads", path, Bucket=bucket, Prefix=prefix)
             for one in found.get("Uploads", ()):
                 where = {"Bucket": bucket, "Key": one["Key"], "UploadId": one["UploadId"]}
-                self._ask("abort_multipart_upload", path, "removed", **where)
+                self.ask("abort_multipart_upload", path, "removed", **where)
 
     def is_written(self, path: str, word: str) -> bool:
         """Whether the object there is the one that was marked with this word."""
         found = self._head(path)
         return found is not None and found[1].get(_WORD) == word
-
-    def ask(self, method: str, path: str, doing: str = "written", **asked: Any) -> Mapping[str, Any]:
-        """One request about a path, tried again where that may help; `doing` is a participle for errors."""
-        return self._ask(method, path, doing, **asked)
 
     def require_conditions(self) -> None:
         """MissingDependencyError where the installed botocore would leave conditions out."""
@@ -252,7 +239,7 @@ class S3Objects:
                 if not self.is_written(path, word):
                     raise
 
-        self._patience.ask(once)
+        self._policy.run(once)
 
     def _head(self, path: str) -> tuple[Item, Mapping[str, str]] | None:
         bucket, key = _split(path)
@@ -268,7 +255,7 @@ class S3Objects:
 
         if not key:
             return None
-        found = self._patience.ask(lambda: self._run(head, path))
+        found = self._policy.run(lambda: self._run(head, path))
         if found is None:
             return None
         modified = found["LastModified"].timestamp()
@@ -278,14 +265,15 @@ class S3Objects:
     def _pages(self, path: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
         more: dict[str, str] = {}
         while True:
-            page = self._ask("list_objects_v2", path, MaxKeys=_PAGE, **asked, **more)
+            page = self.ask("list_objects_v2", path, MaxKeys=_PAGE, **asked, **more)
             yield page
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": str(page["NextContinuationToken"])}
 
-    def _ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Mapping[str, Any]:
-        return self._patience.ask(lambda: self._once(method, path, doing, **asked))
+    def ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Mapping[str, Any]:
+        """One request about a path, tried again where that may help; `doing` is a participle for errors."""
+        return self._policy.run(lambda: self._once(method, path, doing, **asked))
 
     def _once(self, method: str, path: str, doing: str, **asked: Any) -> Mapping[str, Any]:
         async def call(filesystem: Any) -> Mapping[str, Any]:
@@ -307,76 +295,59 @@ class S3Objects:
             raise translated(error, self.url(path), doing) from error
 
 
-class S3Upload:
-    """An object in parts; a small one is written at once in the end."""
+class _NewObject(NewFile):
+    """An object in parts, which are sent in the background; one that fits into a part is written at once in the end."""
 
     def __init__(self, objects: S3Objects, path: str) -> None:
+        super().__init__(_PART_BYTES)
         self._objects = objects
         self._path = path
         self._word = secrets.token_hex(8)
-        self._first: bytes | None = None
         self._id: str | None = None
         self._parts: list[Future[str]] = []
         self._under_way: deque[Future[str]] = deque()
         self._pool: ThreadPoolExecutor | None = None
-        self._over = False
 
-    def add(self, data: bytes) -> None:
-        """The first part waits for a second one."""
-        if self._first is None and self._id is None:
-            self._first = data
-            return
-        for part in (self._first, data):
-            if part:
-                self._send("upload_part", self._path, {"Body": part})
-        self._first = None
+    def _send(self) -> None:
+        # The last part is kept back: it goes with `_finish`, so that one part alone takes one request.
+        while len(self._buffer) > self._part_bytes:
+            self.add_part("upload_part", self._path, {"Body": bytes(self._buffer[: self._part_bytes])})
+            del self._buffer[: self._part_bytes]
 
-    def copy_part(self, source: str, origin: Mapping[str, Any]) -> None:
-        """The next part, copied by the server."""
-        self._send("upload_part_copy", source, origin)
-
-    def finish(self) -> None:
-        """Make the object."""
+    def _finish(self) -> None:
         if self._id is None:
-            self._over = True
-            self._objects.put(self._path, self._first or b"")
+            self._objects.put(self._path, bytes(self._buffer))
             return
+        if self._buffer:
+            self.add_part("upload_part", self._path, {"Body": bytes(self._buffer)})
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        end = {"UploadId": self._id, "MultipartUpload": {"Parts": parts}, "IfNoneMatch": "*"}
         try:
-            self._objects.ask(
-                "complete_multipart_upload",
-                self._path,
-                **_where(self._path),
-                UploadId=self._id,
-                MultipartUpload={"Parts": parts},
-                IfNoneMatch="*",
-            )
+            self._ask("complete_multipart_upload", **end)
         except AcidctlError:
             if not self._objects.is_written(self._path, self._word):
                 raise
-        self._end()
+        self._stop()
 
-    def abort(self) -> None:
+    def _abandon(self) -> None:
         """Waits for what is under way: a part that comes later would stay for ever."""
-        if self._over:
-            return
-        self._end()
+        self._stop()
         if self._id is not None:
             with suppress(AcidctlError):
-                self._objects.ask("abort_multipart_upload", self._path, **_where(self._path), UploadId=self._id)
+                self._ask("abort_multipart_upload", UploadId=self._id)
 
-    def _end(self) -> None:
-        self._over = True
+    def _stop(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _send(self, method: str, about: str, what: Mapping[str, Any]) -> None:
+    def _ask(self, method: str, **asked: Any) -> Mapping[str, Any]:
+        return self._objects.ask(method, self._path, "written", **_where(self._path), **asked)
+
+    def add_part(self, method: str, about: str, what: Mapping[str, Any]) -> None:
+        """Send the next part, or have the server copy it; waits while enough is under way."""
         if self._id is None:
             self._objects.require_conditions()
-            answer = self._objects.ask(
-                "create_multipart_upload", self._path, **_where(self._path), Metadata={_WORD: self._word}
-            )
-            self._id = str(answer["UploadId"])
+            self._id = str(self._ask("create_multipart_upload", Metadata={_WORD: self._word})["UploadId"])
             self._pool = ThreadPoolExecutor(_UNDER_WAY, "acidctl-upload")
         assert self._pool is not None
         while len(self._under_way) >= _UNDER_WAY:
@@ -384,7 +355,7 @@ class S3Upload:
         asked = {**_where(self._path), "UploadId": self._id, "PartNumber": len(self._parts) + 1, **what}
 
         def send() -> str:
-            answer = self._objects.ask(method, about, **asked)
+            answer = self._objects.ask(method, about, "written", **asked)
             return str(answer.get("CopyPartResult", answer)["ETag"])
 
         part = self._pool.submit(send)

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, cast
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
 from acidctl.storage.hadoop_conf import client_options, locate_webhdfs
-from acidctl.storage.port import Storage, join
+from acidctl.storage.port import NewFile, Storage, join
 from acidctl.storage.prefetch import RangedFile, Tuning
-from acidctl.storage.remote import Found, NewFile
+from acidctl.storage.remote import Found
 from acidctl.storage.webhdfs_rest import Body, Source, UnknownRequestError, WebApi
 
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
@@ -34,8 +34,6 @@ _HOSTS = 3
 
 
 class WebHdfsStorage(HadoopStorage):
-    """One HDFS over HTTP."""
-
     def __init__(self, api: WebApi, scheme: str) -> None:
         super().__init__(scheme, api.place.authority)
         self._api = api
@@ -81,10 +79,6 @@ class WebHdfsStorage(HadoopStorage):
             raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
         self._require_directory(_parent(path))
         self._make_directory(path, like, lambda mode: self._true("PUT", "MKDIRS", path, permission=f"{mode:o}"))
-
-    def move(self, source: str, target: str) -> None:
-        """By rename2; see `_rename`."""
-        self._rename(source, target)
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """By the NameNode's list of blocks; empty where it is too old to tell."""
@@ -184,7 +178,7 @@ class WebHdfsStorage(HadoopStorage):
     def _make_private(self, path: str) -> None:
         self._true("PUT", "MKDIRS", path, permission="700")
 
-    def _rename(self, source: str, target: str) -> None:
+    def move(self, source: str, target: str) -> None:
         """Never into nor onto anything: one rename2, or on a gateway what amounts to it."""
         if self._is_gateway:
             self._rename_into(source, target)

@@ -25,7 +25,7 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
-from acidctl.storage.retry import Retrying
+from acidctl.storage.retry import Retrying, retrying
 from tests.cli.runner import acidctl as command
 from tests.support.breaking import AllAtOnce, in_turn
 from tests.support.cleaning_cases import FIXTURES, step
@@ -139,7 +139,7 @@ def _chosen(names: list[str], faults: tuple[tuple[Fault, str], ...]) -> list[tup
 def _calls(far: Far, run: Callable[[str, Storage], object]) -> list[str]:
     url = far.put()
     counter = FaultyStorage(far.open(url)[0], reads=True)
-    run(url, Retrying(counter))
+    run(url, retrying(counter))
     return counter.names
 
 
@@ -166,7 +166,7 @@ def test_compaction(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
         inner, root = far.open(url)
         files = {(info.path, info.size) for info in inner.walk(root).files}
         storage = FaultyStorage(inner, at, fault, reads=True)
-        error = _raised(partial(run, url, Retrying(storage)))
+        error = _raised(partial(run, url, retrying(storage)))
         assert error is None or error.exit_code == ExitCode.STORAGE or "_acidctl_lock" in names[at - 1], error
         # Where a run ended before its fault, something else went wrong, and the error says what.
         assert storage.hit, (fault, at, names[at - 1], error)
@@ -188,7 +188,7 @@ def test_cleaning(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
 
     url = compacted()
     counter = FaultyStorage(far.open(url)[0], reads=True)
-    far.clean(url, Retrying(counter))
+    far.clean(url, retrying(counter))
     inner, root = far.open(url)
     cleaned = inner.walk(root)
     chosen = _chosen(counter.names, _CLEANING)
@@ -198,7 +198,7 @@ def test_cleaning(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
         before = far.rows(url)
         inner, root = far.open(url)
         storage = FaultyStorage(inner, at, fault, reads=True)
-        error = _raised(partial(far.clean, url, Retrying(storage)))
+        error = _raised(partial(far.clean, url, retrying(storage)))
         assert error is None or error.exit_code == ExitCode.STORAGE, (counter.names[at - 1], error)
         assert far.rows(url) == before, counter.names[at - 1]
         far.clean(url, resolve(url, far.options)[0])
@@ -218,9 +218,9 @@ def test_reading(far: Far, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatc
         return command(*args, url, *lists, "-o", "json")
 
     counter = FaultyStorage(inner, reads=True)
-    right = run(Retrying(counter))
+    right = run(retrying(counter))
     assert right.code == ExitCode.DONE, right
     for at in range(1, counter.calls + 1, 1 if SWEEP else 17):
-        assert run(Retrying(FaultyStorage(inner, at, Fault.SILENT, reads=True))) == right, counter.names[at - 1]
-    gone = run(Retrying(FaultyStorage(inner, counter.calls // 2, Fault.GONE, reads=True)))
+        assert run(retrying(FaultyStorage(inner, at, Fault.SILENT, reads=True))) == right, counter.names[at - 1]
+    gone = run(retrying(FaultyStorage(inner, counter.calls // 2, Fault.GONE, reads=True)))
     assert (gone.code, gone.stdout, gone.error()["code"]) == (ExitCode.STORAGE, "", "unreachable")

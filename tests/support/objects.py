@@ -14,7 +14,7 @@ from pathlib import Path
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.objects import Item, ObjectStorage
-from acidctl.storage.port import Storage
+from acidctl.storage.port import NewFile, Storage
 from acidctl.storage.remote import Found
 from acidctl.storage.s3 import FACTS
 from tests.support.faulty import Answer, FaultyStorage
@@ -63,8 +63,8 @@ class FolderObjects:
     def put(self, path: str, data: bytes) -> None:
         self._ask("put", path, lambda: _put(path, data))
 
-    def upload(self, path: str) -> _Upload:
-        return _Upload(self, path)
+    def create(self, path: str) -> NewFile:
+        return _NewObject(self, path)
 
     def copy(self, source: Item, target: str) -> None:
         def copy() -> None:
@@ -102,20 +102,20 @@ class FolderObjects:
         return self._faults.call(name, path, action, half)
 
 
-class _Upload:
+class _NewObject(NewFile):
     def __init__(self, objects: FolderObjects, path: str) -> None:
+        super().__init__(1 << 40)
         self._objects = objects
         self._path = path
-        self._data = bytearray()
 
-    def add(self, data: bytes) -> None:
-        self._data += data
+    def _send(self) -> None:
+        """All goes at once in the end."""
 
-    def finish(self) -> None:
-        self._objects.put(self._path, bytes(self._data))
+    def _finish(self) -> None:
+        self._objects.put(self._path, bytes(self._buffer))
 
-    def abort(self) -> None:
-        self._data.clear()
+    def _abandon(self) -> None:
+        """Nothing was sent."""
 
 
 def object_store(faults: FaultyStorage | None = None) -> Storage:

@@ -15,7 +15,7 @@ import acidctl.api as table_module
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
-from acidctl.storage.retry import Retrying
+from acidctl.storage.retry import retrying
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.support.breaking import WAYS, Bench, in_turn
@@ -53,14 +53,14 @@ def _faulted(
     Whatever is read goes through the same hands.
     """
     counter = FaultyStorage(inner(), reads=True)
-    run(Retrying(counter))
+    run(retrying(counter))
     assert counter.calls
     for at, name in enumerate(counter.names, 1):
         if at % every and name.startswith(("stat ", "walk ", "open ", "read ")):
             continue
         storage = FaultyStorage(inner(), at, fault, reads=True)
         try:
-            outcome: object = run(Retrying(storage))
+            outcome: object = run(retrying(storage))
         except AcidctlError as error:
             outcome = error
         assert storage.hit, at

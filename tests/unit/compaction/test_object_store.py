@@ -399,10 +399,10 @@ def test_taking_a_lock_over_may_break_at_any_request(fault: Fault, tmp_path: Pat
     assert count >= 5
 
 
-def test_patience_is_bounded() -> None:
+def test_policy_is_bounded() -> None:
     """The tests above wait for nothing; a real run waits so long at most."""
     pauses: list[float] = []
-    patience = retry.Patience(sleep=pauses.append, chance=lambda: 1.0)
-    for tried in range(1, patience.attempts):
-        patience.pause(tried)
+    policy = retry.RetryPolicy(sleep=pauses.append, jitter=lambda: 1.0)
+    for tried in range(1, policy.attempts):
+        policy.pause(tried)
     assert sum(pauses) < 5

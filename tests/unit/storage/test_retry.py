@@ -14,13 +14,13 @@ from acidctl.storage.port import Descend, PathStat, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.remote import Found, walk_tree
 from acidctl.storage.resolve import resolve
-from acidctl.storage.retry import Patience, Retrying
+from acidctl.storage.retry import Retrying, RetryPolicy, retrying
 from tests.support.distant import Requests, ranged
 from tests.support.memory import MemoryStorage
 
 
-def _patience(pauses: list[float]) -> Patience:
-    return Patience(sleep=pauses.append, chance=lambda: 1.0)
+def _policy(pauses: list[float]) -> RetryPolicy:
+    return RetryPolicy(sleep=pauses.append, jitter=lambda: 1.0)
 
 
 class _Answers:
@@ -40,9 +40,9 @@ class _Answers:
 def test_pauses_grow() -> None:
     """And are up to half as long by chance."""
     pauses: list[float] = []
-    assert _patience(pauses).ask(_Answers(UnreachableError("a"), ThrottledError("b"), UnreachableError("c"))) == 4
+    assert _policy(pauses).run(_Answers(UnreachableError("a"), ThrottledError("b"), UnreachableError("c"))) == 4
     assert pauses == pytest.approx([0.2, 0.6, 1.8])
-    Patience(sleep=pauses.append, chance=lambda: 0.0).ask(_Answers(UnreachableError("a")))
+    RetryPolicy(sleep=pauses.append, jitter=lambda: 0.0).run(_Answers(UnreachableError("a")))
     assert pauses[-1] == pytest.approx(0.1)
 
 
@@ -51,7 +51,7 @@ def test_it_ends_with_the_last_error_which_says_how_often_was_asked() -> None:
     pauses: list[float] = []
     action = _Answers(*(UnreachableError(str(number)) for number in range(9)))
     with pytest.raises(UnreachableError, match="3") as caught:
-        _patience(pauses).ask(lambda: _patience(pauses).ask(action))
+        _policy(pauses).run(lambda: _policy(pauses).run(action))
     assert (action.asked, caught.value.attempts, len(pauses)) == (4, 4, 3)
 
 
@@ -60,7 +60,7 @@ def test_what_is_not_transient_is_asked_once(error: Exception) -> None:
     """A refusal stays one."""
     action = _Answers(error)
     with pytest.raises(type(error)):
-        _patience([]).ask(action)
+        _policy([]).run(action)
     assert action.asked == 1
 
 
@@ -102,17 +102,17 @@ def test_reading_verbs_are_asked_again(verb: str, use: Callable[[Storage], objec
     """Three times more, and then it is an error."""
     storage = _Flaky({"t/f": b"1"})
     storage.left = 3
-    use(Retrying(storage, _patience([])))
+    use(retrying(storage, _policy([])))
     storage.left = 9
     with pytest.raises(UnreachableError):
-        use(Retrying(storage, _patience([])))
+        use(retrying(storage, _policy([])))
     assert storage.calls.count(verb) == 8
 
 
 def test_a_server_that_is_gone_is_not_waited_for_again_and_again() -> None:
     """After the first time in vain each call is tried once, until one works."""
     storage = _Flaky({"t/f": b"1"})
-    patient = Retrying(storage, _patience([]))
+    patient = retrying(storage, _policy([]))
     storage.left = 6
     for _ in range(3):
         with pytest.raises(UnreachableError):
@@ -144,10 +144,10 @@ def test_changes_are_made_once(verb: str, use: Callable[[Storage], object]) -> N
     before = storage.calls
     storage.left = 1
     with pytest.raises(UnreachableError):
-        use(Retrying(storage, _patience([])))
+        use(retrying(storage, _policy([])))
     assert before == [verb]
     if verb != "discard":
-        use(Retrying(storage, _patience([])))
+        use(retrying(storage, _policy([])))
 
 
 class _Reads(MemoryStorage):
@@ -176,7 +176,7 @@ def test_reads_go_on_where_they_were() -> None:
     """In a file opened anew; a partial read before it is no part of the next."""
     storage = _Reads(b"0123456789", None, UnreachableError("a"), UnreachableError("b"), None, ThrottledError("c"))
     pauses: list[float] = []
-    with Retrying(storage, _patience(pauses)).open("t/f") as file:
+    with retrying(storage, _policy(pauses)).open("t/f") as file:
         assert file.read(3) == b"012"
         assert file.read(3) == b"345"
         assert (file.seek(-4, io.SEEK_CUR), file.tell()) == (2, 2)
@@ -191,10 +191,10 @@ def test_reads_go_on_where_they_were() -> None:
 def test_a_read_that_goes_on_failing_is_an_error() -> None:
     """And so is one that fails for another reason."""
     storage = _Reads(b"01", *(UnreachableError("a") for _ in range(9)))
-    with pytest.raises(UnreachableError), Retrying(storage, _patience([])).open("t/f") as file:
+    with pytest.raises(UnreachableError), retrying(storage, _policy([])).open("t/f") as file:
         file.read(1)
     storage = _Reads(b"01", StorageError("no"))
-    with pytest.raises(StorageError, match="no"), Retrying(storage, _patience([])).open("t/f") as file:
+    with pytest.raises(StorageError, match="no"), retrying(storage, _policy([])).open("t/f") as file:
         file.read(1)
     assert storage.opened == 1
 
@@ -208,11 +208,11 @@ def test_what_a_file_can_fetch_ahead_it_still_can() -> None:
             return cast(BinaryIO, ranged(super().open(path).read(), requests))
 
     files = {"t/f": b"0" * 1_000_000}
-    with Retrying(Ranged(files)).open("t/f") as file:
+    with retrying(Ranged(files)).open("t/f") as file:
         cast(RangedFile, file).prefetch([(0, 10)])
         assert file.read(10) == b"0" * 10
     assert requests.ranges == [("f", 0, 10)]
-    assert not hasattr(Retrying(MemoryStorage(files)).open("t/f"), "prefetch")
+    assert not hasattr(retrying(MemoryStorage(files)).open("t/f"), "prefetch")
 
 
 def test_a_walk_that_asked_again_itself_is_not_begun_anew() -> None:
@@ -225,10 +225,10 @@ def test_a_walk_that_asked_again_itself_is_not_begun_anew() -> None:
                 listed.append(path)
                 raise UnreachableError("no answer")
 
-            return walk_tree(list_directory, root, patience=_patience([]))
+            return walk_tree(list_directory, root, policy=_policy([]))
 
     with pytest.raises(UnreachableError):
-        Retrying(Tree(), _patience([])).walk("t")
+        retrying(Tree(), _policy([])).walk("t")
     assert listed == ["t"] * 4
 
 
@@ -241,6 +241,6 @@ def test_only_what_is_on_this_machine_is_not_asked_again() -> None:
 
 def test_facts_and_names_are_those_of_the_storage() -> None:
     """Nothing is lost on the way."""
-    storage = Retrying(MemoryStorage({"t/f": b"1"}))
+    storage = retrying(MemoryStorage({"t/f": b"1"}))
     assert storage.facts == MemoryStorage().facts
     assert (storage.display("t/f"), storage.stat("t/f")) == ("t/f", PathStat(False, 1, 0.0))

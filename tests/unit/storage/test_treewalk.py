@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acidctl.errors import DeniedError, NoSuchTableError, StorageError, UnreachableError
 from acidctl.storage.remote import Found, walk_tree
-from acidctl.storage.retry import Patience
+from acidctl.storage.retry import RetryPolicy
 from tests.support.memory import MemoryStorage
 
 _PARENTS = st.lists(st.sampled_from(["a", "b", "a=", "_", "-b"]), max_size=3)
@@ -166,7 +166,7 @@ def test_what_is_transient_is_listed_again_alone() -> None:
             raise UnreachableError("no answer")
 
     server.trouble = trouble
-    found = walk_tree(server.list_directory, "/t", patience=Patience(sleep=pauses.append))
+    found = walk_tree(server.list_directory, "/t", policy=RetryPolicy(sleep=pauses.append))
     assert [info.path for info in found.files] == ["a/f", "b/f", "c/f"]
     assert (server.listed, len(pauses)) == (Counter({"/t": 1, "/t/a": 1, "/t/b": 3, "/t/c": 1}), 2)
 
