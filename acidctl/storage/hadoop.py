@@ -19,6 +19,7 @@ from acidctl.errors import (
     ThrottledError,
     UnreachableError,
 )
+from acidctl.storage.hadoop_conf import Place
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
 from acidctl.storage.remote import Found, walk_tree
 
@@ -40,10 +41,10 @@ class Status:
 
 
 class HadoopStorage(Storage, ABC):
-    """One HDFS; `authority` is what stands after the scheme in its addresses."""
+    """One HDFS."""
 
-    def __init__(self, scheme: str, authority: str) -> None:
-        self._base = f"{scheme}://{authority}"
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._facts: Facts | None = None
 
     @abstractmethod
@@ -91,7 +92,7 @@ class HadoopStorage(Storage, ABC):
 
     def display(self, path: str) -> str:
         """The URL, its path as it is."""
-        return self._base + path
+        return self._place.url + path
 
     def stat(self, path: str) -> PathStat | None:
         status = self._status(path)

@@ -11,7 +11,8 @@ import getpass
 import os
 import re
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,13 +185,6 @@ def wants_kerberos(config: Mapping[str, str]) -> bool:
     return config.get("hadoop.security.authentication", "simple").lower() == "kerberos"
 
 
-def _trash_minutes(config: Mapping[str, str]) -> float:
-    try:
-        return float(config.get("fs.trash.interval", 0))
-    except ValueError:
-        return 0.0
-
-
 # --- Delegation tokens from the file that HADOOP_TOKEN_FILE_LOCATION names, as YARN and `hdfs fetchdt` write it.
 #
 # Pure functions over bytes. The format is that of Hadoop's `Credentials`: `HDTS`, a version, then either Writables
@@ -308,40 +302,53 @@ def _vint(value: int) -> bytes:
     return (-112 - size).to_bytes(1, signed=True) + value.to_bytes(size)
 
 
-# --- Hadoop's own protocol: `hdfs://` and `viewfs://`.
+# --- Where a URL leads.
 
 
-_HDFS_OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
-# NameNodes listen there for clients unless told otherwise.
-_PORT = 8020
-_SECONDS = 60.0
+_OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
+_WEB_OPTIONS: Kinds = {**_OPTIONS, "proxy_user": str, "token": str, "ca_file": str}
+_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _RPC_ADDRESS = "dfs.namenode.rpc-address"
-# The client library waits for minutes before it gives up a NameNode that refuses connections.
-_PATIENCE = {
+# By scheme: what stands before the address of a server, Hadoop's key for its address, and the port unless given.
+_SERVERS = {
+    "hdfs": ("", _RPC_ADDRESS, 8020),
+    "viewfs": ("", _RPC_ADDRESS, 8020),
+    "webhdfs": ("http://", "dfs.namenode.http-address", 9870),
+    "swebhdfs": ("https://", "dfs.namenode.https-address", 9871),
+}
+_WEB = ("webhdfs", "swebhdfs")
+_SECONDS = 60.0
+# hdfs-native waits for minutes before it gives up a NameNode that refuses connections.
+_SHORT_WAITS = {
     "dfs.client.failover.max.attempts": "6",
     "dfs.client.failover.sleep.base.millis": "100",
     "dfs.client.failover.sleep.max.millis": "1000",
     "dfs.client.socket-timeout": "20000",
 }
+_PARAMETER = re.compile(r"[?&](?:delegation|user\.name|doas|op)=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class HdfsPlace:
-    """A path at an HDFS, and how to get there.
+class Place:
+    """A path at an HDFS, and who asks which servers for it.
 
     `authority` is what stands after the scheme: a machine with a port, or a name of the configuration. `addresses` are
-    those of its NameNodes as HOST:PORT, in the order of the configuration; none for viewfs, which has its own. `user`
-    is None where the environment or the Kerberos ticket names him. `timeout` is in seconds, for one request.
+    those of its NameNodes, in the order of the configuration: HOST:PORT, over HTTP as `http://HOST:PORT`; none for
+    viewfs, which has its own. `user` is None where the environment, a token or the Kerberos ticket names the user.
+    `timeout` is in seconds, for one request. `ca_file` holds the certificates to trust instead of the system's.
     """
 
     scheme: str
     authority: str
     path: str
     addresses: tuple[str, ...]
-    name_service: bool
-    user: str | None
-    timeout: float
-    config: Mapping[str, str] = field(repr=False)
+    name_service: str | None = None
+    user: str | None = None
+    proxy_user: str | None = None
+    token: str | None = field(default=None, repr=False)
+    timeout: float = _SECONDS
+    ca_file: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def url(self) -> str:
@@ -349,101 +356,74 @@ class HdfsPlace:
         return f"{self.scheme}://{self.authority}"
 
     @property
+    def kerberos(self) -> bool:
+        """Whether a ticket says who asks."""
+        return wants_kerberos(self.config) and self.token is None
+
+    @property
     def trash_minutes(self) -> float:
         """This client's `fs.trash.interval`."""
-        return _trash_minutes(self.config)
+        try:
+            return float(self.config.get("fs.trash.interval", 0))
+        except ValueError:
+            return 0.0
+
+    def ordered(self, addresses: Sequence[str]) -> dict[str, str]:
+        """The configuration by which a client tries the NameNodes of a name service in this order."""
+        config = dict(self.config)
+        if self.name_service is not None:
+            config[f"dfs.ha.namenodes.{self.name_service}"] = ",".join(f"n{number}" for number in range(len(addresses)))
+            for number, address in enumerate(addresses):
+                config[f"{_RPC_ADDRESS}.{self.name_service}.n{number}"] = address
+        return config
 
 
-def locate_hdfs(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> HdfsPlace:
-    """Where a URL leads; `config` wins over the files of HADOOP_CONF_DIR."""
-    check_options(options, _HDFS_OPTIONS, scheme)
-    config = {**_PATIENCE, **load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
+def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+    """Where a URL leads.
+
+    Options win over the environment, and `config` over the files of HADOOP_CONF_DIR. Over HTTP a user is named only
+    where nobody proves who he is, as Hadoop does: HADOOP_USER_NAME, else who runs this.
+    """
+    web = scheme in _WEB
+    _check_url(url, scheme)
+    check_options(options, _WEB_OPTIONS if web else _OPTIONS, scheme)
+    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
+        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
+    given = to_texts(options.get("config") or {})
+    config = {**({} if web else _SHORT_WAITS), **load_hadoop_conf(environment), **given}
     authority, slash, path = url.partition("://")[2].partition("/")
-    authority = authority or _default_authority(scheme, config)
-    name_service = scheme == "hdfs" and is_name_service(authority, config)
-    if scheme == "viewfs":
-        addresses: tuple[str, ...] = ()
-    elif name_service:
-        addresses = namenodes(authority, _RPC_ADDRESS, config)
-    else:
-        authority = authority if re.search(r":[0-9]+$", authority) else f"{authority.rstrip(':')}:{_PORT}"
-        addresses = (authority,)
-    return HdfsPlace(
+    server = authority or _default_authority(scheme, config)
+    name_service = server if scheme != "viewfs" and is_name_service(server, config) else None
+    before, key, port = _SERVERS[scheme]
+    addresses: tuple[str, ...] = ()
+    if name_service is not None:
+        addresses = namenodes(name_service, key, config)
+    elif scheme != "viewfs":
+        server = server if re.search(r":[0-9]+$", server) else f"{server.rstrip(':')}:{port}"
+        addresses = (server,)
+    user, token = options.get("user"), options.get("token")
+    if web:
+        token = token or _token(environment, addresses, name_service)
+        if user is None and token is None and not wants_kerberos(config):
+            user = _user(scheme, environment)
+    return Place(
         scheme=scheme,
-        authority=authority,
+        authority=authority if web else server,
         path=re.sub("/+", "/", slash + path) or "/",
-        addresses=addresses,
+        addresses=tuple(before + address for address in addresses),
         name_service=name_service,
-        user=options.get("user"),
+        user=user,
+        proxy_user=options.get("proxy_user"),
+        token=token,
         timeout=float(options.get("timeout", _SECONDS)),
+        ca_file=options.get("ca_file"),
         config=config,
     )
 
 
-def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
-    found = re.match(r"(\w+)://([^/]+)", config.get("fs.defaultFS", config.get("fs.default.name", "")))
-    if found is None or found[1].lower() != scheme:
-        raise UsageError(
-            f"{scheme}: was given without a host",
-            hint=f"Use {scheme}://HOST/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
-        )
-    return found[2]
-
-
-def with_order(place: HdfsPlace, addresses: tuple[str, ...]) -> dict[str, str]:
-    """The configuration by which a client tries the NameNodes of a name service in this order."""
-    config = dict(place.config)
-    if place.name_service:
-        config[f"dfs.ha.namenodes.{place.authority}"] = ",".join(f"n{number}" for number in range(len(addresses)))
-        for number, address in enumerate(addresses):
-            config[f"{_RPC_ADDRESS}.{place.authority}.n{number}"] = address
-    return config
-
-
-# --- HTTP: `webhdfs://` and `swebhdfs://`.
-
-
-_WEBHDFS_OPTIONS: Kinds = {
-    "user": str,
-    "proxy_user": str,
-    "token": str,
-    "ca_file": str,
-    "timeout": (int, float),
-    "config": Mapping,
-}
-_TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
-_WEB = {"webhdfs": ("http", 9870), "swebhdfs": ("https", 9871)}
-_PARAMETER = re.compile(r"[?&](?:delegation|user\.name|doas|op)=", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class WebHdfsPlace:
-    """A path at an HDFS over HTTP, and who asks which servers.
-
-    `authority` is what stands after the scheme; `nodes` are base addresses (`http://host:port`), of which one at a time
-    is active; `timeout` is in seconds, for each wait for an answer; `ca_file` holds the certificates to trust instead
-    of the system's; `trash_minutes` is this client's interval.
-    """
-
-    nodes: tuple[str, ...]
-    authority: str = ""
-    path: str = "/"
-    user: str | None = None
-    proxy_user: str | None = None
-    token: str | None = field(default=None, repr=False)
-    kerberos: bool = False
-    timeout: float = _SECONDS
-    ca_file: str | None = None
-    trash_minutes: float = 0
-
-
-def locate_webhdfs(url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> WebHdfsPlace:
-    """Where a URL leads; `scheme` is webhdfs or swebhdfs.
-
-    Options win over the environment, and `config` over the files of HADOOP_CONF_DIR. A user is named only where nobody
-    proves who he is, as Hadoop does: HADOOP_USER_NAME, else who runs this.
-    """
-    if _PARAMETER.search(url):
+def _check_url(url: str, scheme: str) -> None:
+    """UsageError for an address of WebHDFS that was copied from a client, and may hold secrets."""
+    if scheme in _WEB and _PARAMETER.search(url):
         plain = url.partition("?")[0]
         raise UsageError(
             f"{plain} was given with parameters of WebHDFS in its address",
@@ -451,55 +431,34 @@ def locate_webhdfs(url: str, scheme: str, options: Mapping[str, Any], environmen
             hint="Give the plain path; user, proxy_user and token belong into [storage] of the configuration file, "
             f"a token also into the file that {_TOKEN_FILE} names.",
         )
-    check_options(options, _WEBHDFS_OPTIONS, scheme)
-    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
-        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
-    config = {**load_hadoop_conf(environment), **to_texts(options.get("config") or {})}
-    authority, slash, path = url.partition("://")[2].partition("/")
-    nodes, name_service = _nodes(authority, scheme, config)
-    kerberos = wants_kerberos(config)
-    token = options.get("token") or _token(environment, nodes, name_service)
-    user = options.get("user")
-    if user is None and token is None and not kerberos:
-        user = environment.get("HADOOP_USER_NAME") or account_name()
-        if user is None:
-            raise UsageError(
-                f"who reads {scheme}: is not known, because this user has no name on this machine",
-                hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
-            )
-    return WebHdfsPlace(
-        nodes=nodes,
-        authority=authority,
-        path=re.sub("/+", "/", slash + path) or "/",
-        user=user,
-        proxy_user=options.get("proxy_user"),
-        token=token,
-        kerberos=kerberos and token is None,
-        timeout=float(options.get("timeout", _SECONDS)),
-        ca_file=options.get("ca_file"),
-        trash_minutes=_trash_minutes(config),
-    )
 
 
-def _nodes(authority: str, scheme: str, config: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
-    """Base addresses of the NameNodes, and the name service where the authority is one."""
-    if not authority:
-        authority = re.sub(r"^\w+://|/.*$", "", config.get("fs.defaultFS", ""))
-        if not authority or authority.startswith("file:"):
-            raise UsageError(
-                f"{scheme}: was given without a host",
-                hint=f"Use {scheme}://HOST:PORT/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
-            )
-        if not is_name_service(authority, config):
-            authority = authority.partition(":")[0]  # that port is for Hadoop's own protocol
-    protocol, port = _WEB[scheme]
-    key = f"dfs.namenode.{protocol}-address"
-    if not is_name_service(authority, config):
-        return (f"{protocol}://{authority if re.search(r':[0-9]+$', authority) else f'{authority}:{port}'}",), None
-    return tuple(f"{protocol}://{address}" for address in namenodes(authority, key, config)), authority
+def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
+    """That of the configuration, where a URL has none."""
+    default = re.match(r"(\w+)://([^/]+)", config.get("fs.defaultFS", config.get("fs.default.name", "")))
+    if default is not None and scheme in _WEB:
+        # That port is for Hadoop's own protocol.
+        return default[2] if is_name_service(default[2], config) else default[2].partition(":")[0]
+    if default is None or default[1].lower() != scheme:
+        host = "HOST:PORT" if scheme in _WEB else "HOST"
+        raise UsageError(
+            f"{scheme}: was given without a host",
+            hint=f"Use {scheme}://{host}/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
+        )
+    return default[2]
 
 
-def _token(environment: Mapping[str, str], nodes: tuple[str, ...], name_service: str | None) -> str | None:
+def _user(scheme: str, environment: Mapping[str, str]) -> str:
+    user = environment.get("HADOOP_USER_NAME") or account_name()
+    if user is None:
+        raise UsageError(
+            f"who reads {scheme}: is not known, because this user has no name on this machine",
+            hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
+        )
+    return user
+
+
+def _token(environment: Mapping[str, str], addresses: tuple[str, ...], name_service: str | None) -> str | None:
     """The token for these servers in the environment's file of tokens."""
     name = environment.get(_TOKEN_FILE)
     if not name:
@@ -514,18 +473,13 @@ def _token(environment: Mapping[str, str], nodes: tuple[str, ...], name_service:
             path=name,
             hint="Write it with `hdfs fetchdt`, or unset the variable.",
         ) from None
-    hosts = {re.sub(r"^\w+://|:\d+$", "", node) for node in nodes}
-    addresses = {address for host in hosts for address in _addresses(host)}
-    chosen = choose(tokens, hosts | addresses, name_service)
+    hosts = {re.sub(r":\d+$", "", address) for address in addresses}
+    for host in list(hosts):
+        with suppress(OSError):
+            # Hadoop writes down servers by IP address.
+            hosts.update(socket.gethostbyname_ex(host)[2])
+    chosen = choose(tokens, hosts, name_service)
     return None if chosen is None else chosen.to_url()
-
-
-def _addresses(host: str) -> list[str]:
-    """Hadoop writes down servers by IP address."""
-    try:
-        return socket.gethostbyname_ex(host)[2]
-    except OSError:
-        return []
 
 
 # --- What other machines need to reach the same HDFS.

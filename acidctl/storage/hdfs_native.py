@@ -35,7 +35,7 @@ from acidctl.storage.hadoop import (
     unknown_name,
     unreachable,
 )
-from acidctl.storage.hadoop_conf import HdfsPlace, account_name, client_options, locate_hdfs, wants_kerberos, with_order
+from acidctl.storage.hadoop_conf import Place, account_name, client_options, locate, wants_kerberos
 from acidctl.storage.port import Descend, NewFile, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.remote import Found, walk_tree
@@ -43,7 +43,7 @@ from acidctl.storage.remote import Found, walk_tree
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
-    place = locate_hdfs(url, scheme, options, os.environ)
+    place = locate(url, scheme, options, os.environ)
     return HdfsStorage(HdfsClient(place)), place.path
 
 
@@ -81,7 +81,7 @@ _SLOWER = 1.5
 
 class HdfsStorage(HadoopStorage):
     def __init__(self, client: HdfsClient) -> None:
-        super().__init__(client.place.scheme, client.place.authority)
+        super().__init__(client.place)
         self._client = client
 
     def open(self, path: str) -> BinaryIO:
@@ -377,7 +377,7 @@ _USER = "HADOOP_USER_NAME"
 _CONNECT_SECONDS = 5.0
 # What other NameNodes have left when one has accepted.
 _OTHERS_SECONDS = 0.3
-# What the first answer of a NameNode may take; after it, `HdfsPlace.timeout` counts.
+# What the first answer of a NameNode may take; after it, `Place.timeout` counts.
 _FIRST_SECONDS = 20.0
 # Counted as so many attempts, an error is not met by asking again.
 _ENOUGH = 3
@@ -391,7 +391,7 @@ _AFTER_PANIC = "Run the command again; with --debug it shows what hdfs-native pr
 class HdfsClient:
     """One HDFS; connects when it is first asked, and anew after it could not be reached."""
 
-    def __init__(self, place: HdfsPlace) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
         self._lock = threading.Lock()
         self._client: hdfs_native.Client | None = None
@@ -537,7 +537,7 @@ class HdfsClient:
             return self._writer
 
     def _config(self, shown: str) -> dict[str, str]:
-        return with_order(self.place, self._reachable(shown))
+        return self.place.ordered(self._reachable(shown))
 
     def _reachable(self, shown: str) -> tuple[str, ...]:
         """The NameNodes in the order in which to try them, by whether they accept connections."""

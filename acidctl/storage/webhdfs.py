@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
-from acidctl.storage.hadoop_conf import client_options, locate_webhdfs
+from acidctl.storage.hadoop_conf import client_options, locate
 from acidctl.storage.port import NewFile, Storage, join
 from acidctl.storage.prefetch import RangedFile, Tuning
 from acidctl.storage.remote import Found
@@ -34,8 +34,8 @@ _HOSTS = 3
 
 
 class WebHdfsStorage(HadoopStorage):
-    def __init__(self, api: WebApi, scheme: str) -> None:
-        super().__init__(scheme, api.place.authority)
+    def __init__(self, api: WebApi) -> None:
+        super().__init__(api.place)
         self._api = api
         self._gateway: bool | None = None
 
@@ -351,14 +351,14 @@ def _parent(path: str) -> str:
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
-    place = locate_webhdfs(url, scheme, options, os.environ)
-    return WebHdfsStorage(WebApi(place), scheme), place.path
+    place = locate(url, scheme, options, os.environ)
+    return WebHdfsStorage(WebApi(place)), place.path
 
 
 def options_elsewhere(
     url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """The configuration of this machine, the token of its token file, and the user: files must be theirs."""
-    place = locate_webhdfs(url, scheme, options, environment)
+    place = locate(url, scheme, options, environment)
     known = {"token": place.token, "user": place.user}
     return {**{key: value for key, value in known.items() if value is not None}, **client_options(options, environment)}

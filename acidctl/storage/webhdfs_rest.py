@@ -34,7 +34,7 @@ from acidctl.storage.hadoop import (
     unknown_name,
     unreachable,
 )
-from acidctl.storage.hadoop_conf import WebHdfsPlace
+from acidctl.storage.hadoop_conf import Place
 
 try:
     import requests_kerberos
@@ -58,7 +58,7 @@ _FAULTS = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 class WebApi:
     """Calls by operation name; any number of threads may use one."""
 
-    def __init__(self, place: WebHdfsPlace) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
         self._waits = (min(place.timeout, _CONNECT_SECONDS), place.timeout)
         # Given with each request: REQUESTS_CA_BUNDLE would win over what a session holds.
@@ -66,7 +66,7 @@ class WebApi:
         self._session = _authenticated(place)
         # DataNodes get what the redirect says, and nothing of this user's besides.
         self._data = _session()
-        self._active = place.nodes[0]
+        self._active = place.addresses[0]
 
     def ask(self, method: str, operation: str, path: str, shown: str, **parameters: Any) -> dict[str, Any]:
         """The JSON object that the active NameNode answers with; empty when it says nothing.
@@ -169,7 +169,7 @@ class WebApi:
         except UnicodeEncodeError:
             raise StorageError(f"{shown!r} is not UTF-8, which all names in HDFS are") from None
         failure: Failure | None = None
-        for node in [self._active, *(node for node in self.place.nodes if node != self._active)]:
+        for node in [self._active, *(node for node in self.place.addresses if node != self._active)]:
             answer = self._exchange(self._session, method, node + location, shown, read, below=400, params=query)
             if not isinstance(answer, Failure):
                 self._active = node
@@ -268,7 +268,7 @@ class Source:
         self._addresses.pop(offset // self._block_size, None)
 
 
-def _authenticated(place: WebHdfsPlace) -> requests.Session:
+def _authenticated(place: Place) -> requests.Session:
     """A session that says who asks: by a delegation token, a Kerberos ticket, or the name of a user."""
     session = _session()
     if place.token is not None:
@@ -403,13 +403,13 @@ class Failure:
     nothing_sent: bool = False
 
 
-def outage(fault: Exception, shown: str, address: str, *, changes: bool, place: WebHdfsPlace) -> Failure:
+def outage(fault: Exception, shown: str, address: str, *, changes: bool, place: Place) -> Failure:
     """What an exception of requests, urllib3 or the system means; `address` is shown, so it holds no secret."""
     error, nothing_sent = _fault(fault, shown, address, place)
     return Failure(error, elsewhere=nothing_sent or not changes, answered=False, nothing_sent=nothing_sent)
 
 
-def _fault(fault: Exception, shown: str, address: str, place: WebHdfsPlace) -> tuple[StorageError, bool]:
+def _fault(fault: Exception, shown: str, address: str, place: Place) -> tuple[StorageError, bool]:
     """The error, and whether nothing was sent."""
     chain = list(_chain(fault))
 
@@ -442,7 +442,7 @@ def _fault(fault: Exception, shown: str, address: str, place: WebHdfsPlace) -> t
     return unreachable(shown, f"{address} closed the connection before its answer was complete"), False
 
 
-def refusal(response: requests.Response, shown: str, *, changes: bool, place: WebHdfsPlace) -> Failure:
+def refusal(response: requests.Response, shown: str, *, changes: bool, place: Place) -> Failure:
     """What an answer with an error status means."""
     status = response.status_code
     java, message = _remote(response.raw.read(_ERROR_BYTES, decode_content=True))
@@ -456,7 +456,7 @@ def refusal(response: requests.Response, shown: str, *, changes: bool, place: We
     return Failure(_bare(response, shown, what, changes, place), elsewhere=False)
 
 
-def _wrong_token(status: int, java: str, message: str, place: WebHdfsPlace) -> str | None:
+def _wrong_token(status: int, java: str, message: str, place: Place) -> str | None:
     """What is wrong with the delegation token; None where that is not what the answer is about.
 
     By the words of Hadoop's AbstractDelegationTokenSecretManager. They name users, and are not passed on.
@@ -491,7 +491,7 @@ def _remote_error(java: str, message: str, shown: str, changes: bool) -> Storage
     return error
 
 
-def _bare(response: requests.Response, shown: str, what: str, changes: bool, place: WebHdfsPlace) -> StorageError:
+def _bare(response: requests.Response, shown: str, what: str, changes: bool, place: Place) -> StorageError:
     """An error without a Java exception, or one that stands for its status alone."""
     status = response.status_code
     if status in (429, 503):
@@ -515,7 +515,7 @@ def _bare(response: requests.Response, shown: str, what: str, changes: bool, pla
     )
 
 
-def _unauthenticated(response: requests.Response, shown: str, place: WebHdfsPlace) -> StorageError:
+def _unauthenticated(response: requests.Response, shown: str, place: Place) -> StorageError:
     if place.kerberos:
         return no_ticket(shown)
     if "negotiate" in response.headers.get("WWW-Authenticate", "").lower():

@@ -13,7 +13,7 @@ import pytest
 import acidctl
 from acidctl.engine.cluster import zip_package
 from acidctl.errors import UsageError
-from acidctl.storage.hadoop_conf import locate_hdfs, locate_webhdfs
+from acidctl.storage.hadoop_conf import locate
 from acidctl.storage.resolve import options_elsewhere, packages_elsewhere
 
 SITE = {
@@ -42,9 +42,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_a_name_service_is_found_without_the_folder(environment: dict[str, str]) -> None:
     """By both ways, the servers are those of the driver's configuration."""
     there = options_elsewhere("hdfs://lake/t", {}, environment)
-    assert locate_hdfs("hdfs://lake/t", "hdfs", there, {}).addresses == ("one:8020", "two:8020")
+    assert locate("hdfs://lake/t", "hdfs", there, {}).addresses == ("one:8020", "two:8020")
     there = options_elsewhere("webhdfs://lake/t", {}, environment)
-    assert locate_webhdfs("webhdfs://lake/t", "webhdfs", there, {}).nodes == ("http://one:9870", "http://two:9870")
+    assert locate("webhdfs://lake/t", "webhdfs", there, {}).addresses == ("http://one:9870", "http://two:9870")
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])

@@ -25,7 +25,7 @@ from acidctl.errors import (
     UsageError,
 )
 from acidctl.storage.hadoop import MissingError, of_java
-from acidctl.storage.hadoop_conf import load_hadoop_conf, locate_hdfs, with_order
+from acidctl.storage.hadoop_conf import load_hadoop_conf, locate
 from acidctl.storage.hdfs_native import bounded, knock
 from acidctl.storage.resolve import resolve
 
@@ -113,37 +113,37 @@ class TestAddresses:
     )
     def test_machines_and_name_services(self, url: str, authority: str, path: str, addresses: tuple[str, ...]) -> None:
         """A machine has a port, a name service has addresses in the configuration; paths are left as they are."""
-        place = locate_hdfs(url, "hdfs", {"config": {**LAKE, "fs.defaultFS": "hdfs://lake"}}, {})
+        place = locate(url, "hdfs", {"config": {**LAKE, "fs.defaultFS": "hdfs://lake"}}, {})
         assert (place.authority, place.path, place.addresses) == (authority, path, addresses)
 
     def test_the_order_of_namenodes(self) -> None:
         """As it is wanted, whatever the configuration calls them; nothing else is touched."""
-        place = locate_hdfs("hdfs://lake/t", "hdfs", {"config": LAKE}, {})
-        config = with_order(place, ("two:8020", "one:8020"))
+        place = locate("hdfs://lake/t", "hdfs", {"config": LAKE}, {})
+        config = place.ordered(("two:8020", "one:8020"))
         members = config["dfs.ha.namenodes.lake"].split(",")
         assert [config[f"dfs.namenode.rpc-address.lake.{member}"] for member in members] == ["two:8020", "one:8020"]
         assert config["dfs.nameservices"] == "lake,other"
-        alone = locate_hdfs("hdfs://nn/t", "hdfs", {"config": LAKE}, {})
-        assert with_order(alone, ("nn:8020",)) == dict(alone.config)
+        alone = locate("hdfs://nn/t", "hdfs", {"config": LAKE}, {})
+        assert alone.ordered(("nn:8020",)) == dict(alone.config)
 
     def test_what_says_nothing(self) -> None:
         """No host, a name service without addresses, a default that is no HDFS."""
         for config in ({}, {"fs.defaultFS": "s3a://b"}, {"fs.defaultFS": "file:///"}):
             with pytest.raises(UsageError, match="hdfs: was given without a host"):
-                locate_hdfs("hdfs:///t", "hdfs", {"config": config}, {})
+                locate("hdfs:///t", "hdfs", {"config": config}, {})
         with pytest.raises(StorageError, match="names no address of a NameNode of other"):
-            locate_hdfs("hdfs://other/t", "hdfs", {"config": LAKE}, {})
+            locate("hdfs://other/t", "hdfs", {"config": LAKE}, {})
 
     @pytest.mark.parametrize("options", [{"usr": "x"}, {"user": 5}, {"user": ""}, {"timeout": 0}, {"config": "x"}])
     def test_options_that_are_not_understood(self, options: Mapping[str, Any]) -> None:
         """A wrong name or kind is a UsageError."""
         with pytest.raises(UsageError, match="storage option"):
-            locate_hdfs("hdfs://nn/t", "hdfs", options, {})
+            locate("hdfs://nn/t", "hdfs", options, {})
 
     def test_settings_are_texts_and_are_not_shown(self) -> None:
         """TOML's numbers and truth values; the configuration may hold secrets."""
         config = {"fs.trash.interval": 60, "a": True, "fs.s3a.secret.key": "SECRET"}
-        place = locate_hdfs("hdfs://nn/t", "hdfs", {"config": config, "timeout": 5}, {})
+        place = locate("hdfs://nn/t", "hdfs", {"config": config, "timeout": 5}, {})
         assert (place.trash_minutes, place.config["a"], place.timeout) == (60, "true", 5)
         assert "SECRET" not in repr(place)
 

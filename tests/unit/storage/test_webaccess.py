@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.storage.hadoop_conf import Token, WebHdfsPlace, choose, locate_webhdfs, parse
+from acidctl.storage.hadoop_conf import Place, Token, choose, locate, parse
 
 HA = {
     "dfs.nameservices": "far,warehouse",
@@ -29,8 +29,8 @@ TOKEN = Token(WRITABLE[1:29], WRITABLE[30:50], "WEBHDFS delegation", "127.0.0.1:
 FILE = b"HDTS\0" + b"\x01" + b"\x0f127.0.0.1:14102" + WRITABLE + b"\x00"
 
 
-def _located(url: str, options: Mapping[str, Any] | None = None, **environment: str) -> WebHdfsPlace:
-    return locate_webhdfs(url, url.partition(":")[0], options or {}, environment)
+def _located(url: str, options: Mapping[str, Any] | None = None, **environment: str) -> Place:
+    return locate(url, url.partition(":")[0], options or {}, environment)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def _located(url: str, options: Mapping[str, Any] | None = None, **environment: 
 def test_an_address_leads_to_servers(url: str, config: Mapping[str, str], nodes: tuple[str, ...], path: str) -> None:
     """Ports by default, name services by the configuration; the path is taken as it is."""
     found = _located(url, {"config": config, "user": "etl"})
-    assert (found.nodes, found.path) == (nodes, path)
+    assert (found.addresses, found.path) == (nodes, path)
 
 
 @pytest.mark.parametrize(

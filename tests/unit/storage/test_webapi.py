@@ -24,7 +24,7 @@ from acidctl.errors import (
     ThrottledError,
     UnreachableError,
 )
-from acidctl.storage.hadoop_conf import WebHdfsPlace
+from acidctl.storage.hadoop_conf import Place
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.webhdfs import WebHdfsStorage, connect
 from acidctl.storage.webhdfs_rest import WebApi
@@ -45,9 +45,13 @@ STATUS = {
 }
 
 
+def _place(addresses: tuple[str, ...], **access: Any) -> Place:
+    return Place("webhdfs", "nn", "/", addresses, **access)
+
+
 def _storage(*relays: Relay | int, timeout: float = 5.0, **access: Any) -> WebHdfsStorage:
     nodes = tuple(f"http://127.0.0.1:{relay if isinstance(relay, int) else relay.port}" for relay in relays)
-    return WebHdfsStorage(WebApi(WebHdfsPlace(nodes, "nn", token=SECRET, timeout=timeout, **access)), "webhdfs")
+    return WebHdfsStorage(WebApi(_place(nodes, token=SECRET, timeout=timeout, **access)))
 
 
 def _all_text(error: AcidctlError) -> str:
@@ -128,8 +132,8 @@ def test_who_is_not_known_is_told_what_to_do() -> None:
     """A server that wants Kerberos, and one that wants anything else."""
     replies = [Reply(401, headers={"WWW-Authenticate": "Negotiate"}), Reply(401)]
     with Relay(lambda request: replies.pop(0)) as relay:
-        api = WebApi(WebHdfsPlace((f"http://127.0.0.1:{relay.port}",), "nn", user="alice"))
-        storage = WebHdfsStorage(api, "webhdfs")
+        api = WebApi(_place((f"http://127.0.0.1:{relay.port}",), user="alice"))
+        storage = WebHdfsStorage(api)
         with pytest.raises(DeniedError, match="wants to know who asks by Kerberos") as caught:
             storage.stat("/t")
         assert "kinit" in str(caught.value.hint)
@@ -144,13 +148,13 @@ def test_outages_are_told_apart(closed_port: int) -> None:
         _storage(closed_port).stat("/t")
     assert caught.value.transient
     assert SECRET not in _all_text(caught.value)
-    unknown = WebHdfsStorage(WebApi(WebHdfsPlace(("http://nn.invalid:1",), "nn", token=SECRET)), "webhdfs")
+    unknown = WebHdfsStorage(WebApi(_place(("http://nn.invalid:1",), token=SECRET)))
     with pytest.raises(UnreachableError, match="no machine is known by the name") as caught:
         unknown.stat("/t")
     assert not caught.value.transient
     assert SECRET not in _all_text(caught.value)
     with Relay(lambda request: Reply()) as relay:
-        tls = WebHdfsStorage(WebApi(WebHdfsPlace((f"https://127.0.0.1:{relay.port}",), "nn", token=SECRET)), "swebhdfs")
+        tls = WebHdfsStorage(WebApi(_place((f"https://127.0.0.1:{relay.port}",), token=SECRET)))
         with pytest.raises(StorageError, match=r"certificate of https://\S+ is not trusted") as trouble:
             tls.stat("/t")
         assert SECRET not in _all_text(trouble.value)
@@ -299,10 +303,8 @@ def test_data_is_not_sent_in_the_clear_where_tls_was_asked_for(tmp_path: Path) -
         return Reply(307, headers={"Location": "http://127.0.0.1:1/webhdfs/v1/t?op=OPEN&delegation=" + SECRET})
 
     with Relay(namenode, tls=tls) as relay:
-        access = WebHdfsPlace(
-            (f"https://127.0.0.1:{relay.port}",), "nn", token=SECRET, ca_file=str(tmp_path / "ca.pem")
-        )
-        storage = WebHdfsStorage(WebApi(access), "swebhdfs")
+        access = _place((f"https://127.0.0.1:{relay.port}",), token=SECRET, ca_file=str(tmp_path / "ca.pem"))
+        storage = WebHdfsStorage(WebApi(access))
         with storage.open("/t") as stream, pytest.raises(StorageError, match="data would come unencrypted") as caught:
             stream.read(1)
         assert SECRET not in _all_text(caught.value)
