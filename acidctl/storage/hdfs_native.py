@@ -38,7 +38,7 @@ from acidctl.storage.hadoop import (
 from acidctl.storage.hadoop_conf import Place, account_name, client_options, locate, wants_kerberos
 from acidctl.storage.port import Descend, NewFile, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
-from acidctl.storage.remote import Found, walk_tree
+from acidctl.storage.remote import Found, in_thread, walk_tree
 
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
@@ -557,7 +557,7 @@ def knock(addresses: Sequence[str], seconds: float) -> dict[str, Exception | Non
 
     All are asked at once; when one has accepted, the others have little time left.
     """
-    calls = {_in_thread(partial(_knock, address, seconds)): address for address in addresses}
+    calls = {in_thread(partial(_knock, address, seconds)): address for address in addresses}
     faults: dict[str, Exception | None] = {}
     until = time.monotonic() + seconds + 1
     pending = set(calls)
@@ -670,7 +670,7 @@ def bounded(action: Callable[[], Answer], seconds: float, *, changes: bool = Fal
     An interrupt ends the waiting at once, or with `changes` when the call has ended, for a few seconds at most. The
     call itself goes on in its thread, which ends the process as little as any other daemon.
     """
-    call = _in_thread(action)
+    call = in_thread(action)
     try:
         in_time = wait([call], seconds).done
     except BaseException:
@@ -680,17 +680,3 @@ def bounded(action: Callable[[], Answer], seconds: float, *, changes: bool = Fal
     if not in_time:
         raise TimeoutError
     return call.result()
-
-
-def _in_thread(action: Callable[[], Answer]) -> Future[Answer]:
-    """Begin a call in a thread of its own: it can neither be interrupted nor given a time limit."""
-    call: Future[Answer] = Future()
-
-    def run() -> None:
-        try:
-            call.set_result(action())
-        except BaseException as error:  # libraries panic with BaseException
-            call.set_exception(error)
-
-    threading.Thread(target=run, name="acidctl-call", daemon=True).start()
-    return call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -117,6 +118,7 @@ def _path_of(info: FileInfo) -> str:
 
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 def for_each(action: Callable[[Item], object], items: Sequence[Item], *, threads: int, name: str) -> None:
@@ -137,3 +139,17 @@ def for_each(action: Callable[[Item], object], items: Sequence[Item], *, threads
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def in_thread(action: Callable[[], Answer]) -> Future[Answer]:
+    """Begin a call in a thread of its own, which ends the process as little as any other daemon."""
+    call: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            call.set_result(action())
+        except BaseException as error:  # libraries panic with BaseException
+            call.set_exception(error)
+
+    threading.Thread(target=run, name="acidctl-call", daemon=True).start()
+    return call

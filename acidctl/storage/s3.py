@@ -401,38 +401,46 @@ _ADDRESS = (
     "Check AWS_ENDPOINT_URL or `endpoint_url` in [storage] of the configuration file, the network, and that the server "
     "runs."
 )
+_MAY_NOW = f"{_MAY} Check that they have not expired."
+_CLOCK = "Set the clock of this machine."
 _AGAIN = "Run the command again later."
+_FULL = "Raise the quota or free space, and run the command again; the table is as it was."
 _BUCKET = re.compile(r"s3://[A-Za-z0-9][A-Za-z0-9.-]+[A-Za-z0-9](/|$)")
 
-_DENIED: Mapping[str, tuple[str, str]] = {
-    "AccessDenied": ("access is denied", _MAY),
-    "AllAccessDisabled": ("access is denied", _MAY),
-    "AccountProblem": ("the account has a problem", _MAY),
-    "Forbidden": ("access is denied", _MAY),
-    "403": ("access is denied, or the credentials are refused", f"{_MAY} See that they have not expired."),
-    "401": ("access is denied, or the credentials are refused", f"{_MAY} See that they have not expired."),
-    "InvalidAccessKeyId": ("the access key is not known there", _CREDENTIALS),
-    **dict.fromkeys(
-        ("XAdminUserNotFound", "XMinioAdminNoSuchUser"), ("the access key is not known there", _CREDENTIALS)
-    ),
-    "SignatureDoesNotMatch": ("the secret does not belong to the access key", _CREDENTIALS),
-    "AuthFailure": ("the credentials are refused", _CREDENTIALS),
-    "ExpiredToken": ("the session token has expired", _RENEW),
-    "TokenRefreshRequired": ("the session token has expired", _RENEW),
-    "RequestExpired": ("the session has expired", _RENEW),
-    "InvalidToken": ("the session token is refused", _RENEW),
-    "RequestTimeTooSkewed": ("the clocks of this machine and the server differ", "Set this machine's clock."),
-}
-_THROTTLED = {
-    *("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"),
-    *("TooManyRequestsException", "BandwidthLimitExceeded", "ServerBusy", "429", "503"),
+_SLOWER = (
+    "SlowDown Throttling ThrottlingException RequestLimitExceeded TooManyRequests TooManyRequestsException "
+    "BandwidthLimitExceeded ServerBusy 429 503 "
     # Another request for the same name was under way, and none of both was carried out.
-    *("OperationAborted", "ConditionalRequestConflict"),
-}
-_UNSURE = {"InternalError", "ServiceUnavailable", "RequestTimeout", "500", "502", "504", "IncompleteBody"}
-_QUOTA = {"QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "507"}
-_ELSEWHERE = {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint"}
-_ELSEWHERE |= {"301", "307", "IllegalLocationConstraintException"}
+    "OperationAborted ConditionalRequestConflict"
+)
+_REDIRECTED = (
+    "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed IllegalLocationConstraint "
+    "IllegalLocationConstraintException 301 307"
+)
+_NO_SPACE = "QuotaExceeded XMinioAdminBucketQuotaExceeded XMinioStorageFull InsufficientCapacity 507"
+_TOKEN = "the server refuses the request, most often because a session token is wrong or has expired"
+# Codes, the kind of error, the reason, and what to do.
+_ROWS: Sequence[tuple[str, type[StorageError], str, str | None]] = (
+    ("AccessDenied AllAccessDisabled Forbidden", DeniedError, "access is denied", _MAY),
+    ("AccountProblem", DeniedError, "the account has a problem", _MAY),
+    ("401 403", DeniedError, "access is denied, or the credentials are refused", _MAY_NOW),
+    ("InvalidAccessKeyId", DeniedError, "the access key is not known there", _CREDENTIALS),
+    ("XAdminUserNotFound XMinioAdminNoSuchUser", DeniedError, "the access key is not known there", _CREDENTIALS),
+    ("SignatureDoesNotMatch", DeniedError, "the secret does not belong to the access key", _CREDENTIALS),
+    ("AuthFailure", DeniedError, "the credentials are refused", _CREDENTIALS),
+    ("ExpiredToken TokenRefreshRequired", DeniedError, "the session token has expired", _RENEW),
+    ("RequestExpired", DeniedError, "the session has expired", _RENEW),
+    ("InvalidToken", DeniedError, "the session token is refused", _RENEW),
+    ("400", DeniedError, _TOKEN, _RENEW),
+    ("RequestTimeTooSkewed", DeniedError, "the clocks of this machine and the server differ", _CLOCK),
+    (_SLOWER, ThrottledError, "the server asks for fewer requests", _AGAIN),
+    ("InternalError ServiceUnavailable RequestTimeout", UnreachableError, "the server has a problem ({code})", _AGAIN),
+    ("IncompleteBody 500 502 504", UnreachableError, "the server has a problem ({code})", _AGAIN),
+    (_NO_SPACE, QuotaError, "the storage is full", _FULL),
+    (_REDIRECTED, StorageError, "the bucket is in another region", _REGION),
+    ("NotImplemented MethodNotAllowed 501 405", StorageError, "the server does not know how ({code})", None),
+)
+_MEANINGS = {code: (kind, why, hint) for codes, kind, why, hint in _ROWS for code in codes.split()}
 _NO_CREDENTIALS = (
     botocore.exceptions.NoCredentialsError,
     botocore.exceptions.PartialCredentialsError,
@@ -482,28 +490,9 @@ def error_for(code: str, shown: str, doing: str) -> StorageError | NoSuchTableEr
     if code in ("NoSuchKey", "404"):
         hint = "If a compaction or a cleaner runs on this table now, run the command again."
         return StorageError(f"{shown} is not there any more", path=shown, hint=hint)
-    if code in _DENIED:
-        why, hint = _DENIED[code]
-        return DeniedError(f"{shown} cannot be {doing}: {why}", path=shown, hint=hint)
-    if code in _THROTTLED:
-        why = "the server asks for fewer requests"
-        return ThrottledError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_AGAIN)
-    if code in _UNSURE:
-        why = f"the server has a problem ({code})"
-        return UnreachableError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_AGAIN)
-    if code in _QUOTA:
-        why = "the storage is full"
-        hint = "Raise the quota or free space, and run the command again; the table is as it was."
-        return QuotaError(f"{shown} cannot be {doing}: {why}", path=shown, hint=hint)
-    if code in _ELSEWHERE:
-        return StorageError(f"{shown} cannot be {doing}: the bucket is in another region", path=shown, hint=_REGION)
-    if code in ("NotImplemented", "MethodNotAllowed", "501", "405"):
-        return StorageError(f"{shown} cannot be {doing}: the server does not know how ({code})", path=shown)
-    if code == "400":
-        why = "the server refuses the request, most often because a session token is wrong or has expired"
-        return DeniedError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_RENEW)
     known = code if code.isalnum() and len(code) < 60 else "no reason given"
-    return StorageError(f"{shown} cannot be {doing}: the server refuses it ({known})", path=shown)
+    kind, why, advice = _MEANINGS.get(code, (StorageError, "the server refuses it ({code})", None))
+    return kind(f"{shown} cannot be {doing}: {why.format(code=known)}", path=shown, hint=advice)
 
 
 def _answer(error: BaseException) -> Mapping[str, Any] | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from queue import Empty, Queue
+from queue import Full, Queue
 from typing import Any, BinaryIO, cast
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
@@ -21,12 +21,14 @@ from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
 from acidctl.storage.hadoop_conf import client_options, locate
 from acidctl.storage.port import NewFile, Storage, join
 from acidctl.storage.prefetch import RangedFile, Tuning
-from acidctl.storage.remote import Found
+from acidctl.storage.remote import Found, in_thread
 from acidctl.storage.webhdfs_rest import Body, Source, UnknownRequestError, WebApi
 
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
 _PART_BYTES = 4 << 20
 _WAITING_PARTS = 2
+# How often a writer that waits looks whether sending has failed.
+_LOOK_SECONDS = 0.1
 # A DataNode opens the block anew for each request, which costs it as much as sending some MiB.
 _TUNING = Tuning(piece=32 << 20, ahead=32 << 20)
 # Who holds the most of a file; more hosts than that help no scheduler.
@@ -247,86 +249,52 @@ class _NewFile(NewFile):
         self._storage = storage
         self._path = path
         self._mode = mode
-        self._upload: _Upload | None = None
+        self._parts: Queue[bytes | None] = Queue(_WAITING_PARTS)
+        self._sent: Future[None] | None = None
 
     def _send(self) -> None:
-        if self._upload is None:
-            self._upload = _Upload(partial(self._storage.send, self._path, mode=self._mode))
-        self._upload.put(bytes(self._buffer))
+        if self._sent is None:
+            # HTTP libraries ask for parts themselves, so they need a thread. It holds the queue and not this file, so
+            # that a file that nobody holds any more can end it.
+            parts = iter(self._parts.get, None)
+            self._sent = in_thread(partial(self._storage.send, self._path, parts, self._mode))
+        self._pass_on(self._sent, bytes(self._buffer))
         self._buffer.clear()
 
+    def _pass_on(self, sent: Future[None], part: bytes | None) -> None:
+        """Waits while enough is on its way; None is the end. Raises what sending has raised."""
+        while not sent.done():
+            with suppress(Full):
+                self._parts.put(part, timeout=_LOOK_SECONDS)
+                return
+        sent.result()
+
     def _finish(self) -> None:
-        if self._upload is None:
+        if self._sent is None:
             self._storage.send(self._path, bytes(self._buffer), self._mode)
-        else:
+            return
+        if self._buffer:
             self._send()
-            self._upload.finish()
+        self._pass_on(self._sent, None)
+        self._sent.result()
 
     def _undo(self, failure: BaseException) -> None:
         """What exists already is somebody else's."""
         if not isinstance(failure, ExistsError):
-            self._remove()
+            with suppress(StorageError):
+                self._storage.remove_file(self._path)
 
     def _abandon(self) -> None:
         """Ends the request in good order before the file is removed: cut off, it could come to life afterwards."""
-        if self._upload is None:
+        if self._sent is None:
             return
+        failure: BaseException = StorageError("it was abandoned")
         try:
-            self._upload.finish()
-        except ExistsError:
-            return
-        except StorageError:
-            pass
-        self._remove()
-
-    def _remove(self) -> None:
-        with suppress(StorageError):
-            self._storage.remove_file(self._path)
-
-
-class _Upload:
-    """Parts on their way to `send`, which asks for them in a thread of its own; HTTP libraries do not take them.
-
-    The thread holds this alone, so that a writer whom nobody holds any more can end it.
-    """
-
-    def __init__(self, send: Callable[[Iterator[bytes]], None]) -> None:
-        self._parts: Queue[bytes | None] = Queue(_WAITING_PARTS)
-        self._failure: BaseException | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, args=(send,), name="acidctl-webhdfs-write", daemon=True)
-        self._thread.start()
-
-    def put(self, part: bytes) -> None:
-        """Waits while enough is on its way; raises what `send` raised."""
-        if part and not self._stopped:
-            self._parts.put(part)
-        if self._failure is not None:
-            raise self._failure
-
-    def finish(self) -> None:
-        """Waits until `send` has returned; raises what it raised."""
-        if not self._stopped:
-            self._parts.put(None)
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self, send: Callable[[Iterator[bytes]], None]) -> None:
-        try:
-            send(self._taken())
-        except BaseException as error:
-            self._failure = error
-        finally:
-            # Whoever waits to pass on a part gets free; the queue is longer than what can come after that.
-            self._stopped = True
-            with suppress(Empty):
-                while True:
-                    self._parts.get_nowait()
-
-    def _taken(self) -> Iterator[bytes]:
-        while (part := self._parts.get()) is not None:
-            yield part
+            self._pass_on(self._sent, None)
+            self._sent.result()
+        except StorageError as error:
+            failure = error
+        self._undo(failure)
 
 
 def _status_of(status: Mapping[str, Any]) -> Status:
