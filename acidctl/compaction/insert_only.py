@@ -34,9 +34,9 @@ from acidctl.rows.scan import BATCH_ROWS, Projection
 from acidctl.rows.sources import live_sources
 from acidctl.state.resolve import data_files, live_entries
 from acidctl.storage.port import Storage, join
+from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
-from acidctl.types.stored_digest import RowDigest
 
 _CHUNK = 1 << 20
 _GZIP = ".gz"

@@ -27,7 +27,7 @@ from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.maintenance.lock import Lock
 from acidctl.maintenance.work_dir import WorkDir
 from acidctl.storage.port import Storage, join
-from acidctl.types.stored_digest import combined
+from acidctl.types.digest import combined
 
 # Smaller inputs are read over the network sooner than a free core on the right machine is found.
 _WORTH_A_WAY = 4 << 20

@@ -571,7 +571,7 @@ def _property(schema: TableSchema | None, key: str, default: float) -> float:
 
 # --- The unit of work and what comes back: plain values that travel to worker processes and to Spark executors.
 
-#: What the digest of a file that was put together byte by byte begins with, instead of `stored_digest.VERSION`.
+#: What the digest of a file that was put together byte by byte begins with, instead of `digest.VERSION`.
 BYTES_DIGEST = "sha256:"
 
 
@@ -628,7 +628,7 @@ class TaskResult:
     `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
     `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
-    input (`stored_digest`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is
+    input (`digest`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is
     in bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
     `hidden_ids` the write ids whose events were taken or left out.
     """

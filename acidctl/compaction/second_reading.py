@@ -17,8 +17,8 @@ from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, Ro
 from acidctl.orc import pyorc_reader
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
+from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import HiveType, StructType
-from acidctl.types.stored_digest import RowDigest
 
 _SAMPLE_GROUPS = 5
 _SAMPLE_ROWS = 500

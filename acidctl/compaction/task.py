@@ -33,9 +33,9 @@ from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
+from acidctl.types.digest import RowDigest, combined
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type
-from acidctl.types.stored_digest import RowDigest, combined
 
 # More inputs than that do not overlap, or are put together before they are opened.
 _OPEN_FILES = 1 << 16

@@ -47,7 +47,7 @@ from acidctl.orc.writer import WrittenFile
 from acidctl.rows.dump_inputs import batch_rows
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
-from acidctl.types.stored_digest import RowDigest, combined
+from acidctl.types.digest import RowDigest, combined
 
 _BATCH_ROWS = 32768
 _VERSION = b"2"
@@ -57,7 +57,7 @@ _VERSION = b"2"
 class Expected:
     """What a file must hold.
 
-    `digest` is that of the rows as they were handed to the writer (`stored_digest`): keys and columns, of delete events
+    `digest` is that of the rows as they were handed to the writer (`digest`): keys and columns, of delete events
     the keys alone. Of a file that was joined `parts` are (rows, digest) of its parts, and `digest` is theirs combined.
     `counts` are (write id, bucket property, rows), in any order. `columns` is the text of a
     `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id

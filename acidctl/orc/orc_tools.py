@@ -41,8 +41,7 @@ from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
 from acidctl.types import format_scalars, java_numbers
 from acidctl.types.format_rows import Style, json_strings
 from acidctl.types.format_scalars import Int64Array
-from acidctl.types.hive_types import quote_name
-from acidctl.types.schema import Field, Primitive, StructType, TypeKind
+from acidctl.types.hive_types import Field, Primitive, StructType, TypeKind, quote_name
 
 Json = dict[str, Any]
 

@@ -33,7 +33,7 @@ from acidctl.types.format_scalars import (
     timestamps,
     valid_utf8,
 )
-from acidctl.types.schema import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 #: Constant text, or one text per row.
 Piece: TypeAlias = bytes | pa.Array

@@ -1,8 +1,7 @@
 """The text of Hive types and of table schemas, parsed into values.
 
 Pure: text in, frozen values out. `parse_type` and `parse_schema` raise `UsageError` with one sentence and
-nothing else, whatever the text. The types themselves and the rules of reading one type as another are in
-`hive_types` and can be imported from here as well.
+nothing else, whatever the text.
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ from dataclasses import dataclass
 
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import (
-    Dialect,
     Field,
-    Fit,
-    FitAction,
     HiveType,
     ListType,
     MapType,
@@ -24,28 +20,7 @@ from acidctl.types.hive_types import (
     StructType,
     TypeKind,
     UnionType,
-    plan_fit,
-    quote_name,
 )
-
-__all__ = [
-    "Dialect",
-    "Field",
-    "Fit",
-    "FitAction",
-    "HiveType",
-    "ListType",
-    "MapType",
-    "Primitive",
-    "StructType",
-    "TableSchema",
-    "TypeKind",
-    "UnionType",
-    "parse_schema",
-    "parse_type",
-    "plan_fit",
-    "quote_name",
-]
 
 MAX_DECIMAL_PRECISION = 38
 MAX_CHAR_LENGTH = 255

@@ -20,7 +20,7 @@ import acidctl
 from acidctl.compaction.report import Outcome
 from acidctl.engine.spark import SparkEngine
 from acidctl.orc.reader import open_orc
-from acidctl.types.stored_digest import RowDigest
+from acidctl.types.digest import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
 from tests.services.spark import SparkCluster, descendants, spark_cluster
 from tests.support.covering import Way, chosen_ways

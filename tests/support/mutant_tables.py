@@ -270,7 +270,7 @@ def _physical(orc: Any) -> Any:
 
 def _rows(orc: Any) -> str:
     """A digest of all rows and their order."""
-    from acidctl.types.stored_digest import RowDigest
+    from acidctl.types.digest import RowDigest
 
     digest = RowDigest()
     for batch in orc.scan():

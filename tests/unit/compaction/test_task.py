@@ -30,7 +30,7 @@ from acidctl.rows.table_view import PartitionState
 from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
-from acidctl.types.stored_digest import RowDigest, combined
+from acidctl.types.digest import RowDigest, combined
 from tests import ROOT
 from tests.support.extent import SWEEP
 from tests.support.specs import WORK, delta, small_table, specs_of, state_of, write_events

@@ -28,8 +28,9 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import IntegerStatistics
 from acidctl.orc.writer import write_orc
 from acidctl.state.resolve import AcidState
-from acidctl.types.schema import StructType, parse_type
-from acidctl.types.stored_digest import RowDigest
+from acidctl.types.digest import RowDigest
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import parse_type
 from tests.support.corruption import Corruption, corrupt_file, corrupted, corrupting_writer, rewritten
 from tests.support.orc_files import fixture_files
 from tests.support.orc_mutations import METADATA, ROW_INDEX, Field, encoded, parsed, put_together, taken_apart

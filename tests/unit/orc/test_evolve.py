@@ -19,8 +19,9 @@ import pytest
 from acidctl.errors import DamagedDataError
 from acidctl.format.arrays import WIDE
 from acidctl.orc.schema_evolution import arrow_type, fit_array, null_array
+from acidctl.types.hive_types import Dialect, HiveType, plan_fit
 from acidctl.types.java_numbers import double_text
-from acidctl.types.schema import Dialect, HiveType, parse_schema, parse_type, plan_fit
+from acidctl.types.schema import parse_schema, parse_type
 from tests.support.vectors import named
 
 LINES = [json.loads(line) for line in (Path(__file__).parent / "conversions.jsonl").read_text().splitlines()]

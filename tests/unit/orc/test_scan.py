@@ -17,7 +17,7 @@ from acidctl.format.events import RowId
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.types.schema import Dialect
+from acidctl.types.hive_types import Dialect
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 
 

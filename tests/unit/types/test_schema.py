@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.types.schema import (
+from acidctl.types.hive_types import (
     Dialect,
     Field,
     FitAction,
@@ -20,10 +20,9 @@ from acidctl.types.schema import (
     StructType,
     TypeKind,
     UnionType,
-    parse_schema,
-    parse_type,
     plan_fit,
 )
+from acidctl.types.schema import parse_schema, parse_type
 
 SHOW_CREATE = """CREATE TABLE `default`.`orders`(
   `id` int COMMENT 'it''s, (the) key',

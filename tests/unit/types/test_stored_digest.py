@@ -16,7 +16,7 @@ import pytest
 from acidctl.errors import InternalError
 from acidctl.format.arrays import WIDE, widen
 from acidctl.format.events import EventKeys
-from acidctl.types.stored_digest import RowDigest, combined
+from acidctl.types.digest import RowDigest, combined
 
 ROWS = 500
 TEXT = pa.string()

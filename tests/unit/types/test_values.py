@@ -19,17 +19,8 @@ from hypothesis import strategies as st
 
 from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
 from acidctl.types.format_scalars import Damage
-from acidctl.types.schema import (
-    Field,
-    HiveType,
-    ListType,
-    MapType,
-    Primitive,
-    StructType,
-    TypeKind,
-    UnionType,
-    parse_type,
-)
+from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.types.schema import parse_type
 
 WIDE = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
 _ARROW = {
