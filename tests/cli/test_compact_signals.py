@@ -23,11 +23,12 @@ from acidctl.maintenance.limits import TimeUpError
 from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.support.cleaning_cases import step
+from tests.support.extent import amount
 
 STEP = step("hive4/many_rows/01-written")
 PARTITIONS = ("ds=a", "ds=b", "ds=c")
 LISTS = [option for text in STEP.lists for option in ("--validtxns", text)]
-TIMES = 10
+TIMES = amount(3, swept=10)
 # Even work as small as this goes to worker processes with "pool".
 PROGRAM = """
 import sys

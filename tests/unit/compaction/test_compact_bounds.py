@@ -26,11 +26,12 @@ from acidctl.errors import ExitCode
 from acidctl.maintenance.limits import TimeLimit
 from tests import ROOT
 from tests.support.cleaning_cases import step
+from tests.support.extent import amount
 
 STEP = step("hive4/demo_orders/03-demo")
 LISTS = list(STEP.lists)
 OPTIONS = [option for text in LISTS for option in ("--validtxns", text)]
-MANY = 60
+MANY = amount(30, swept=60)
 HERE = ROOT
 # Tasks that take for ever, in this process or in workers.
 SLOW = """

@@ -15,6 +15,7 @@ from tests import ROOT
 from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.support.distant import DistantStorage, Requests, children_of
+from tests.support.extent import amount
 from tests.support.memory import MemoryStorage
 from tests.support.orc_events import EventBatch, keys, written
 
@@ -48,7 +49,7 @@ def _partitions(number: int) -> DistantStorage:
     return DistantStorage(MemoryStorage(), children_of("t", files))
 
 
-@pytest.mark.parametrize("number", [20, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [20, pytest.param(amount(2_000, swept=10_000), marks=pytest.mark.slow)])
 def test_ls_lists_each_directory_once_and_probes_nothing(far: Far, number: int) -> None:
     """Whatever the number of partitions and files."""
     result, requests = far("ls", storage=_partitions(number), root="t")
