@@ -1,4 +1,4 @@
-"""Tables that acidctl has compacted, judged by the Hive that wrote them: read, changed, compacted and cleaned on."""
+"""Real Hive as the judge: it reads, changes, compacts and cleans what acidctl has compacted, and both read alike."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tests.live.compactions import (
     read_from_acid_v1,
     these_or_all,
 )
-from tests.live.histories import MaintainedHistory
+from tests.live.histories import History, MaintainedHistory
 from tests.live.living import faults_without_us, live_on
 from tests.services.hive import HIVE4, Hive
 from tests.services.hive3 import VERSIONS
+from tests.support.extent import amount
 
-STEPS = 12
+STEPS, STEPS_OF_HIVE_ALONE = 12, 9
 # Both write before and after our compactions and our clean; the second in partitions.
 SEEDS = (73, 417)
 MARKS = {"hive3": pytest.mark.hive3, "hive4": pytest.mark.hive}
@@ -47,11 +48,8 @@ LIVED_ON = {
     ),
     "hive4": (
         "hive4/bucketed/02-changed major",
-        "hive4/unbucketed/02-changed minor",
         "hive4/partitioned/01-inserted minor",
         "hive4/insert_only/02-aborted major",
-        "hive4/evolution/02-mixed major",
-        "hive4/load_data/02-changed major",
         "hive4/foreign_file/02-deleted major",
     ),
 }
@@ -155,3 +153,23 @@ def test_random_histories_that_acidctl_maintains(judge: Judge, seed: int) -> Non
     assert len(compared) == STEPS
     assert max(compared) > 0
     assert history.ours["compacted"] > 0
+
+
+@pytest.mark.parametrize("seed", range(amount(2, swept=5)))
+@by_each_hive
+def test_random_histories_of_hive_alone(judge: Judge, seed: int) -> None:
+    """Inserts, updates, deletes, aborted and open transactions, compactions and cleaning: its rows are ours."""
+    _check_history(History(judge.hive, f"h{seed}", seed))
+
+
+@pytest.mark.hive3
+@pytest.mark.parametrize("seed", range(amount(2, swept=5)))
+def test_random_histories_of_hive_2(hive2: Hive, seed: int) -> None:
+    """The same in ACID v1."""
+    _check_history(History(hive2, f"h{seed}", seed, list_format="hive2"))
+
+
+def _check_history(history: History) -> None:
+    compared = history.live(STEPS_OF_HIVE_ALONE)
+    assert len(compared) == STEPS_OF_HIVE_ALONE
+    assert max(compared) > 0
