@@ -83,7 +83,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 6, 42, 98
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 3, 26, 69
 
 # What tests replace although its name is private; an argument would do.
 MOST_PRIVATE_NAMES_REPLACED = 43
@@ -96,16 +96,15 @@ PRIVATE_WORDS = (
 # How often a package still has them; likewise, and a package that is not named has none.
 STILL_PRIVATE = {
     "api": 4,
-    "cleaning": 173,
-    "cli": 44,
-    "compaction": 339,
-    "engine": 11,
+    "cleaning": 120,
+    "cli": 43,
+    "compaction": 102,
     "errors": 1,
     "format": 13,
     "maintenance": 24,
     "rows": 15,
-    "state": 96,
-    "storage": 22,
+    "state": 3,
+    "storage": 19,
 }
 
 # Names of modules below `acidctl`; what they hold is read only by the tests that run.
