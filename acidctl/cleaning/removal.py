@@ -37,7 +37,7 @@ from acidctl.maintenance.work_dir import (
     remove_directory,
     remove_file,
     remove_work,
-    surely,
+    until_done,
     write_file,
 )
 from acidctl.state.report import Problem
@@ -302,7 +302,7 @@ class Cleaning:
     def _discard(self, path: str) -> None:
         """Into the trash by one rename, so that no reader meets half of it."""
         try:
-            surely(lambda: self.storage.discard(path), lambda: self.storage.stat(path) is None)
+            until_done(lambda: self.storage.discard(path), lambda: self.storage.stat(path) is None)
         except StorageError as error:
             error.hint = "With --skip-trash it is deleted for good." if error.hint == error.advice else error.hint
             raise

@@ -14,7 +14,8 @@ from acidctl.cli.output import Format, Output, plural
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
-from acidctl.rows.dump_inputs import DataFile, SideFileFacts, batch_rows, data_files
+from acidctl.rows.dump_inputs import DataFile, SideFileFacts, data_files
+from acidctl.rows.pipeline import ordered_map, rows_per_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -235,9 +236,7 @@ def pa_columns(batch: pa.RecordBatch) -> list[pa.Array]:
 
 def _chunks(orc: OrcFile, render: Render, limit: int | None) -> Iterator[tuple[int, pa.Buffer | bytes]]:
     """Numbers of rows and their text."""
-    from acidctl.rows.pipeline import ordered_map
-
-    rows = batch_rows(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
+    rows = rows_per_batch(orc.tail, min(_BATCH_ROWS, limit) if limit else _BATCH_ROWS)
     return ordered_map(
         lambda batch: (len(batch), render(batch)), _limited(orc, rows, limit), size=lambda batch: batch.nbytes
     )

@@ -33,8 +33,7 @@ from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
-from acidctl.rows.scan import BATCH_ROWS
-from acidctl.rows.sources import live_sources
+from acidctl.rows.scan import BATCH_ROWS, live_sources
 from acidctl.state.resolve import (
     ORIGINALS_NAME,
     AcidState,

@@ -21,8 +21,7 @@ from acidctl.format.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
-from acidctl.rows.scan import DataSource
-from acidctl.rows.sources import live_sources
+from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
 

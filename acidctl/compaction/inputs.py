@@ -17,8 +17,16 @@ from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, 
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
-from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, pack_small, stream_of
-from acidctl.rows.sources import live_sources
+from acidctl.rows.scan import (
+    BATCH_ROWS,
+    DataSource,
+    Findings,
+    LocationReader,
+    Projection,
+    live_sources,
+    pack_small,
+    stream_of,
+)
 from acidctl.state.entries import ORIGINALS_NAME, Directory, Verdict
 from acidctl.state.resolve import AcidState, EntryState, StateEntry, TableType
 from acidctl.storage.port import Storage, join

@@ -30,8 +30,7 @@ from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint, varint, zigzag
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.pipeline import read_ahead
-from acidctl.rows.scan import BATCH_ROWS, Projection
-from acidctl.rows.sources import live_sources
+from acidctl.rows.scan import BATCH_ROWS, Projection, live_sources
 from acidctl.state.resolve import data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest

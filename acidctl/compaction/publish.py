@@ -45,7 +45,7 @@ from acidctl.maintenance.work_dir import (
     move,
     moved,
     remove_file,
-    surely,
+    until_done,
     write_file,
 )
 from acidctl.state.inventory import take_inventory
@@ -333,7 +333,7 @@ def _take_back(storage: Storage, root: str, work: WorkDir, names: Sequence[str])
 
 def rename_dir(storage: Storage, source: str, target: str) -> None:
     """Rename a directory to a name that is free."""
-    surely(lambda: storage.rename_dir(source, target), lambda: moved(storage, source, target))
+    until_done(lambda: storage.rename_dir(source, target), lambda: moved(storage, source, target))
 
 
 def _copy(storage: Storage, root: str, work: WorkDir, journal: Journal) -> None:
@@ -380,7 +380,7 @@ def copy_files(storage: Storage, root: str, work: str, files: Sequence[OutputFil
             return found is not None and not found.is_directory and found.size == file.size
 
         copied.append(file)
-        surely(change, done)
+        until_done(change, done)
 
     data = [file for file in files if not is_hidden(file.path.rpartition("/")[2])]
     markers = [file for file in files if file not in data]

@@ -44,8 +44,7 @@ from acidctl.orc.stats import (
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile
-from acidctl.rows.dump_inputs import batch_rows
-from acidctl.rows.pipeline import read_ahead
+from acidctl.rows.pipeline import read_ahead, rows_per_batch
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
 
@@ -152,7 +151,7 @@ class _Content:
 
     def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
         """The batches to be taken."""
-        batches = self._orc.scan(batch_size=batch_rows(self._orc.tail, _BATCH_ROWS))
+        batches = self._orc.scan(batch_size=rows_per_batch(self._orc.tail, _BATCH_ROWS))
         yield from read_ahead(batches) if threads else batches
 
     def add(self, batch: pa.RecordBatch) -> None:

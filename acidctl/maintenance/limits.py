@@ -38,7 +38,7 @@ def checked_time(now: float) -> float:
 
 def _wrong_clock() -> AcidctlError:
     return AcidctlError(
-        "the clock of this machine shows a time outside of the years 1970 to 2261, and ages cannot be told by it",
+        "the clock of this machine shows a time outside of the years 1970 to 9999, so no age can be computed",
         hint="Set the clock; `date` shows it.",
     )
 

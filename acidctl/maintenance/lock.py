@@ -36,8 +36,8 @@ _held: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A lock as it lies there; `owner` is None when it cannot be read."""
+class _StoredLock:
+    """The lock file of a location; `owner` is None when its content cannot be read."""
 
     content: bytes
     owner: Owner | None
@@ -60,10 +60,10 @@ class Lock:
         return self.owner.id
 
     def check(self) -> None:
-        """Raise StalePlanError when somebody has broken this lock: then nothing may be published any more."""
-        found = _read(self._storage, self._path)
-        if found is None or found.owner is None or found.owner.id != self.owner.id:
-            by = f" by {found.owner.described}" if found is not None and found.owner is not None else ""
+        """Raise StalePlanError when another run has broken this lock: then nothing may be published any more."""
+        stored = _read(self._storage, self._path)
+        if stored is None or stored.owner is None or stored.owner.id != self.owner.id:
+            by = f" by {stored.owner.described}" if stored is not None and stored.owner is not None else ""
             raise StalePlanError(
                 f"the lock of {self._storage.display(self._root)} was broken{by}",
                 path=self._storage.display(self._root),
@@ -75,15 +75,15 @@ class Lock:
         _held.discard(self.owner.id)
 
     def release(self) -> None:
-        """Remove the lock, unless it is somebody else's by now; a second call does nothing.
+        """Remove the lock, unless it is another run's by now; a second call does nothing.
 
-        Should it fail, the lock counts as left behind, and whoever comes next takes it over.
+        Should it fail, the lock counts as left behind, and the next run takes it over.
         """
         if self.owner.id not in _held:
             return
         _held.discard(self.owner.id)
-        found = _read(self._storage, self._path)
-        if found is not None and found.owner is not None and found.owner.id == self.owner.id:
+        stored = _read(self._storage, self._path)
+        if stored is not None and stored.owner is not None and stored.owner.id == self.owner.id:
             DEFAULT_RETRY.run(self._remove)
 
     def _remove(self) -> None:
@@ -122,19 +122,19 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
             refused = _create(storage, root, owner)
             if refused is None:
                 return Lock(storage, root, owner, now)
-            found = _read(storage, path)
-            if found is not None:
-                _require_dead(storage, root, found, now, unsafe_break_lock)
+            stored = _read(storage, path)
+            if stored is not None:
+                _require_dead(storage, root, stored, now, unsafe_break_lock)
                 if storage.facts.conditional_replace:
-                    _replace(storage, root, found, owner)
+                    _replace(storage, root, stored, owner)
                 elif not storage.facts.atomic_rename and not unsafe_break_lock:
-                    raise _left_behind(storage, root, found)
+                    raise _left_behind(storage, root, stored)
                 else:
-                    _take_over(storage, root, found, owner)
+                    _take_over(storage, root, stored, owner)
         if refused is not None and storage.stat(path) is None:
             raise refused
         raise StalePlanError(
-            f"{storage.display(root)} is locked again and again by others",
+            f"{storage.display(root)} could not be locked: other runs keep taking the lock",
             path=storage.display(root),
             hint="Let one run of acidctl work on this table at a time.",
         )
@@ -152,8 +152,8 @@ def _create(storage: Storage, root: str, owner: Owner) -> StorageError | None:
         else:
             _write_and_rename(storage, join(root, NEW_PREFIX + owner.id), path, content, root)
     except StorageError as error:
-        found = _read(storage, path)
-        ours = found is not None and found.owner is not None and found.owner.id == owner.id
+        stored = _read(storage, path)
+        ours = stored is not None and stored.owner is not None and stored.owner.id == owner.id
         return None if ours else error
     return None
 
@@ -172,7 +172,7 @@ def _write_and_rename(storage: Storage, new: str, path: str, content: bytes, roo
         raise
 
 
-def _read(storage: Storage, path: str) -> _Found | None:
+def _read(storage: Storage, path: str) -> _StoredLock | None:
     """The lock that lies there; None without one.
 
     One that was taken away while it was to be opened may have a successor by the time of the look for it; that one is
@@ -183,7 +183,7 @@ def _read(storage: Storage, path: str) -> _Found | None:
         try:
             with storage.open(path) as stream:
                 content = stream.read(_LIMIT)
-            return _Found(content, from_bytes(content, LOCK_TYPE))
+            return _StoredLock(content, from_bytes(content, LOCK_TYPE))
         except (StorageError, NoSuchTableError) as error:
             failure = error
         if storage.stat(path) is None:
@@ -194,25 +194,25 @@ def _read(storage: Storage, path: str) -> _Found | None:
     raise failure
 
 
-def _require_dead(storage: Storage, root: str, found: _Found, now: float, unsafe: bool) -> None:
+def _require_dead(storage: Storage, root: str, stored: _StoredLock, now: float, unsafe: bool) -> None:
     """Raise StalePlanError unless this lock may be taken over."""
     shown = storage.display(root)
-    if found.owner is None:
+    if stored.owner is None:
         at = storage.stat(join(root, LOCK_NAME))
         if unsafe or at is None or (at.modified is not None and now - at.modified > TORN_LOCK_SECONDS):
             return
         raise StalePlanError(
-            f"{shown} holds a lock that does not say whose it is",
+            f"{shown} holds a lock that names no owner",
             path=shown,
-            hint=f"Somebody is taking it right now, or died at it; it is taken over {TORN_LOCK_SECONDS // 60} minutes "
-            "after it was written, or at once with --unsafe-break-lock.",
+            hint="Another run is taking the lock, or crashed while doing so; it is taken over "
+            f"{TORN_LOCK_SECONDS // 60} minutes after it was written, or at once with --unsafe-break-lock.",
         )
-    life = life_of(found.owner)
-    if life is Life.DEAD or (life is Life.OURSELVES and found.owner.id not in _held):
+    life = life_of(stored.owner)
+    if life is Life.DEAD or (life is Life.OURSELVES and stored.owner.id not in _held):
         return
     if life is Life.OURSELVES:
         raise StalePlanError(
-            f"{shown} is being worked on by this very process", path=shown, hint="Wait until it has ended."
+            f"{shown} is already locked by this process", path=shown, hint="Wait until its other run has ended."
         )
     if unsafe:
         return
@@ -220,50 +220,50 @@ def _require_dead(storage: Storage, root: str, found: _Found, now: float, unsafe
         hint = "Wait until it has ended, or end it; then run the command again."
     else:
         hint = (
-            f"Whether it still runs can only be seen on {found.owner.host}; if it does not, run the command again with "
+            f"Look on {stored.owner.host} whether it still runs; if it does not, run the command again with "
             "--unsafe-break-lock."
         )
-    raise StalePlanError(f"{shown} is locked by {found.owner.described}", path=shown, hint=hint)
+    raise StalePlanError(f"{shown} is locked by {stored.owner.described}", path=shown, hint=hint)
 
 
-def _left_behind(storage: Storage, root: str, found: _Found) -> StalePlanError:
+def _left_behind(storage: Storage, root: str, stored: _StoredLock) -> StalePlanError:
     shown = storage.display(root)
-    by = "" if found.owner is None else f" by {found.owner.described}"
+    by = "" if stored.owner is None else f" by {stored.owner.described}"
     return StalePlanError(
-        f"{shown} was left locked{by}, and this storage has no way to take a lock over that excludes another taker",
+        f"{shown} was left locked{by}, and on this storage two runs could take the lock over at once",
         path=shown,
-        hint="See that no acidctl runs on this table, then run the command again with --unsafe-break-lock.",
+        hint="Make sure that no acidctl runs on this table, then run the command again with --unsafe-break-lock.",
     )
 
 
-def _replace(storage: Storage, root: str, found: _Found, owner: Owner) -> None:
+def _replace(storage: Storage, root: str, stored: _StoredLock, owner: Owner) -> None:
     """Put ours in the place of a dead lock. Whether it worked, the next attempt to create one tells."""
-    aside = join(root, TAKEN_PREFIX + (owner if found.owner is None else found.owner).id)
+    kept = join(root, TAKEN_PREFIX + (owner if stored.owner is None else stored.owner).id)
     try:
-        storage.create_exclusive(aside, found.content)
+        storage.create_exclusive(kept, stored.content)
     except StorageError:
-        # Another taker wrote the same, or the storage refuses: then it is said in the end.
-        if storage.stat(aside) is None:
+        # Another run wrote the same, or the storage refuses: then `acquire` gives up in the end.
+        if storage.stat(kept) is None:
             return
     with suppress(StorageError):
-        cast(Swapping, storage).swap(join(root, LOCK_NAME), found.content, to_bytes(owner, LOCK_TYPE))
+        cast(Swapping, storage).swap(join(root, LOCK_NAME), stored.content, to_bytes(owner, LOCK_TYPE))
 
 
-def _take_over(storage: Storage, root: str, found: _Found, owner: Owner) -> None:
-    """Move a dead lock aside. Whether it worked, the next attempt to create one tells."""
+def _take_over(storage: Storage, root: str, stored: _StoredLock, owner: Owner) -> None:
+    """Move a dead lock out of the way. Whether it worked, the next attempt to create one tells."""
     path = join(root, LOCK_NAME)
-    aside = join(root, TAKEN_PREFIX + (owner if found.owner is None else found.owner).id)
+    kept = join(root, TAKEN_PREFIX + (owner if stored.owner is None else stored.owner).id)
     try:
-        storage.move(path, aside)
+        storage.move(path, kept)
     except StorageError:
-        # Another taker was first, or the storage refuses: then the next reading finds the same lock, and in the end
-        # this is said.
+        # Another run was first, or the storage refuses: then the next reading finds the same lock, and `acquire` gives
+        # up in the end.
         return
-    moved = _read(storage, aside)
-    if moved is None or moved.content == found.content:
+    moved = _read(storage, kept)
+    if moved is None or moved.content == stored.content:
         return
-    # Between reading and moving another taker was done with it, and this is its successor's: give it back.
+    # Between reading and moving another run was done with it, and this is its successor's: give it back.
     try:
-        storage.move(aside, path)
+        storage.move(kept, path)
     except StorageError:
         return

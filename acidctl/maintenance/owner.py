@@ -1,7 +1,8 @@
 """Whose lock or work directory this is, and whether that process still lives.
 
-A process is told by machine, boot, process-id namespace, process id and start time: ids are used again, containers
-count theirs from one, and machines of a cluster may share a name. What cannot be told is never taken for dead.
+A process is known by machine, boot, process-id namespace, process id and start time: ids are used again, containers
+count theirs from one, and machines of a cluster may share a name. A process of which anything is unknown does not count
+as dead.
 """
 
 from __future__ import annotations

@@ -85,14 +85,12 @@ class WorkDir:
     def fail(self, reason: str) -> None:
         """Mark it to be kept as evidence; nobody but `clean` removes it then."""
         if not self.half_published:
-            said = without_credentials(reason)
-            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": said}
+            reason = without_credentials(reason)
+            values = {"type": "acidctl_failed", "schema_version": SCHEMA_VERSION, "reason": reason}
             write_file(self._storage, join(self.path, FAILED_NAME), json.dumps(values).encode("ascii"), self._root)
 
     def remove(self) -> None:
-        """Remove it and all in it; a second call does nothing, and neither does one while it holds what must be
-        published yet.
-        """
+        """Remove it and all in it, unless it holds what must be published yet; a second call does nothing."""
         if not self.half_published:
             remove_work(self._storage, self.path)
 
@@ -119,7 +117,10 @@ def list_location(storage: Storage, root: str) -> Listing:
     """
     for place in gather(storage, root, locked=True):
         if place.listing.root == root and not place.stray:
-            _require_plain(storage, place.listing)
+            problem = obstacle(place.listing)
+            if problem is not None:
+                kind = DamagedDataError if problem.damaged else StorageError
+                raise kind(problem.message, path=storage.display(root), hint=problem.hint)
             return place.listing
     shown = storage.display(root)
     raise StalePlanError(
@@ -129,20 +130,13 @@ def list_location(storage: Storage, root: str) -> Listing:
     )
 
 
-def _require_plain(storage: Storage, listing: Listing) -> None:
-    found = obstacle(listing)
-    if found is not None:
-        kind = DamagedDataError if found.damaged else StorageError
-        raise kind(found.message, path=storage.display(listing.root), hint=found.hint)
-
-
-def surely(
+def until_done(
     change: Callable[[], None], done: Callable[[], bool], *, before_again: Callable[[], None] = lambda: None
 ) -> None:
-    """Change something on storage; a refusal does not count where the storage shows the change.
+    """Change something on storage, again if need be; an error does not count when `done` sees the change.
 
-    The answer to a request that was carried out can get lost on its way. Where the storage shows that it was not, and
-    says that asking again may help, it is asked again. So the names must be such that nobody else makes this change.
+    The answer to a request that was carried out can get lost on its way. Where `done` sees no change, and the error
+    says that trying again may help, it is tried again. So the names must be such that nobody else makes this change.
     """
 
     def once() -> None:
@@ -157,12 +151,12 @@ def surely(
 
 def make_directory(storage: Storage, path: str, like: str) -> None:
     """Make a directory whose name nobody else would use, with owner and mode of another."""
-    surely(lambda: storage.mkdir(path, like), lambda: _is_directory(storage, path))
 
+    def made() -> bool:
+        info = storage.stat(path)
+        return info is not None and info.is_directory
 
-def _is_directory(storage: Storage, path: str) -> bool:
-    found = storage.stat(path)
-    return found is not None and found.is_directory
+    until_done(lambda: storage.mkdir(path, like), made)
 
 
 def write_file(storage: Storage, path: str, data: bytes, like: str) -> None:
@@ -179,12 +173,12 @@ def write_file(storage: Storage, path: str, data: bytes, like: str) -> None:
         if storage.stat(path) is not None:
             storage.remove_file(path)
 
-    surely(lambda: storage.create_exclusive(path, data, like), written, before_again=clear)
+    until_done(lambda: storage.create_exclusive(path, data, like), written, before_again=clear)
 
 
 def move(storage: Storage, source: str, target: str) -> None:
     """Move a file or directory to a name that is free."""
-    surely(lambda: storage.move(source, target), lambda: moved(storage, source, target))
+    until_done(lambda: storage.move(source, target), lambda: moved(storage, source, target))
 
 
 def moved(storage: Storage, source: str, target: str) -> bool:
@@ -195,10 +189,10 @@ def moved(storage: Storage, source: str, target: str) -> bool:
 def remove_directory(storage: Storage, path: str) -> None:
     """Remove a directory if it is there."""
     if storage.stat(path) is not None:
-        surely(lambda: storage.remove_tree(path), lambda: storage.stat(path) is None)
+        until_done(lambda: storage.remove_tree(path), lambda: storage.stat(path) is None)
 
 
 def remove_file(storage: Storage, path: str) -> None:
     """Remove a file if it is there."""
     if storage.stat(path) is not None:
-        surely(lambda: storage.remove_file(path), lambda: storage.stat(path) is None)
+        until_done(lambda: storage.remove_file(path), lambda: storage.stat(path) is None)

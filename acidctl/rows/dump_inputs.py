@@ -14,13 +14,6 @@ from acidctl.storage.resolve import resolve
 
 if TYPE_CHECKING:
     from acidctl.orc.reader import OrcFile
-    from acidctl.orc.stats import ColumnStatistics
-    from acidctl.orc.tail import Tail
-
-
-_BATCH_BYTES = 6 << 20
-_FEWEST_ROWS = 1
-_TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +68,6 @@ class DataFile:
             length = None if side is None else side.logical_length
             orc = open_as_it_is(stream, name=self.name, length=length)
             yield OpenedFile(orc, stream, shape_damage(orc.tail, events=must_hold_events(self.path)))
-
-
-def batch_rows(tail: Tail, most: int) -> int:
-    """How many rows of a file to take at a time: `most`, fewer where rows are wide, so that memory is bounded."""
-    if not tail.rows:
-        return most
-    total = sum(
-        8 * (column.count or 0) + _total_length(column)
-        for column, entry in zip(tail.statistics, tail.types, strict=False)
-        if entry.kind.name in _TEXTUAL
-    )
-    # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
-    width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
-    return min(most, max(_FEWEST_ROWS, int(_BATCH_BYTES / width)))
-
-
-def _total_length(column: ColumnStatistics) -> int:
-    """Bytes of all values of a text column, 0 where its statistics are of another kind."""
-    from acidctl.orc.stats import BinaryStatistics, StringStatistics
-
-    values = column.values
-    return max(values.sum or 0, 0) if isinstance(values, StringStatistics | BinaryStatistics) else 0
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:

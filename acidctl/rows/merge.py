@@ -207,8 +207,8 @@ class MergeReader:
 
     `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
     newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
-    After the reading `deletes_applied` says how many rows were removed by a DELETE event. `notice` is told of the first
-    oddity of each batch.
+    After the reading `deletes_applied` says how many rows were removed by a DELETE event. `notice` is called with the
+    first oddity of each batch.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ from acidctl.rows.scan import (
     LocationReader,
     Projection,
     RowBatch,
+    live_sources,
 )
-from acidctl.rows.sources import live_sources
 from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.state.report import ASSUMED
 from acidctl.storage.port import Storage

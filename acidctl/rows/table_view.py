@@ -87,9 +87,9 @@ class TableState:
     def of_table(self, root: str, stated: str | None, shown: str) -> TableState:
         """The same with warnings about what the table is called; raises as `own_table_warnings`."""
         listed = self.lists.write_ids.table if self.lists.write_ids is not None else None
-        said = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
-        lists = replace(self.lists, notes=(*self.lists.notes, *said))
-        return replace(self, lists=lists, warnings=(*self.warnings, *said)) if said else self
+        warnings = own_table_warnings(root, self.schema, listed=listed, stated=stated, shown=shown)
+        lists = replace(self.lists, notes=(*self.lists.notes, *warnings))
+        return replace(self, lists=lists, warnings=(*self.warnings, *warnings)) if warnings else self
 
 
 def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete: bool = False) -> TableState:
@@ -141,26 +141,26 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
 
 def link_notes(location: Location) -> list[str]:
     """What to say of symbolic links and of files that are none: how Hive takes them, and how acidctl does."""
-    listing, said = location.listing, []
+    listing, notes = location.listing, []
     where = location.prefix
     if "" in listing.links:
-        said.append(
+        notes.append(
             f"{location.partition or 'the table'} is a symbolic link to {listing.links['']}: it is read, as Hive reads "
             "it, and not compacted or cleaned by this name"
         )
     followed = [path for path in sorted(listing.links) if path and not is_foreign(path)]
     if followed:
         more = f" and {len(followed) - 1:,} others" if len(followed) > 1 else ""
-        said.append(
+        notes.append(
             f"{where}{followed[0]} is a symbolic link{more}: what is behind is read, as Hive reads it, and nothing "
             "there is compacted or cleaned"
         )
     for path in listing.foreign[:_SOME]:
-        said.append(f"{where}{path} is a symbolic link, which acidctl neither follows nor removes: see who has made it")
+        notes.append(f"{where}{path} is a symbolic link, which acidctl neither follows nor removes: see who made it")
     odd = [(path, kind) for path, kind in sorted(listing.special.items()) if not has_hidden_part(path)]
     for path, kind in odd[:_SOME]:
-        said.append(f"{where}{path} is {kind} and no regular file: nothing is read of it, and Hive may hang there")
-    return said
+        notes.append(f"{where}{path} is {kind} and no regular file: nothing is read of it, and Hive may hang there")
+    return notes
 
 
 def decide_kind(

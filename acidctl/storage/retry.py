@@ -1,7 +1,7 @@
 """Retries with growing pauses, for what is transient and only reads.
 
 Changes are not made again here: where an answer got lost, nobody can tell by it whether the change was made. Those who
-know how to look do both, see `maintenance.work_dir.surely`.
+know how to look do both, see `maintenance.work_dir.until_done`.
 """
 
 from __future__ import annotations

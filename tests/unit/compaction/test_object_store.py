@@ -365,7 +365,7 @@ def test_a_dead_lock_has_one_heir(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 heirs.append(acquire(object_store(), str(root), now=NOW))
             return super().call(name, path, action, half)
 
-    with pytest.raises(StalePlanError, match="this very process"):
+    with pytest.raises(StalePlanError, match="already locked by this process"):
         acquire(object_store(Slow(object_store())), str(root), now=NOW)
     assert json.loads((root / "_acidctl_lock").read_bytes())["id"] == heirs[0].id
     assert (root / f"_acidctl_lock_{dead}").exists()

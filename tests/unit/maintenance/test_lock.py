@@ -98,7 +98,7 @@ def test_this_process_locks_a_location_once(tmp_path: Path) -> None:
     """Another thread of it is as much another run as another process is; even force does not help."""
     with acquire(LocalStorage(), str(tmp_path), now=NOW) as lock:
         for unsafe in (False, True):
-            with pytest.raises(StalePlanError, match="this very process") as caught:
+            with pytest.raises(StalePlanError, match="already locked by this process") as caught:
                 acquire(LocalStorage(), str(tmp_path), now=NOW, unsafe_break_lock=unsafe)
             assert caught.value.exit_code == ExitCode.STALE_PLAN
         lock.check()
@@ -284,7 +284,7 @@ def test_a_lock_that_says_nothing_is_taken_over_when_it_is_old(tmp_path: Path, c
     path = tmp_path / "_acidctl_lock"
     path.write_bytes(content)
     os.utime(path, (NOW, NOW))
-    with pytest.raises(StalePlanError, match="does not say whose it is") as caught:
+    with pytest.raises(StalePlanError, match="names no owner") as caught:
         acquire(LocalStorage(), str(tmp_path), now=NOW + TORN_LOCK_SECONDS)
     assert "10 minutes" in (caught.value.hint or "")
     with acquire(LocalStorage(), str(tmp_path), now=NOW + TORN_LOCK_SECONDS + 1) as lock:
@@ -354,7 +354,7 @@ def test_of_two_takers_one_wins(tmp_path: Path, left: bool) -> None:
                     (tmp_path / f"_acidctl_lock_{dead.id}").unlink()
             super().move(source, target)
 
-    with pytest.raises(StalePlanError, match="this very process"):
+    with pytest.raises(StalePlanError, match="already locked by this process"):
         acquire(Slow(LocalStorage()), str(tmp_path), now=NOW)
     quicker[0].check()
     quicker[0].release()
@@ -376,7 +376,7 @@ def test_a_lock_that_changes_hands_while_it_is_read(tmp_path: Path) -> None:
             finally:
                 quicker.append(acquire(LocalStorage(), str(tmp_path), now=NOW))
 
-    with pytest.raises(StalePlanError, match="this very process"):
+    with pytest.raises(StalePlanError, match="already locked by this process"):
         acquire(Changing(LocalStorage()), str(tmp_path), now=NOW)
     quicker[0].release()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UnreachableError
-from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, surely, write_file
+from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, until_done, write_file
 from acidctl.storage.port import Storage, Walk
 from tests.support.memory import MemoryStorage
 
@@ -119,5 +119,5 @@ def test_nothing_is_tried_again_before_it_has_been_looked_for() -> None:
         story.append("look")
         return story.count("look") == 3
 
-    surely(change, done)
+    until_done(change, done)
     assert story == ["change", "look"] * 3
