@@ -9,7 +9,6 @@ import java.util.Properties;
 
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hive.common.type.HiveDecimal;
-import org.apache.hadoop.hive.common.type.TimestampTZ;
 import org.apache.hadoop.hive.serde2.FetchFormatter;
 import org.apache.hadoop.hive.serde2.objectinspector.ListObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.MapObjectInspector;
@@ -23,7 +22,7 @@ import org.apache.hadoop.hive.serde2.typeinfo.DecimalTypeInfo;
 
 /**
  * Turns each row of a fetch task into the JSON texts of its columns, separated by tabs (JSON text holds none).
- * Also notes the transactions that this very query may see, which its configuration carries.
+ * Also notes the transactions that this very query may see, which its configuration carries in Hive 4.
  */
 public final class JsonFormatter implements FetchFormatter<String> {
     static final ThreadLocal<String> VALID_TXNS = new ThreadLocal<>();
@@ -100,10 +99,13 @@ public final class JsonFormatter implements FetchFormatter<String> {
     }
 
     private static void struct(StringBuilder out, Object value, StructObjectInspector inspector) {
+        boolean rowId = inspector.getTypeName().equals("struct<transactionid:bigint,bucketid:int,rowid:bigint>");
         out.append('{');
         String separator = "";
         for (StructField field : inspector.getAllStructFieldRefs()) {
-            out.append(separator).append(JsonText.quote(field.getFieldName())).append(':');
+            // Hive 2 says transactionid for what later versions call the write id.
+            String name = rowId && field.getFieldName().equals("transactionid") ? "writeid" : field.getFieldName();
+            out.append(separator).append(JsonText.quote(name)).append(':');
             json(out, inspector.getStructFieldData(value, field), field.getFieldObjectInspector());
             separator = ",";
         }
@@ -137,13 +139,27 @@ public final class JsonFormatter implements FetchFormatter<String> {
                 out.append(JsonText.quote(
                         ((HiveCharObjectInspector) inspector).getPrimitiveJavaObject(value).getStrippedValue()));
                 break;
-            case TIMESTAMPLOCALTZ: out.append(JsonText.quote(instant((TimestampTZ) plain))); break;
-            default: out.append(JsonText.quote(plain.toString()));
+            default: out.append(JsonText.quote(other(plain)));
         }
     }
 
-    private static String instant(TimestampTZ value) {
-        ZonedDateTime utc = value.getZonedDateTime().withZoneSameInstant(ZoneOffset.UTC);
+    private static String other(Object value) {
+        if (value instanceof java.sql.Timestamp) {
+            String text = value.toString();
+            return text.endsWith(".0") ? text.substring(0, text.length() - 2) : text;
+        }
+        // Hive 2.3 has no such class, so it is known by name.
+        return value.getClass().getSimpleName().equals("TimestampTZ") ? instant(value) : value.toString();
+    }
+
+    private static String instant(Object value) {
+        ZonedDateTime local;
+        try {
+            local = (ZonedDateTime) value.getClass().getMethod("getZonedDateTime").invoke(value);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+        ZonedDateTime utc = local.withZoneSameInstant(ZoneOffset.UTC);
         String text = DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss").format(utc);
         if (utc.getNano() != 0) {
             text += "." + String.format("%09d", utc.getNano()).replaceAll("0+$", "");
