@@ -18,9 +18,11 @@ FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
 PYTEST = $(BIN)/python -m pytest -q
 # A process each: PySpark changes py4j for all of its process, and holds one session in it.
 SPARK_TESTS = $(shell grep -rlE 'mark[.]spark' tests --include='test_*.py')
-# Services wait much, so two stages run side by side, the longest first; each shows at its end what it had to say.
-STAGES = hive storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) slow-compaction slow-others fast
-SIDE_BY_SIDE = --no-print-directory --jobs=$(or $(JOBS),2) --output-sync=target --keep-going
+# Services wait much, so one stage more than cores runs at a time; each shows at its end what it had to say.
+STAGES = hive hive-on-hdfs storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
+	slow-compaction slow-others fast
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+SIDE_BY_SIDE = --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +40,7 @@ $(VENV)/.installed: pyproject.toml
 demo: install ## Show a small table that real Hive has written, compact a copy of it and clean that
 	@$(BIN)/python -m tests.support.demo $(DEMO_STEP)
 
-test: install ## Run all tests but those of Hive 3 and 2: real Hive 4, HDFS, S3, Spark, ORC tools (12 minutes on 2 cores)
+test: install ## Run all tests but those of Hive 3 and 2: those of real Hive 4, HDFS, S3, Spark and ORC tools too
 	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,$(STAGES))
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
@@ -62,8 +64,11 @@ stage-slow-others:
 stage-hive:
 	$(PYTEST) -m "hive and not (hive3 or hdfs or s3 or orctools or spark)"
 
+stage-hive-on-hdfs:
+	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or spark)"
+
 stage-storages:
-	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive3 or spark)"
+	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or spark)"
 
 stage-spark-%:
 	$(PYTEST) -m spark $(filter %/$*.py,$(SPARK_TESTS))
