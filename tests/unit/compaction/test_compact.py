@@ -257,6 +257,7 @@ def test_a_cancelled_run_ends_with_the_next_outcome(table: Path) -> None:
     assert _names(table) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_an_interrupt_leaves_nothing(after: int, table: Path) -> None:
     """Ctrl-C: engine closed, work directories and locks gone; what was published stays, and all reads as before."""

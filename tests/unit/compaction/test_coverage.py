@@ -109,6 +109,7 @@ EDITS: dict[str, tuple[str, Edit]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITS)
 def test_a_changed_plan_is_not_published(name: str, table: Path) -> None:
     """Whatever else of it fits together."""
@@ -142,6 +143,7 @@ def test_a_task_that_judges_write_ids_wrongly_is_noticed(
     assert not published
 
 
+@pytest.mark.slow
 def test_a_part_that_is_left_out_of_the_join_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The joined file is compared with its parts by whoever gave the parts to the join."""
     table = tmp_path / "table"

@@ -183,6 +183,7 @@ def _cuts(*keys: tuple[int, int, int]) -> Callable[[Any], None]:
     return _task(cuts=[dict(zip(names, key, strict=True)) for key in keys])
 
 
+@pytest.mark.slow
 def test_what_an_editor_decides(tmp_path: Path) -> None:
     """Partitions, the form of files, cuts: carried out, and the rows are the same."""
     table = _table(tmp_path)

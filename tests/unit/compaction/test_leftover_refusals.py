@@ -68,6 +68,7 @@ def test_a_kind_of_table_that_is_not_certain_stays_so(loaded: Path, owner: bytes
     assert (loaded / f"_acidctl_work_{ID}").exists() == (owner == b"{}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bound", "done", "code"),
     [

@@ -57,6 +57,7 @@ def _delete(root: Path, write_id: int, rows: Sequence[int]) -> Path:
     return _write(root / f"delete_delta_{write_id:07}_{write_id:07}_0000", keys, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_many_delete_deltas_need_few_open_files(kind: str, tmp_path: Path) -> None:
     """Each deletes everywhere, so that all overlap; fewer files may be open than there are."""

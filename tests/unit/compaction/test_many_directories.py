@@ -54,6 +54,7 @@ def _steps(folder: Path, count: int) -> int:
     return steps
 
 
+@pytest.mark.slow
 def test_four_times_the_directories_take_four_times_the_steps(tmp_path: Path) -> None:
     """From the listing to the published base; steps are counted, so that a busy machine does not matter."""
     _steps(tmp_path, 10)  # what is loaded once

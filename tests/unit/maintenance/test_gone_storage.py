@@ -201,6 +201,7 @@ class NoData(LocalStorage):
         super().create_exclusive(path, data, like)
 
 
+@pytest.mark.slow
 def test_a_storage_without_data_ends_a_run_after_a_few_partitions(tmp_path: Path) -> None:
     """As many are tried of 12 as of 24, the rest is not begun, exit 14; the next run takes them all."""
     for count in (12, 24):
@@ -227,6 +228,7 @@ def test_tasks_that_find_no_data_end_a_run_and_leave_nothing_behind(tmp_path: Pa
     assert not list(table.glob("ds=*/_acidctl*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("some", ["first", "every second"])
 def test_planning_on_a_storage_that_gives_some_data(some: str, tmp_path: Path) -> None:
     """What was found first is compacted and the silent rest left; silence here and there stops nobody else."""

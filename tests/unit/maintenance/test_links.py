@@ -165,6 +165,7 @@ def _run(layout: str, change: str, root: Path) -> Result:
     return acidctl(command, *kind, str(root), *lists, *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_outside_of_a_table_is_touched(change: str, tmp_path: Path) -> None:
     """In each layout the command answers, or fails with one sentence, and the links are as they were."""

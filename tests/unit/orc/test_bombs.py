@@ -142,6 +142,7 @@ def _wide(rows: int, size: int, compression: Compression) -> bytes:
     return put_together(orc_bombs.column((orc_bombs._TEXT,), streams, rows, compression=compression))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.ZSTD])
 def test_wide_rows_come_a_few_at_a_time(compression: Compression) -> None:
     """300 texts of 300 kB in a stripe of a hundred kilobytes: no batch is larger than the limit, all come."""
@@ -157,6 +158,7 @@ def test_wide_rows_come_a_few_at_a_time(compression: Compression) -> None:
     assert given == 300
 
 
+@pytest.mark.slow
 def test_equal_values_are_no_bomb(tmp_path: Path) -> None:
     """What compresses as well as anything can: 200,000 long texts and lists, all equal, with and without dictionary."""
     table = pa.table(

@@ -64,6 +64,7 @@ def _every_command(tmp_path: Path, data: bytes, name: str) -> dict[str, int]:
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [NESTED, NUMBERS, DEMO, TIMES, PLAIN])
 def test_any_field_may_be_wrong(path: str, tmp_path: Path) -> None:
     """A few random ones; `make fuzz` has the many."""

@@ -108,6 +108,7 @@ def sought(data: bytes, stride: int) -> None:
             assert fresh.read(3) == rows[fresh.row_offset :][row : min(row + 3, len(stripe))]
 
 
+@pytest.mark.slow
 @every_shape
 def test_every_shape(shape: str) -> None:
     """As it was given, in a slice too, beyond a batch of pyorc's, in many stripes and row groups."""
@@ -126,6 +127,7 @@ def test_every_shape(shape: str) -> None:
         sought(data, 300)
 
 
+@pytest.mark.slow
 @every_shape
 def test_deletes_beside_inserts(shape: str) -> None:
     """The row of a delete is NULL, and with it every union in it."""
@@ -188,6 +190,7 @@ def test_arrow_takes_unions_without_null() -> None:
         check(text, [union(UNION, HOLES)], Backend.ARROW)
 
 
+@pytest.mark.slow
 def test_byte_for_byte_as_orc_writes_unions() -> None:
     """Where ORC's C++ writer can be trusted with unions: streams, encodings, statistics, positions.
 

@@ -168,6 +168,7 @@ def test_columns_that_are_not_wanted_are_not_read(tmp_path: Path, acid: bool) ->
     assert reads == [(0, 2)]
 
 
+@pytest.mark.slow
 def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:
     """A batch is bounded in bytes too: rows of 100 kB do not come by the ten thousand."""
     place = tmp_path / "delta_0000001_0000001_0000"

@@ -112,6 +112,7 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_a_panic_is_one_sentence(tmp_path: Path) -> None:
     """A NameNode with Kerberos whose answers make no sense: text and JSON, with and without Rust's backtraces."""
     pytest.importorskip("hdfs_native")
