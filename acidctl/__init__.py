@@ -8,32 +8,70 @@ from typing import TYPE_CHECKING
 from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
-    from acidctl.api import LsReport, Table, compact, open_table
-    from acidctl.compaction.report import CompactionReport
+    from acidctl.api import CleanArguments, CompactArguments, Table, compact, ls_names, open_table, read_file
+    from acidctl.cleaning.plan import CleanPlan
+    from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport
+    from acidctl.cleaning.run import CleanRun
+    from acidctl.compaction.plan import CompactionPlan
+    from acidctl.compaction.report import CompactionReport, PartitionReport
+    from acidctl.compaction.run import Prepared
+    from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, LsOptions, ReadView
+    from acidctl.rows.file_report import DataFile
+    from acidctl.rows.snapshot import Snapshot
+    from acidctl.state.report import LsEntry, LsReport
 
 __version__ = "0.1.0"
+
 __all__ = [
     "AcidctlError",
+    "ChangeOptions",
+    "CleanArguments",
+    "CleanOptions",
+    "CleanPlan",
+    "CleanReport",
+    "CleanRun",
+    "CleanedEntry",
+    "CleanedLocation",
+    "CompactArguments",
+    "CompactOptions",
+    "CompactionPlan",
     "CompactionReport",
+    "DataFile",
     "ExitCode",
+    "LsEntry",
+    "LsOptions",
     "LsReport",
+    "PartitionReport",
+    "Prepared",
+    "ReadView",
+    "Snapshot",
     "Table",
     "__version__",
     "compact",
+    "ls_names",
     "open_table",
+    "read_file",
 ]
 
-_LAZY = {
-    "CompactionReport": "acidctl.compaction.report",
-    "LsReport": "acidctl.api",
-    "Table": "acidctl.api",
-    "compact": "acidctl.api",
-    "open_table": "acidctl.api",
+# Where each of them is; its module is loaded on first use, so that `import acidctl` stays quick.
+_MODULES = {
+    "acidctl.api": "CleanArguments CompactArguments Table compact ls_names open_table read_file",
+    "acidctl.cleaning.plan": "CleanPlan",
+    "acidctl.cleaning.report": "CleanReport CleanedEntry CleanedLocation",
+    "acidctl.cleaning.run": "CleanRun",
+    "acidctl.compaction.plan": "CompactionPlan",
+    "acidctl.compaction.report": "CompactionReport PartitionReport",
+    "acidctl.compaction.run": "Prepared",
+    "acidctl.options": "ChangeOptions CleanOptions CompactOptions LsOptions ReadView",
+    "acidctl.rows.file_report": "DataFile",
+    "acidctl.rows.snapshot": "Snapshot",
+    "acidctl.state.report": "LsEntry LsReport",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load a module on first use, so that `import acidctl` stays quick."""
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+    """A public name of another module."""
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.errors import UsageError
+from acidctl.options import is_safety_option
 
 _SECTIONS = frozenset({"options", "storage", "spark"})
 
@@ -45,13 +46,6 @@ class Config:
         """The options of the longest prefix that the URL begins with."""
         fitting = [prefix for prefix in self.storage if url.startswith(prefix)]
         return self.storage[max(fitting, key=len)] if fitting else {}
-
-
-def is_safety_option(name: str) -> bool:
-    """True for options that agree to a risk; `name` is the long form, with dashes or underscores."""
-    name = name.strip("-").replace("-", "_")
-    known = ("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns")
-    return name in known or name.startswith(("assume_", "unsafe_"))
 
 
 def default_path(environment: Mapping[str, str]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from acidctl.cleaning.candidates import DEFAULT_RETENTION, Rules
+from acidctl.cleaning.candidates import Rules
 from acidctl.cleaning.plan import CleanPlan, LocationPlan
 from acidctl.cleaning.removal import Cleaning
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
@@ -16,6 +16,7 @@ from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import Reader, ValidWriteIds, meet_txns, meet_write_ids
 from acidctl.maintenance.limits import TimeLimit
+from acidctl.options import CleanOptions
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.storage.local import whole_path
@@ -28,28 +29,6 @@ _LISTS_HINT = (
     "Give --validtxns with the list of each reader that may still run, or, while nobody else uses the table, "
     "--as-of N --assume-exclusive."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CleanRequest:
-    """What a user asks of `clean`; the first six are as in `ReadView`.
-
-    `older_than` is in seconds, None for no retention; `highest_write_id` bounds what counts (guard G9). What is deleted
-    goes into the storage's trash where it has one, unless `skip_trash`.
-    """
-
-    validtxns: str | Sequence[str] = ()
-    as_of: int | None = None
-    table: str | None = None
-    list_format: str | None = None
-    schema: str | None = None
-    table_type: str = "auto"
-    assume_exclusive: bool = False
-    older_than: float | None = DEFAULT_RETENTION
-    highest_write_id: int | None = None
-    leftovers: bool = False
-    unsafe_break_lock: bool = False
-    skip_trash: bool = False
 
 
 Report = Callable[[int, int | None], None]
@@ -170,7 +149,7 @@ def prepare(
     storage: Storage,
     root: str,
     locations: Sequence[Location],
-    request: CleanRequest,
+    request: CleanOptions,
     *,
     now: float,
     limit: TimeLimit | None = None,
@@ -182,9 +161,8 @@ def prepare(
     """
     shown = storage.display(root)
     schema = schema_of(request.schema)
-    texts = (request.validtxns,) if isinstance(request.validtxns, str) else tuple(request.validtxns)
     lists = recognise_many(
-        texts, table=request.table, list_format=request.list_format, as_of=request.as_of, complete=True
+        request.validtxns, table=request.table, list_format=request.list_format, as_of=request.as_of, complete=True
     )
     kind = decide_kind(
         locations, schema, _common(lists), table_type=request.table_type, list_format=request.list_format
@@ -220,7 +198,7 @@ def _common(lists: ManyLists) -> Reader:
     )
 
 
-def _meet(lists: ManyLists, request: CleanRequest, kind: TableGuess, locations: Sequence[Location], shown: str) -> Meet:
+def _meet(lists: ManyLists, request: CleanOptions, kind: TableGuess, locations: Sequence[Location], shown: str) -> Meet:
     write_ids, txns = lists.write_ids, lists.txns
     if request.as_of is not None and not request.assume_exclusive:
         raise UsageError(

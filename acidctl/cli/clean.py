@@ -7,12 +7,12 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 
 import click
 
-from acidctl.api import open_table
+from acidctl.api import CleanArguments, Table, open_table
 from acidctl.cleaning.plan import CleanPlan, Entry
 from acidctl.cleaning.report import (
     REPORT_TYPE,
@@ -22,9 +22,7 @@ from acidctl.cleaning.report import (
     CleanReport,
     Outcome,
 )
-from acidctl.cleaning.run import CleanRun
-from acidctl.cli.amounts import duration, parse_duration
-from acidctl.cli.options import SnapshotOptions, option, table_options
+from acidctl.cli.options import HEADER, flag_of, table_argument
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     Cell,
@@ -43,7 +41,7 @@ from acidctl.cli.output import (
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-from acidctl.maintenance.limits import TimeLimit
+from acidctl.options import CleanOptions, option, option_of
 from acidctl.state.report import Problem, document, json_names, to_json
 
 _SHOWN_WARNINGS = 10
@@ -53,60 +51,45 @@ _SHOWN_VICTIMS = 20
 _WITHIN = "(within the table)"
 
 
-def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds of `90m`, `24h`, `7d`; 0 is refused, because what means "no retention" has a name of its own."""
-    seconds = parse_duration(value)
-    if seconds is None:
-        raise click.BadParameter(f"{value!r} is no age; write it as 90m, 24h or 7d", ctx, param)
-    if seconds <= 0:
-        raise click.BadParameter("an age of 0 protects no reader; --unsafe-no-retention says that", ctx, param)
-    return seconds
-
-
 def _age_text(seconds: float) -> str:
     """Seconds as `_age` takes them: plain digits, whatever their size."""
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line says beside the table and its lists."""
+class View:
+    """What is to be done, and how the answer is shown."""
 
-    delete: bool
-    quarantine: str | None
-    undo: bool
-    yes: bool
-    older_than: float
-    unsafe_no_retention: bool
-    highest_write_id: int | None
-    leftovers: bool
-    skip_trash: bool
-    max_runtime: float | None
-    assume_exclusive: bool
-    unsafe_break_lock: bool
-    long: bool
-    no_header: bool
+    delete: bool = option(False, "Remove it, after a question on a terminal; --yes answers it in scripts.")
+    quarantine: str | None = option(
+        None,
+        "Move it to DIR on the table's storage instead; without DIR to a hidden folder within the table.",
+        metavar="DIR",
+        bare=_WITHIN,
+    )
+    undo: bool = option(False, "Bring back from quarantine what something still covers.")
+    yes: bool = option(False, "Do not ask.")
+    unsafe_no_retention: bool = option(False, "Do not look at ages: readers at work may lose their files.")
+    long: bool = option(False, "Show what is kept too, and every guard.", "-l", "--long")
+    no_header: bool = option(False, HEADER)
 
     @property
-    def changes(self) -> bool:
-        """Whether anything but a dry run is asked for."""
-        return self.delete or self.undo or self.quarantine is not None
+    def action(self) -> str:
+        """What `Table.clean` is asked for."""
+        if self.undo:
+            return "undo"
+        return "delete" if self.delete else "show" if self.quarantine is None else "quarantine"
 
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments by which the library takes them."""
-        return {
-            "older_than": None if self.unsafe_no_retention else self.older_than,
-            "highest_write_id": self.highest_write_id,
-            "leftovers": self.leftovers,
-            "skip_trash": self.skip_trash,
-            "limit": None if self.max_runtime is None else TimeLimit.of(self.max_runtime),
-            "assume_exclusive": self.assume_exclusive,
-            "unsafe_break_lock": self.unsafe_break_lock,
-        }
+    @property
+    def place(self) -> str | None:
+        """The directory of --quarantine, if one is named."""
+        return None if self.quarantine == _WITHIN else self.quarantine
 
 
 @make_command(
     "clean",
+    CleanOptions,
+    View,
     exits=(
         ExitCode.DONE,
         ExitCode.FAILED,
@@ -124,75 +107,51 @@ class Asked:
         "acidctl clean /warehouse/orders --validtxns @lists.txt --older-than 7d --delete --yes",
         "acidctl clean /warehouse/orders --validtxns @lists.txt --quarantine /warehouse/_removed",
     ),
+    arguments=[table_argument()],
 )
-@table_options
-@option("--delete", is_flag=True, help="Remove it, after a question on a terminal; --yes answers it in scripts.")
-@option(
-    "--quarantine",
-    is_flag=False,
-    flag_value=_WITHIN,
-    metavar="DIR",
-    help="Move it to DIR on the table's storage instead; without DIR to a hidden folder within the table.",
-)
-@option("--undo", is_flag=True, help="Bring back from quarantine what something still covers.")
-@option("--yes", is_flag=True, help="Do not ask.")
-@option(
-    "--older-than",
-    callback=_age,
-    default="24h",
-    show_default=True,
-    metavar="AGE",
-    help="Leave alone what is younger, and what only something younger covers: 90m, 24h, 7d.",
-)
-@option("--unsafe-no-retention", is_flag=True, help="Do not look at ages: readers at work may lose their files.")
-@option("--highest-write-id", type=click.IntRange(min=0), metavar="N", help="Judge as if later writes were not there.")
-@option(
-    "--leftovers",
-    is_flag=True,
-    help="Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*), and old work without an owner.",
-)
-@option(
-    "--skip-trash", is_flag=True, help="Delete for good where the storage has a trash (HDFS), and free the space now."
-)
-@option(
-    "--max-runtime",
-    callback=duration,
-    metavar="DURATION",
-    help="Begin no partition after so long: 45s, 90m, 2h. What is left is reported, exit code 3.",
-)
-@option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table now; needed for --as-of.")
-@option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
-@option("-l", "--long", is_flag=True, help="Show what is kept too, and every guard.")
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(out: Output, config: Config, *, options: SnapshotOptions, **given: Any) -> ExitCode:
+def command(out: Output, config: Config, options: CleanOptions, view: View, *, location: str) -> ExitCode:
     """Show what no reader of TABLE can reach any more, why, since when, and how many bytes that frees.
 
     Nothing is changed unless --delete or --quarantine says so. --validtxns has to hold the lists of every reader that
     may still run; several of a kind are combined to what all of them see. Where a guard does not hold, nothing at that
     location is touched.
     """
-    asked = Asked(**given)
-    _require_one_action(asked)
+    _require_one_action(options, view)
     if options.profile != "strict":
         out.note("--profile does not matter here: what goes must be out of reach by the rules of both")
-    table = open_table(options.table, storage_options=options.storage_options)
-    view = {**options.lists(), "schema": options.schema, "table_type": options.table_type}
-    run = table.prepare_clean(partitions=options.partitions, **view, **asked.settings())
-    base = None if asked.quarantine in (None, _WITHIN) else table.own_path(asked.quarantine)
-    report = _carry_out(out, run, asked, base)
+    table = open_table(location, storage_options=config.storage_options(location))
+    asked = CleanArguments(view.action, **options.keywords(), quarantine=view.place)
+    if view.unsafe_no_retention:
+        asked = replace(asked, older_than=None)
+    report = _run(out, table, asked, view)
     _remark(out, report)
     if out.form is Format.TEXT:
-        back = command_line(options, replace(asked, max_runtime=None), given) + " --undo"
-        if base is not None:
-            back += f" --quarantine {_quoted(asked.quarantine or '')}"
-        write_text(out, report, command_line(options, asked, given), back, long=asked.long)
+        back = command_line(location, replace(options, max_runtime=None), view) + " --undo"
+        if view.place is not None:
+            back += f" --quarantine {_quoted(view.place)}"
+        write_text(out, report, command_line(location, options, view), back, long=view.long)
     elif out.form is Format.JSON:
         out.json(document(REPORT_TYPE, report))
     else:
-        _write_lines(out, report, asked)
+        _write_lines(out, report, view)
     for error in _failures(report.failed):
         out.error(error)
     return report.exit_code
+
+
+def _run(out: Output, table: Table, asked: CleanArguments, view: View) -> CleanReport:
+    """Clean; nothing stands in the way of the question, and what is shown after it is how far the work is."""
+    with ExitStack() as stack:
+        show = stack.enter_context(progress(out, "looking into what covers", "locations"))
+
+        def confirm(plan: CleanPlan) -> None:
+            nonlocal show
+            stack.close()
+            _confirm(out, plan, view)
+            show = stack.enter_context(progress(out, "removing" if view.delete else "moving away", "locations"))
+
+        watched = replace(asked, progress=lambda done, total: show(done, total), confirm=confirm)
+        return table.clean(**watched.keywords())
 
 
 def _failures(failed: Sequence[CleanedLocation]) -> list[AcidctlError]:
@@ -210,54 +169,33 @@ def _failures(failed: Sequence[CleanedLocation]) -> list[AcidctlError]:
     return errors
 
 
-def _require_one_action(asked: Asked) -> None:
-    if asked.quarantine == "":
+def _require_one_action(options: CleanOptions, view: View) -> None:
+    if view.quarantine == "":
         raise UsageError(
             "the directory of --quarantine is empty",
             hint="Name a directory on the table's storage, or give --quarantine without one.",
         )
-    if asked.delete and asked.quarantine is not None and not asked.undo:
+    if view.delete and view.quarantine is not None and not view.undo:
         raise UsageError("--delete and --quarantine exclude each other", hint="Give one of them.")
-    if asked.undo and asked.delete:
+    if view.undo and view.delete:
         raise UsageError("--undo and --delete exclude each other", hint="Give one of them.")
-    if asked.undo and asked.max_runtime is not None:
+    if view.undo and options.max_runtime is not None:
         raise UsageError("--max-runtime bounds what is removed, and --undo brings back", hint="Leave it out.")
-    if asked.skip_trash and not asked.delete and asked.changes:
+    if options.skip_trash and not view.delete and view.action != "show":
         raise UsageError("--skip-trash goes with --delete: nothing else has to do with the trash")
-    if asked.yes and not asked.changes:
+    if view.yes and view.action == "show":
         raise UsageError("--yes answers the question of --delete, which was not given", hint="Add --delete.")
 
 
-def _carry_out(out: Output, run: CleanRun, asked: Asked, base: str | None) -> CleanReport:
-    if asked.undo:
-        return run.undo(base)
-    with progress(out, "looking into what covers", "locations") as told:
-        plan = run.plan(progress=told, whole=not asked.changes)
-    if not asked.changes or not plan.victims:
-        report = run.show(plan)
-        return report if not asked.changes else _nothing(run, plan, asked, base)
-    if asked.delete:
-        _confirm(out, plan, asked)
-        with progress(out, "removing", "locations") as told:
-            return run.delete(plan, progress=told)
-    with progress(out, "moving away", "locations") as told:
-        return run.quarantine(plan, base, progress=told)
-
-
-def _nothing(run: CleanRun, plan: CleanPlan, asked: Asked, base: str | None) -> CleanReport:
-    """Nobody is asked about nothing; the answer says what the action was."""
-    return run.delete(plan) if asked.delete else run.quarantine(plan, base)
-
-
-def _confirm(out: Output, plan: CleanPlan, asked: Asked) -> None:
+def _confirm(out: Output, plan: CleanPlan, view: View) -> None:
     """A typed word, which no key pressed too early can be."""
-    if asked.yes:
+    if view.yes or not view.delete:
         return
     name = plan.location.rstrip("/").rpartition("/")[2]
     what = f"{plural(plan.victims, 'entry', 'entries')} ({human_size(plan.bytes)})"
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
-            f"--delete would remove {what} and nobody is there to be asked",
+            f"--delete would remove {what} and needs confirmation, but stdin is not a terminal",
             path=plan.location,
             hint="Add --yes; the same command without --delete shows what would go.",
         )
@@ -267,7 +205,7 @@ def _confirm(out: Output, plan: CleanPlan, asked: Asked) -> None:
     out.terminal.stderr.write(encode(question))
     out.terminal.stderr.flush()
     if sys.stdin.readline().strip() not in (name, "delete"):
-        raise UsageError("nothing was deleted: the answer was another one", path=plan.location)
+        raise UsageError("aborted: nothing was deleted", path=plan.location)
 
 
 def _victims(plan: CleanPlan) -> list[str]:
@@ -286,27 +224,21 @@ def _victims(plan: CleanPlan) -> list[str]:
     return lines
 
 
-def command_line(options: SnapshotOptions, asked: Asked, given: dict[str, Any]) -> str:
+def command_line(location: str, options: CleanOptions, view: View) -> str:
     """The command that was given, without what changes a table, to be pasted into a shell."""
-    words = ["acidctl", "clean", options.table]
-    for name, values in (("--partition", options.partitions), ("--validtxns", options.validtxns)):
-        for value in values:
-            words += [name, value]
-    single = (
-        ("--config", click.get_current_context().meta.get("acidctl.config_file")),
-        ("--as-of", options.as_of),
-        ("--table", options.table_name),
-        ("--list-format", options.list_format),
-        ("--schema", options.schema),
-        ("--table-type", None if options.table_type == "auto" else options.table_type),
-        ("--older-than", None if asked.older_than == 86400 else _age_text(asked.older_than)),
-        ("--highest-write-id", asked.highest_write_id),
-        ("--max-runtime", None if asked.max_runtime is None else _age_text(asked.max_runtime)),
-    )
-    words += [word for name, value in single if value is not None for word in (name, str(value))]
-    flags = ("unsafe_no_retention", "leftovers", "skip_trash", "assume_exclusive", "unsafe_break_lock")
-    words += ["--" + name.replace("_", "-") for name in flags if given[name]]
-    return " ".join(map(_quoted, words))
+    words = ["acidctl", "clean", location]
+    file = click.get_current_context().meta.get("acidctl.config_file")
+    words += [] if file is None else ["--config", file]
+    for one in fields(options):
+        asked, value = option_of(one), getattr(options, one.name)
+        # Which profile it is does not matter here.
+        if asked is None or value == one.default or one.name == "profile":
+            continue
+        if value is True:
+            words.append(flag_of(one))
+        for text in value if asked.repeat else () if value is True else (value,):
+            words += [flag_of(one), _age_text(text) if isinstance(text, float) else str(text)]
+    return " ".join(map(_quoted, [*words, *(["--unsafe-no-retention"] if view.unsafe_no_retention else [])]))
 
 
 def _quoted(word: str) -> str:
@@ -340,14 +272,14 @@ _DONE = {
 }
 
 
-def _write_lines(out: Output, report: CleanReport, asked: Asked) -> None:
+def _write_lines(out: Output, report: CleanReport, view: View) -> None:
     """One entry a line, victims first."""
     lines = [(entry, _DONE[report.action]) for entry in report.victims] + [(entry, "kept") for entry in report.kept]
     if out.form is Format.JSONL:
         out.json_lines({**document("clean_entry", entry), "outcome": outcome} for entry, outcome in lines)
         return
     names = (*json_names(CleanedEntry), "outcome")
-    out.csv(names, ([*to_json(entry).values(), outcome] for entry, outcome in lines), with_header=not asked.no_header)
+    out.csv(names, ([*to_json(entry).values(), outcome] for entry, outcome in lines), with_header=not view.no_header)
 
 
 # --- The answer of `acidctl clean` for eyes: what goes and why, what holds it back, and what to type next.
@@ -503,7 +435,7 @@ def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[s
 
 def _why_nothing(report: CleanReport) -> str:
     if report.guarded:
-        return "Nothing goes where a guard does not hold."
+        return "A safety check failed; nothing is removed there (see above)."
     codes = ("too_young", "age_unknown", "cover_too_young")
     waiting = sum(entry.reason_code in codes for part in report.partitions for entry in part.kept)
     if not waiting:

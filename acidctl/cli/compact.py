@@ -2,83 +2,76 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from acidctl.api import Table, open_table
-from acidctl.cli.amounts import column_names, duration, duration_or_none, fraction, size
-from acidctl.cli.compactview import write_plan, write_report
-from acidctl.cli.interrupts import interruptible
-from acidctl.cli.options import SnapshotOptions, option, read_text, table_options
+from acidctl.api import CompactArguments, Table, open_table
+from acidctl.cli.options import HEADER, read_text, table_argument
 from acidctl.cli.options import command as make_command
-from acidctl.cli.output import Output, dump_json, plural, say_assumed, shown
+from acidctl.cli.output import (
+    Cell,
+    Column,
+    Format,
+    Output,
+    Paint,
+    dump_json,
+    human_size,
+    plural,
+    render_table,
+    say_assumed,
+    shown,
+    wrap,
+)
+from acidctl.cli.process import interruptible
 from acidctl.cli.progress import progress, work_progress
-from acidctl.compaction.plan import CompactionPlan, parse, to_json
-from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
+from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, PartitionPlan, encode, parse
+from acidctl.compaction.plan import to_json as plan_to_json
+from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport
+from acidctl.compaction.run import Compaction, Progress
+from acidctl.compaction.run_log import RunLog
 from acidctl.config import Config
-from acidctl.engine import EngineChoice, make_engine
 from acidctl.errors import AcidctlError, ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from acidctl.compaction.run import Prepared
-    from acidctl.compaction.run_log import RunLog
-    from acidctl.engine.base import Task, TaskOutcome
-    from acidctl.maintenance.limits import TimeLimit
+from acidctl.maintenance.limits import BOUNDS, TimeLimit, wall_clock
+from acidctl.options import CompactOptions, option
+from acidctl.rows.export import write_bytes
+from acidctl.state.report import SCHEMA_VERSION, document, json_names, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line says beside the table and its snapshot."""
+class View:
+    """What becomes of the plan, and how the answer is shown."""
 
-    kind: str
-    dry_run: bool
-    plan_out: str | None
-    plan: str | None
-    accept_edited: bool
-    engine: str
-    master: str | None
-    spark_conf: tuple[str, ...]
-    target: str
-    visibility_txn: int | None
-    compression: str | None
-    memory: int | None
-    parallelism: int | None
-    max_bytes: int | None
-    max_partitions: int | None
-    max_runtime: float | None
-    grace: float
-    only_if_needed: bool
-    delta_num_threshold: int | None
-    delta_pct_threshold: float | None
-    run_log: str | None
-    limit: int
-    assume_committed: bool
-    assume_exclusive: bool
-    drop_columns: tuple[str, ...]
-    unsafe_break_lock: bool
-    no_header: bool
+    dry_run: bool = option(
+        False, "Show the plan and change nothing; -o json prints what --plan takes.", "-n", "--dry-run"
+    )
+    plan_out: str | None = option(None, "Save the plan and change nothing.", metavar="FILE")
+    plan: str | None = option(None, "Carry out a saved plan, unless it or the table has changed since.", metavar="FILE")
+    accept_edited: bool = option(
+        False,
+        "With --plan: it was edited. Partitions may be left out, table.writer and cuts be changed; nothing else.",
+    )
+    run_log: str | None = option(
+        None, "Append a JSON line for each partition as soon as it is finished.", metavar="FILE"
+    )
+    limit: int = option(50, "Name at most N partitions in a text; 0 names all.", metavar="N", minimum=0)
+    no_header: bool = option(False, HEADER)
 
     @property
     def rows(self) -> int | None:
         """How many partitions a text names at most; None for all."""
         return self.limit or None
 
-    def settings(self) -> dict[str, Any]:
-        """The keyword arguments by which the library takes what decides a plan."""
-        names = ("target", "visibility_txn", "compression", "max_bytes", "max_partitions", "only_if_needed")
-        limits = {"delta_num": self.delta_num_threshold, "delta_pct": self.delta_pct_threshold}
-        agreed = ("assume_committed", "assume_exclusive", "drop_columns", "unsafe_break_lock")
-        return {**{name: getattr(self, name) for name in (*names, *agreed)}, **limits}
-
 
 @make_command(
     "compact",
+    CompactOptions,
+    View,
     exits=(
         ExitCode.DONE,
         ExitCode.FAILED,
@@ -97,160 +90,92 @@ class Asked:
         "acidctl compact major /warehouse/orders --assume-committed --dry-run",
         "acidctl compact minor /warehouse/orders --assume-committed --assume-exclusive",
     ),
+    arguments=[
+        click.argument("kind", metavar="minor|major", type=click.Choice(["minor", "major"])),
+        table_argument(),
+    ],
 )
-@click.argument("kind", metavar="minor|major", type=click.Choice(["minor", "major"]))
-@table_options
-@option("-n", "--dry-run", is_flag=True, help="Show the plan and change nothing; -o json prints what --plan takes.")
-@option("--plan-out", metavar="FILE", help="Save the plan and change nothing.")
-@option("--plan", metavar="FILE", help="Carry out a saved plan, unless it or the table has changed since.")
-@option(
-    "--accept-edited",
-    is_flag=True,
-    help="With --plan: it was edited. Partitions may be left out, table.writer and cuts be changed; nothing else.",
-)
-@option(
-    "--engine",
-    type=click.Choice(["auto", "local", "spark"]),
-    default="auto",
-    show_default=True,
-    help="Where the work is done: in processes of this machine, or as a Spark job.",
-)
-@option("--master", metavar="URL", help="Spark's master: local[N], spark://..., yarn, k8s://...")
-@option("--spark-conf", metavar="KEY=VALUE", multiple=True, help="A Spark setting; repeatable.")
-@option(
-    "--target",
-    type=click.Choice(["auto", "hive3", "hive4"]),
-    default="auto",
-    show_default=True,
-    help="Which Hive has to read the result; auto takes the one that wrote the table.",
-)
-@option(
-    "--visibility-txn",
-    type=click.IntRange(min=1),
-    metavar="TXN",
-    help="Make the result visible with this transaction (`_v` names, Hive 4 only).",
-)
-@option(
-    "--compression",
-    type=click.Choice(["none", "zlib", "snappy", "lz4", "zstd"]),
-    help="Codec of the result.  [default: that of the table]",
-)
-@option("--memory", callback=size, metavar="SIZE", help="Memory of all workers together, such as 4G.")
-@option("--parallelism", type=click.IntRange(min=1), metavar="N", help="Tasks at a time.  [default: one per core]")
-@option("--max-bytes", callback=size, metavar="SIZE", help="Read at most so much in this run, whole partitions only.")
-@option(
-    "--max-partitions", type=click.IntRange(min=1), metavar="N", help="Compact at most so many, in most need first."
-)
-@option(
-    "--max-runtime",
-    callback=duration,
-    metavar="DURATION",
-    help="Begin no partition after so long: 45s, 90m, 2h. What is left is reported, exit code 3.",
-)
-@option(
-    "--grace",
-    callback=duration_or_none,
-    default="5m",
-    show_default=True,
-    metavar="DURATION",
-    help="What has begun when --max-runtime is over may take so much longer; then it is given up.",
-)
-@option("--only-if-needed", is_flag=True, help="Leave partitions alone whose deltas are below both thresholds.")
-@option(
-    "--delta-num-threshold",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="More deltas than this need a compaction.  [default: the table's property, else Hive's 10]",
-)
-@option(
-    "--delta-pct-threshold",
-    callback=fraction,
-    metavar="FRACTION",
-    help="Deltas of more than this part of the base's size need a major one.  [default: the table's, else Hive's 0.1]",
-)
-@option("--run-log", metavar="FILE", help="Append a JSON line for each partition as soon as it is finished.")
-@option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Name at most N partitions in a text; 0 names all.",
-)
-@option("--assume-committed", is_flag=True, help="Everything on disk is committed; needed where no list is given.")
-@option("--assume-exclusive", is_flag=True, help="Nobody else reads or writes the table during this run.")
-@option(
-    "--drop-columns",
-    callback=column_names,
-    metavar="NAMES",
-    help="Columns of the files, separated by commas, whose values --schema may cost for good; others are refused.",
-)
-@option("--unsafe-break-lock", is_flag=True, help="Take over the lock of a run elsewhere that is known to have ended.")
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(out: Output, config: Config, *, options: SnapshotOptions, **given: Any) -> ExitCode:
+def command(out: Output, config: Config, options: CompactOptions, view: View, *, location: str) -> ExitCode:
     """Merge the deltas of TABLE (minor), or rewrite it as a base with deletes applied (major).
 
     The result is verified before it is published by a rename; nothing is ever deleted: what became obsolete stays
     until `acidctl clean` or Hive's cleaner removes it.
     """
-    asked = Asked(**given)
-    _check(asked)
-    limit = _limit(asked)
-    choice = engine_choice(
-        config,
-        engine=asked.engine,
-        master=asked.master,
-        spark_conf=asked.spark_conf,
-        parallelism=asked.parallelism,
-        memory=asked.memory,
-    )
-    table = open_table(options.table, storage_options=options.storage_options)
-    for name, path in (("--plan-out", asked.plan_out), ("--run-log", asked.run_log)):
+    _check(options, view)
+    # The time begins now: planning is a part of the run.
+    limit = None if options.max_runtime is None else TimeLimit.of(options.max_runtime, options.grace)
+    table = open_table(location, storage_options=config.storage_options(location))
+    for name, path in (("--plan-out", view.plan_out), ("--run-log", view.run_log)):
         if path is not None:
             table.require_outside(path, name)
-    if asked.dry_run or asked.plan_out is not None:
-        prepared = _prepared(out, table, options, asked, limit)
-        _remark(out, prepared)
-        if asked.plan_out is not None:
-            _save(out, prepared.plan, asked.plan_out)
-        write_plan(out, prepared.plan, with_header=not asked.no_header, limit=asked.rows)
-        return prepared.plan.exit_code
-    log = None if asked.run_log is None else _run_log(out, table, asked)
+    asked = CompactArguments(**with_engine(config, options).keywords(), limit=limit, verbose=out.verbose)
+    if view.plan is not None:
+        saved = parse(read_text(f"@{view.plan}", "--plan"), accept_edited=view.accept_edited)
+        asked = replace(asked, plan=saved, accept_edited=view.accept_edited)
+    if view.dry_run or view.plan_out is not None:
+        with progress(out, "looking into files", "files") as report_progress:
+            plan = table.plan_compaction(**replace(asked, progress=report_progress).keywords())
+        _remark(out, plan)
+        if view.plan_out is not None:
+            _save(out, plan, view.plan_out)
+        write_plan(out, plan, with_header=not view.no_header, limit=view.rows)
+        return plan.exit_code
+    log = None
+    if view.run_log is not None:
+        log = RunLog(view.run_log, table.location, options.kind, now=wall_clock, notify=out.warn)
     try:
-        prepared = _prepared(out, table, options, asked, limit)
-        _remark(out, prepared)
-        report = _run(out, prepared, choice, log)
+        report = _run(out, table, asked, log)
     except BaseException as error:
         if log is not None:
             log.failed(error)
         raise
     if log is not None:
         log.run(report)
-    write_report(out, report, with_header=not asked.no_header, limit=asked.rows)
+    write_report(out, report, with_header=not view.no_header, limit=view.rows)
     for part in report.partitions:
         if part.outcome is Outcome.FAILED:
             out.error(_failure(part))
     return report.exit_code
 
 
-def _limit(asked: Asked) -> TimeLimit | None:
-    """The time begins now: planning is a part of the run."""
-    from acidctl.maintenance.limits import TimeLimit
+def _run(out: Output, table: Table, asked: CompactArguments, log: RunLog | None) -> CompactionReport:
+    """Compact; Ctrl-C and SIGTERM end it alike. What is shown of it changes when the plan is made."""
+    show: Callable[[Progress], None]
 
-    return None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime, asked.grace)
+    def planned(plan: CompactionPlan, why: str) -> None:
+        planning.close()
+        _remark(out, plan)
+        usual = asked.engine != "auto" or why in ("", "Running locally.")
+        (out.detail if usual else out.note)(why)
+
+    @contextmanager
+    def during(run: Compaction) -> Iterator[None]:
+        nonlocal show
+        with work_progress(out, "compacting") as show, interruptible(run):
+            try:
+                yield
+            except KeyboardInterrupt:
+                done = plural(run.compacted, "partition")
+                out.warn(f"interrupted: {done} compacted and verified; nothing else has been changed")
+                raise
+
+    with ExitStack() as planning:
+        report_progress = planning.enter_context(progress(out, "looking into files", "files"))
+        watched = replace(
+            asked,
+            progress=report_progress,
+            planned=planned,
+            watch=lambda work: show(work),
+            finished=None if log is None else log.partition,
+            notify=out.warn,
+            during=during,
+        )
+        return table.compact(**watched.keywords())
 
 
-def _run_log(out: Output, table: Table, asked: Asked) -> RunLog:
-    from acidctl.compaction.run_log import RunLog
-    from acidctl.maintenance.limits import wall_clock
-
-    assert asked.run_log is not None
-    return RunLog(asked.run_log, table.location, asked.kind, now=wall_clock, notify=out.warn)
-
-
-def _remark(out: Output, prepared: Prepared) -> None:
-    say_assumed(out, prepared.plan.assumed)
-    for text in prepared.plan.notes:
+def _remark(out: Output, plan: CompactionPlan) -> None:
+    say_assumed(out, plan.assumed)
+    for text in plan.notes:
         out.note(text)
 
 
@@ -262,138 +187,50 @@ def _failure(part: PartitionReport) -> AcidctlError:
     return error
 
 
-def _check(asked: Asked) -> None:
-    if asked.accept_edited and asked.plan is None:
+def _check(options: CompactOptions, view: View) -> None:
+    if view.accept_edited and view.plan is None:
         raise UsageError("--accept-edited is about the plan of --plan, and there is none")
-    if asked.plan is not None and (asked.plan_out is not None or asked.dry_run):
-        raise UsageError("--plan carries a saved plan out, so it goes with neither --dry-run nor --plan-out")
-    decided = (asked.visibility_txn, asked.compression, asked.max_bytes, asked.max_partitions)
-    if asked.plan is not None and (
-        asked.target != "auto"
-        or asked.only_if_needed
-        or asked.drop_columns
+    if view.plan is None:
+        return
+    if view.plan_out is not None or view.dry_run:
+        raise UsageError("--plan cannot be combined with --dry-run or --plan-out: it carries a saved plan out")
+    if options.partitions or options.validtxns or options.as_of is not None or options.schema is not None:
+        raise UsageError("--plan cannot be combined with --partition, --validtxns, --as-of or --schema")
+    decided = (options.visibility_txn, options.compression, options.max_bytes, options.max_partitions)
+    if (
+        options.target != "auto"
+        or options.only_if_needed
+        or options.drop_columns
         or any(value is not None for value in decided)
     ):
-        raise UsageError("--plan names a plan that is made: target, visibility, codec, bounds and columns are in it")
-
-
-def _prepared(
-    out: Output,
-    table: Table,
-    options: SnapshotOptions,
-    asked: Asked,
-    limit: TimeLimit | None,
-) -> Prepared:
-    if asked.plan is not None:
-        return _saved(table, options, asked, limit)
-    with progress(out, "looking into files", "files") as watch:
-        return table.prepare_compaction(
-            asked.kind,
-            partitions=options.partitions,
-            progress=watch,
-            limit=limit,
-            **options.view(),
-            **asked.settings(),
-        )
-
-
-def _saved(table: Table, options: SnapshotOptions, asked: Asked, limit: TimeLimit | None) -> Prepared:
-    """The plan of --plan. That nobody else uses the table is agreed to when it is so: now."""
-    if options.partitions or options.validtxns or options.as_of is not None or options.schema is not None:
-        raise UsageError("--plan names a plan that is made: partitions, lists and schema are in it")
-    plan = parse(read_text(f"@{asked.plan}", "--plan"), accept_edited=asked.accept_edited)
-    if plan.kind.value != asked.kind:
-        raise UsageError(f"the plan in {asked.plan} is for a {plan.kind.value} compaction, not for a {asked.kind} one")
-    if plan.assume_exclusive and not asked.assume_exclusive:
         raise UsageError(
-            f"the plan in {asked.plan} is for a table that nobody else uses while it runs",
-            path=asked.plan,
-            hint="Add --assume-exclusive if that is so now.",
+            "--plan cannot be combined with --target, --visibility-txn, --compression, --max-bytes, --max-partitions, "
+            "--only-if-needed or --drop-columns: the plan states them"
         )
-    if not asked.accept_edited:
-        return table.saved_compaction(plan, unsafe_break_lock=asked.unsafe_break_lock, limit=limit)
-    return table.edited_compaction(
-        plan,
-        assume_committed=asked.assume_committed,
-        assume_exclusive=asked.assume_exclusive,
-        unsafe_break_lock=asked.unsafe_break_lock,
-        limit=limit,
-    )
 
 
 def _save(out: Output, plan: CompactionPlan, path: str) -> None:
-    from acidctl.rows.export import write_bytes
-
-    write_bytes(Path(path), [(dump_json(to_json(plan), indent=1) + "\n").encode("utf-8", "surrogateescape")])
+    write_bytes(Path(path), [(dump_json(plan_to_json(plan), indent=1) + "\n").encode("utf-8", "surrogateescape")])
     out.note(f"wrote the plan to {shown(path)}; --plan carries it out")
 
 
-def _run(out: Output, prepared: Prepared, choice: EngineChoice, log: RunLog | None) -> CompactionReport:
-    """Compact; Ctrl-C and SIGTERM end it alike."""
-    told = None if log is None else log.partition
-    if prepared.idle:
-        return prepared.start(_Idle(), told=told).run()
-    engine, why = make_engine(choice, prepared.bytes_in, notify=out.warn, verbose=out.verbose)
-    out.note(why)
-    with closing(engine), ExitStack() as stack:
-        watch = stack.enter_context(work_progress(out, f"compacting ({engine.name})"))
-        run = prepared.start(engine, watch=watch, told=told)
-        stack.enter_context(interruptible(run))
-        try:
-            return run.run()
-        except KeyboardInterrupt:
-            done = plural(run.compacted, "partition")
-            out.warn(f"interrupted: {done} compacted and verified; nothing else has been changed")
-            raise
-
-
-class _Idle:
-    """The engine of a run without work."""
-
-    name = "none"
-
-    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
-        """Nothing."""
-        return iter(())
-
-    def close(self) -> None:
-        """Nothing was started."""
-
-
-# --- Which engine the command line and [spark] of the configuration file ask for.
-
-
-def engine_choice(
-    config: Config,
-    *,
-    engine: str,
-    master: str | None,
-    spark_conf: tuple[str, ...],
-    parallelism: int | None,
-    memory: int | None,
-) -> EngineChoice:
-    """The engine; settings of the command line win over the file's, and `--engine local` over all of the file's."""
+def with_engine(config: Config, options: CompactOptions) -> CompactOptions:
+    """The options with what [spark] of the configuration file says of the engine: the command line's settings win over
+    it, and `--engine local` over all of it.
+    """
     own = dict(config.spark)
     configured = own.pop("master", None)
     if configured is not None and not isinstance(configured, str):
         raise UsageError("[spark] in the configuration file: master has to be a text such as yarn")
-    conf = dict(_flat("", own))
-    for text in spark_conf:
-        key, equals, value = text.partition("=")
-        if not equals or not key.startswith("spark."):
-            # What follows the key may be a secret, however it was set apart.
-            start = re.split(r"[=:\s]", text, maxsplit=1)[0]
-            raise UsageError(
-                f"--spark-conf {start!r} is no Spark setting", hint="Write it as spark.executor.memory=4g, for example."
-            )
-        conf[key] = value
-    if engine == "local" and master is None and not spark_conf:
+    conf = dict(_flat("", own)) | dict(options.conf or {})
+    master = options.master
+    if options.engine == "local" and master is None and not options.conf:
         conf = {}
     elif master is None:
         master = configured
-    if engine == "auto" and master is None and not spark_conf:
+    if options.engine == "auto" and master is None and not options.conf:
         conf = {}
-    return EngineChoice(engine, master, conf, None, parallelism, memory)
+    return replace(options, master=master, conf=conf)
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -406,3 +243,327 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
         else:
             raise UsageError(f"[spark] in the configuration file: {name} is neither master nor a key like spark.x.y")
+
+
+# --- The plan and the report, for eyes and for scripts.
+
+
+_HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
+_PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")
+_ACTIONS = {
+    Action.COMPACT: Cell("compact", Paint.GOOD),
+    Action.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
+    Action.REFUSED: Cell("refused", Paint.WARN),
+}
+_OUTCOMES = {
+    Outcome.COMPACTED: Cell("compacted", Paint.GOOD),
+    Outcome.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
+    Outcome.REFUSED: Cell("refused", Paint.WARN),
+    Outcome.FAILED: Cell("failed", Paint.BAD),
+}
+_LATER = Cell("left for later", Paint.WARN)
+_WORDS = (*(cell.text for cell in _OUTCOMES.values()), _LATER.text)
+_NOTHING = Outcome.NOTHING_TO_DO
+_UNDONE = (Outcome.NOTHING_TO_DO, Outcome.REFUSED)
+# What a reader of a long report wants to see first.
+_WORST_FIRST = (Outcome.FAILED, Outcome.REFUSED, Outcome.COMPACTED)
+
+
+# Up to so many partitions a plan's text shows directory by directory, beyond that a line each.
+_IN_FULL = 8
+
+
+# --- plans ----------------------------------------------------------------------------------------------------------
+
+
+def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True, limit: int | None = None) -> None:
+    """A plan in the form that is asked for; as JSON it is what `--plan` takes. `limit` bounds the lines of a text."""
+    if out.form is Format.JSON:
+        out.json(plan_to_json(plan))
+    elif out.form is Format.JSONL:
+        head = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION}
+        out.json_lines({**head, **encode(part)} for part in plan.partitions)
+    elif out.form is Format.CSV:
+        out.csv(_PLAN_FIELDS, (_plan_row(part) for part in plan.partitions), with_header=with_header)
+    else:
+        _plan_text(out, plan, limit)
+
+
+def _plan_row(part: PartitionPlan) -> list[object]:
+    row = encode(part)
+    row |= {"inputs": [e.name for e in part.inputs], "outputs": [o.name for o in part.outputs]}
+    return [row[name] for name in _PLAN_FIELDS]
+
+
+def _plan_text(out: Output, plan: CompactionPlan, limit: int | None) -> None:
+    todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+    head = f"{plan.kind.value} compaction"
+    if todo:
+        head += f" for {_HIVES[plan.target.value]}"
+    if plan.visibility_txn is not None:
+        head += f", visible with transaction {plan.visibility_txn}"
+    out.line(out.paint(shown(plan.location), Paint.BOLD))
+    out.line(head)
+    whole = len(plan.partitions) == 1 and not plan.partitions[0].partition
+    if len(plan.partitions) > _IN_FULL:
+        _plan_table(out, plan, limit)
+    else:
+        for part in plan.partitions[:limit]:
+            out.line()
+            if not whole:
+                out.line(out.paint(shown(part.partition), Paint.BOLD))
+            _partition_text(out, part)
+        _and_more(out, len(plan.partitions), limit)
+    out.line()
+    if todo:
+        size = human_size(sum(part.bytes_in for part in todo))
+        rows = plural(sum(part.rows_in for part in todo), "stored event")
+        tasks = plural(sum(len(task.cuts) + 1 for part in todo for task in part.tasks), "task")
+        count = "" if whole else f"{plural(len(todo), 'partition')}, "
+        out.line(f"To do: {count}{rows}, {size}, {tasks}.")
+    else:
+        out.line("Nothing to compact.")
+    for line in _kinds(Counter(_kind_of(part) for part in plan.partitions if part.action is not Action.COMPACT)):
+        out.line(line)
+    out.line("This is a plan: nothing has been changed.")
+
+
+def _plan_table(out: Output, plan: CompactionPlan, limit: int | None) -> None:
+    """A line for each partition, those with work first; what has none is counted."""
+    chosen = [part for part in plan.partitions if part.action is not Action.NOTHING_TO_DO]
+    chosen.sort(key=lambda part: part.action is not Action.COMPACT)
+    columns = (
+        Column("PARTITION"),
+        Column("DIRECTORIES", right=True, drop=2),
+        Column("BYTES", right=True, drop=3),
+        Column("EVENTS", right=True, drop=4),
+        Column("PLAN", below=True),
+    )
+    rows = []
+    for part in chosen[:limit]:
+        name = Cell(shown(part.partition) or "(table)")
+        if part.action is Action.COMPACT:
+            names = ", ".join(output.name for output in part.outputs)
+            figures = [
+                Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
+                Cell(human_size(part.bytes_in)),
+                Cell(f"{part.rows_in:,}"),
+            ]
+            rows.append([name, *figures, Cell(shown(names), Paint.GOOD)])
+        else:
+            why = f"{_ACTIONS[part.action].text}: {part.reason}"
+            rows.append([name, Cell(""), Cell(""), Cell(""), Cell(shown(why), _ACTIONS[part.action].paint)])
+    if rows:
+        out.line()
+        for line in render_table(out, columns, rows):
+            out.line(line)
+    _and_more(out, len(chosen), limit)
+
+
+def _and_more(out: Output, total: int, limit: int | None) -> None:
+    if limit is not None and total > limit:
+        out.line(f"... and {total - limit:,} more (--limit 0 names all)")
+
+
+def _kind_of(part: PartitionPlan | PartitionReport) -> str:
+    """What a partition without work is counted as."""
+    if part.reason_code in BOUNDS:
+        return "left for a later run (--" + part.reason_code.replace("_", "-") + ")"
+    if part.reason_code == "not_needed":
+        return "not needed by the thresholds of --only-if-needed"
+    idle = part.action is Action.NOTHING_TO_DO if isinstance(part, PartitionPlan) else part.outcome is _NOTHING
+    return "nothing to do" if idle else "refused"
+
+
+def _kinds(counts: Counter[str]) -> list[str]:
+    total = sum(counts.values())
+    return [f"{plural(count, 'partition')}: {what}." for what, count in counts.most_common()] if total > 1 else []
+
+
+def _partition_text(out: Output, part: PartitionPlan) -> None:
+    cell = _ACTIONS[part.action]
+    said = part.reason[:1].upper() + part.reason[1:]
+    if part.action is not Action.COMPACT:
+        _sentence(out, f"{cell.text}: {part.reason}" if part.reason else cell.text, cell.paint)
+    else:
+        rows = [
+            [
+                Cell("  read"),
+                Cell(shown(e.name)),
+                Cell(str(len(e.files))),
+                Cell(human_size(sum(f.size for f in e.files))),
+            ]
+            for e in part.inputs
+        ]
+        rows += [
+            [Cell("  write", Paint.GOOD), Cell(shown(o.name), Paint.GOOD), Cell(str(_files_of(part, o.name))), Cell("")]
+            for o in part.outputs
+        ]
+        columns = (Column(""), Column("DIRECTORY"), Column("FILES", right=True), Column("BYTES", right=True))
+        for line in render_table(out, columns, rows):
+            out.line(line)
+        if said:
+            _sentence(out, said, None)
+    for note in part.notes:
+        _sentence(out, f"note: {note}", Paint.DIM)
+
+
+def _files_of(part: PartitionPlan, directory: str) -> int:
+    return len({task.output for task in part.tasks if task.output.startswith(directory + "/")})
+
+
+def _sentence(out: Output, text: str, paint: Paint | None) -> None:
+    for line in wrap(shown(text), out.width, indent="  "):
+        out.line(out.paint(line, paint))
+
+
+# --- reports --------------------------------------------------------------------------------------------------------
+
+
+def write_report(out: Output, report: CompactionReport, *, with_header: bool = True, limit: int | None = None) -> None:
+    """A report in the form that is asked for; `limit` bounds the partitions that a text names."""
+    if out.form is Format.JSON:
+        out.json(document(REPORT_TYPE, report))
+    elif out.form is Format.JSONL:
+        out.json_lines(document(REPORT_TYPE, part) for part in report.partitions)
+    elif out.form is Format.CSV:
+        rows = (list(to_json(part).values()) for part in report.partitions)
+        out.csv(json_names(PartitionReport), rows, with_header=with_header)
+    else:
+        _report_text(out, report, limit)
+
+
+def _report_text(out: Output, report: CompactionReport, limit: int | None) -> None:
+    """Something to paste into a ticket: what was done, before and after, and what was not done and why."""
+    out.line(out.paint(shown(report.location), Paint.BOLD))
+    for line in wrap(_headline(report), out.width):
+        out.line(line)
+    total = report.summary
+    done = [part for part in report.partitions if part.outcome is Outcome.COMPACTED]
+    if done:
+        out.line()
+        _before_and_after(out, report)
+    if len(report.partitions) > 1 or any(part.partition for part in report.partitions):
+        out.line()
+        _partition_table(out, report.partitions, limit)
+        for line in _kinds(Counter(_kind_of(part) for part in report.partitions if part.outcome in _UNDONE)):
+            out.line(line)
+    else:
+        for part in report.partitions:
+            _details(out, part)
+    if total.outcomes.get("compacted"):
+        out.line()
+        _sentence(out, "The old directories are still there, obsolete; `acidctl clean` shows what can go.", Paint.DIM)
+
+
+def _headline(report: CompactionReport) -> str:
+    names = [_outcome(part).text for part in report.partitions]
+    said = [f"{names.count(word):,} {word}" for word in _WORDS if word in names]
+    what = ", ".join(said)
+    if report.summary.partitions == 1:
+        what = what.partition(" ")[2]
+    # Whose Hive it would have been was not looked into where nothing was to be done.
+    idle = all(part.outcome is _NOTHING for part in report.partitions)
+    target = "" if idle else f" for {_HIVES[report.target]}"
+    by = "" if report.engine == "none" else f" by the {report.engine} engine"
+    return f"{report.kind} compaction{target}: {what} in {_seconds(report.seconds)}{by}"
+
+
+def _outcome(part: PartitionReport) -> Cell:
+    if part.outcome is Outcome.REFUSED and part.reason_code in BOUNDS:
+        return _LATER
+    return _OUTCOMES[part.outcome]
+
+
+def _before_and_after(out: Output, report: CompactionReport) -> None:
+    total = report.summary
+    rows = [
+        ("directories", f"{total.directories_in:,}", f"{total.directories_out:,}", ""),
+        ("files", f"{total.files_in:,}", f"{total.files_out:,}", ""),
+        ("bytes", human_size(total.bytes_in), human_size(total.bytes_out), ""),
+        ("rows", f"{total.rows_in:,}", f"{total.rows_out:,}", _difference(report)),
+    ]
+    columns = (Column(""), Column("BEFORE", right=True), Column("AFTER", right=True), Column("", below=True))
+    for line in render_table(out, columns, [[Cell("  " + name), Cell(a), Cell(b), Cell(c)] for name, a, b, c in rows]):
+        out.line(line)
+
+
+def _difference(report: CompactionReport) -> str:
+    total = report.summary
+    said = [f"{plural(total.deletes_applied, 'delete')} applied"] if report.kind == "major" else []
+    if total.hidden:
+        said.append(f"{plural(total.hidden, 'row')} of aborted writes left out")
+    return ", ".join(said)
+
+
+def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int | None) -> None:
+    """All partitions; where that is too many, failures first, and those where nothing was done are only counted."""
+    total = 0
+    if limit is not None and len(parts) > limit:
+        parts = [part for part in parts if part.outcome is not _NOTHING and _outcome(part) is not _LATER]
+        parts.sort(key=lambda part: _WORST_FIRST.index(part.outcome))
+        total = len(parts)
+    if not parts:
+        return
+    columns = (
+        Column("PARTITION"),
+        Column("OUTCOME"),
+        Column("DIRECTORIES", right=True, drop=2),
+        Column("FILES", right=True, drop=3),
+        Column("BYTES", right=True, drop=4),
+        Column("ROWS", right=True, drop=1),
+        Column("DELETES", right=True, drop=5),
+        Column("TIME", right=True, drop=6),
+        Column("RESULT", below=True),
+    )
+    for line in render_table(out, columns, [_partition_row(part) for part in parts[:limit]]):
+        out.line(line)
+    _and_more(out, total, limit)
+
+
+def _partition_row(part: PartitionReport) -> list[Cell]:
+    name = Cell(shown(part.partition) or "(table)")
+    outcome = _outcome(part)
+    why = " ".join(text for text in (_result(part), *part.notes) if text)
+    if part.outcome is not Outcome.COMPACTED:
+        return [name, outcome, *[Cell("")] * 6, Cell(shown(why))]
+    return [
+        name,
+        outcome,
+        Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
+        Cell(f"{part.files_in or 0:,} -> {part.files_out or 0:,}"),
+        Cell(f"{human_size(part.bytes_in or 0)} -> {human_size(part.bytes_out or 0)}"),
+        Cell(f"{part.rows_in or 0:,} -> {part.rows_out or 0:,}"),
+        Cell(f"{part.deletes_applied or 0:,}"),
+        Cell(_seconds(part.seconds)),
+        Cell(shown(why)),
+    ]
+
+
+def _result(part: PartitionReport) -> str:
+    if part.outcome is Outcome.COMPACTED:
+        return ", ".join(part.outputs)
+    return f"{part.reason} ({part.hint})" if part.hint else part.reason
+
+
+def _details(out: Output, part: PartitionReport) -> None:
+    """The one partition of a table without partitions."""
+    if part.outcome is Outcome.COMPACTED:
+        _sentence(out, f"result: {', '.join(part.outputs)}", None)
+        if part.verified is not None:
+            files, rows = plural(part.verified.files, "file"), plural(part.verified.rows, "row")
+            _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}", None)
+    else:
+        _sentence(out, f"{_outcome(part).text}: {part.reason}", _outcome(part).paint)
+        if part.hint:
+            _sentence(out, f"hint: {part.hint}", Paint.DIM)
+    for note in part.notes:
+        _sentence(out, f"note: {note}", Paint.DIM)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 import click
 
+from acidctl.cli.options import HEADER
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import option
 from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
@@ -28,6 +28,7 @@ from acidctl.format.names import (
     parse_directory,
     parse_file,
 )
+from acidctl.options import option
 
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 # Python refuses to convert very long numbers.
@@ -67,8 +68,26 @@ class Decoded:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A number to be made, and the form of the answer."""
+
+    to_number: bool = option(False, "Make the number of --bucket and --statement.", "--encode", param="to_number")
+    bucket: int | None = option(None, "Bucket id to encode.", metavar="N", form="integer")
+    statement: int = option(0, "Statement id to encode.", metavar="N", form="integer")
+    max_statement: int | None = option(
+        None,
+        "Largest statement id of the transaction; bucket ids above 4095 need it.",
+        metavar="N",
+        form="integer",
+    )
+    codec_version: int = option(1, "Codec to encode with: 1 is Hive 3 and 4, 0 is Hive 1 and 2.", minimum=0, maximum=1)
+    no_header: bool = option(False, HEADER)
+
+
 @make_command(
     "decode-bucket",
+    Encoding,
     exits=(ExitCode.DONE, ExitCode.FAILED, ExitCode.USAGE),
     examples=(
         "acidctl decode-bucket 536936449 0x20010001",
@@ -76,28 +95,9 @@ class Decoded:
         "acidctl decode-bucket --encode --bucket 3 --statement 1",
     ),
     settings={"ignore_unknown_options": True},
+    arguments=[click.argument("values", metavar="VALUE...", nargs=-1, type=click.UNPROCESSED)],
 )
-@click.argument("values", metavar="VALUE...", nargs=-1, type=click.UNPROCESSED)
-@option("--encode", "to_number", is_flag=True, help="Make the number of --bucket and --statement.")
-@option("--bucket", type=int, metavar="N", help="Bucket id to encode.")
-@option("--statement", type=int, metavar="N", default=0, show_default=True, help="Statement id to encode.")
-@option(
-    "--max-statement",
-    type=int,
-    metavar="N",
-    help="Largest statement id of the transaction; bucket ids above 4095 need it.",
-)
-@option(
-    "--codec-version",
-    type=click.IntRange(0, 1),
-    default=1,
-    show_default=True,
-    help="Codec to encode with: 1 is Hive 3 and 4, 0 is Hive 1 and 2.",
-)
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(
-    out: Output, config: Config, *, values: tuple[str, ...], to_number: bool, no_header: bool, **encoding: Any
-) -> ExitCode:
+def command(out: Output, config: Config, asked: Encoding, *, values: tuple[str, ...]) -> ExitCode:
     """Decode the `bucket` column of ACID rows, and the names of files and directories.
 
     VALUE is an integer (decimal, hexadecimal, negative as it is) or a name. Each one that is refused is
@@ -105,11 +105,11 @@ def command(
     """
     answers: list[Decoded] = []
     code = ExitCode.DONE
-    if to_number:
-        if values or encoding["bucket"] is None:
+    if asked.to_number:
+        if values or asked.bucket is None:
             raise UsageError("--encode takes --bucket N and --statement N, and no VALUE")
-        answers.append(_encoded(out, **encoding))
-    elif encoding["bucket"] is not None:
+        answers.append(_encoded(out, asked.bucket, asked))
+    elif asked.bucket is not None:
         raise UsageError("--bucket is for --encode", hint="Add --encode, or give the number as VALUE.")
     elif not values:
         raise UsageError("no VALUE is given", hint="Give a bucket number or a name, or --encode --bucket N.")
@@ -121,7 +121,7 @@ def command(
         except AcidctlError as error:
             out.error(error)
             code = ExitCode.FAILED
-    _write(out, answers, no_header)
+    _write(out, answers, asked.no_header)
     return code
 
 
@@ -162,8 +162,8 @@ def _decoded_number(value: int) -> Decoded:
     return Decoded(fields, str(signed), f"{fields['hex']}  {bits(value)}", meaning)
 
 
-def _encoded(out: Output, bucket: int, statement: int, max_statement: int | None, codec_version: int) -> Decoded:
-    number = encode(bucket, statement, version=codec_version, max_statement_id=max_statement)
+def _encoded(out: Output, bucket: int, asked: Encoding) -> Decoded:
+    number = encode(bucket, asked.statement, version=asked.codec_version, max_statement_id=asked.max_statement)
     answer = _decoded_number(number)
     if answer.fields["bucket_id"] != bucket:
         out.warn(

@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pyarrow as pa
 
+from acidctl.cli.options import HEADER
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import option
-from acidctl.cli.output import Format, Output, plural
+from acidctl.cli.output import (
+    TERMINAL_VALUE,
+    Cell,
+    Column,
+    Format,
+    Output,
+    Paint,
+    cut,
+    dump_json,
+    encode,
+    human_size,
+    plural,
+    render_table,
+    shown,
+    wrap,
+)
 from acidctl.cli.progress import progress
 from acidctl.config import Config
-from acidctl.errors import AcidctlError, ExitCode, NotAcidTableError, UsageError
-from acidctl.rows.dump_inputs import DataFile, SideFileFacts, data_files
+from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, NotAcidTableError, UsageError
+from acidctl.options import option
+from acidctl.orc.orc_tools import SEPARATOR, event_columns, event_schema, row_style
+from acidctl.orc.reader import OrcFile
+from acidctl.orc.tail import RESTORE_HINT
+from acidctl.rows.file_report import DataFile, Json, SideFileFacts, data_files, failure
 from acidctl.rows.pipeline import ordered_map, rows_per_batch
+from acidctl.types.format_rows import csv_header, csv_lines, json_lines, lines
+from acidctl.types.format_scalars import Damage
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
 
-    from acidctl.orc.reader import OrcFile
-    from acidctl.types.format_scalars import Damage
-
-    Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
+_CSV_FIELDS = (
+    "fileName",
+    "status",
+    "numberOfRows",
+    "fileLength",
+    "compression",
+    "softwareVersion",
+    "schemaString",
+    "acid.is_acid",
+    "acid.version",
+    "acid.events",
+    "acid.write_ids.min",
+    "acid.write_ids.max",
+    "acid.key_index.state",
+    "acid.side_file.logical_length",
+    "acid.damage",
+)
+# Key index states that a reader of the file has to worry about.
+_FINDINGS = ("differs", "unreadable")
+_LABEL_WIDTH = 13
 
 # Large enough that the cost of calls does not show; a batch, its text and a few more of both are in memory.
 _BATCH_ROWS = 32_768
@@ -33,13 +71,21 @@ _BATCH_ROWS = 32_768
 class View:
     """What of the files is asked for; `row_index` names columns, None for none."""
 
-    data: bool
-    events: bool
-    lines: int | None
-    pretty: bool
-    row_index: str | None
-    timezone: bool
-    no_header: bool
+    data: bool = option(False, "Print the rows, as `orc-tools data` does; -o for our own JSON or CSV.", "-d", "--data")
+    events: bool = option(False, "Print the rows as ACID events: operation by name, bucket decoded.")
+    lines: int | None = option(None, "At most N rows of each file.", "-n", "--lines", metavar="N", minimum=0)
+    as_json: bool = option(False, "The same as -o json.", "-j", "--json", param="as_json")
+    pretty: bool = option(False, "Indent JSON.", "-p", "--pretty")
+    row_index: str | None = option(
+        None,
+        "Show row indexes of these columns, by id or name; `*` for all.",
+        "-r",
+        "--rowindex",
+        metavar="COLS",
+        param="row_index",
+    )
+    timezone: bool = option(False, "Show the writer's time zone of each stripe.", "-t", "--timezone")
+    no_header: bool = option(False, HEADER)
 
     @property
     def rows(self) -> bool:
@@ -49,6 +95,7 @@ class View:
 
 @make_command(
     "dump",
+    View,
     exits=(
         ExitCode.DONE,
         ExitCode.FAILED,
@@ -65,30 +112,15 @@ class View:
         "acidctl dump -d -n 10 /warehouse/orders/delta_0000001_0000004_v0000009",
         "acidctl dump --events /warehouse/orders/delete_delta_0000007_0000007_0000",
     ),
+    arguments=[click.argument("paths", metavar="PATH...", nargs=-1, required=True)],
 )
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@option("-d", "--data", is_flag=True, help="Print the rows, as `orc-tools data` does; -o for our own JSON or CSV.")
-@option("--events", is_flag=True, help="Print the rows as ACID events: operation by name, bucket decoded.")
-@option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="At most N rows of each file.")
-@option("-j", "--json", "as_json", is_flag=True, help="The same as -o json.")
-@option("-p", "--pretty", is_flag=True, help="Indent JSON.")
-@option(
-    "-r",
-    "--rowindex",
-    "row_index",
-    metavar="COLS",
-    help="Show row indexes of these columns, by id or name; `*` for all.",
-)
-@option("-t", "--timezone", is_flag=True, help="Show the writer's time zone of each stripe.")
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(out: Output, config: Config, *, paths: tuple[str, ...], as_json: bool, **asked: Any) -> ExitCode:
+def command(out: Output, config: Config, view: View, *, paths: tuple[str, ...]) -> ExitCode:
     """Show what is in ORC files: schema, stripes, statistics, and what their ACID events say.
 
     PATH is a file, or a directory whose data files are shown in order. A file that streaming ingest has not
     closed is read up to the length that its side file gives.
     """
-    view = View(**asked)
-    if as_json and out.form is Format.TEXT:
+    if view.as_json and out.form is Format.TEXT:
         out = Output(out.terminal, Format.JSON, quiet=out.quiet, verbose=out.verbose)
         click.get_current_context().obj.set_output(out)
     _check(view)
@@ -97,8 +129,6 @@ def command(out: Output, config: Config, *, paths: tuple[str, ...], as_json: boo
         out.note(f"no data files below {' '.join(paths)}")
     if view.rows:
         return _write_rows(out, files, view)
-    from acidctl.cli.dumpreport import write_reports
-
     return write_reports(out, files, view.row_index, time_zone=view.timezone, pretty=view.pretty)
 
 
@@ -138,8 +168,6 @@ def uncommitted(out: Output, file: DataFile, side: SideFileFacts | None) -> bool
 
 
 def _write_rows(out: Output, files: list[DataFile], view: View) -> ExitCode:
-    from acidctl.types.format_scalars import Damage
-
     damage = Damage()
     rows = _RowWriter(out, view, damage)
     try:
@@ -181,8 +209,6 @@ class _RowWriter:
             if opened.shape_damage is not None:
                 raise opened.shape_damage
         if self._view.data and self._out.form is Format.TEXT:
-            from acidctl.orc.orc_tools import SEPARATOR
-
             self._out.data(SEPARATOR)
 
     def _rows(self, orc: OrcFile) -> None:
@@ -213,9 +239,6 @@ class _RowWriter:
 
 def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[bytes | None, Render]:
     """The CSV header, if the form has one, and what makes text of a batch."""
-    from acidctl.orc.orc_tools import event_columns, event_schema, row_style
-    from acidctl.types.format_rows import csv_header, csv_lines, json_lines, lines
-
     schema = event_schema(orc) if view.events else orc.schema
     names, types = schema.names, tuple(field.type for field in schema.fields)
     columns = event_columns if view.events else pa_columns
@@ -269,3 +292,401 @@ class _ArrayWriter:
     def close(self) -> None:
         """End the array."""
         self._out.data(b"\n]\n" if self.started else b"[]\n")
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def write_reports(
+    out: Output, files: Sequence[DataFile], row_index: str | None, *, time_zone: bool, pretty: bool
+) -> ExitCode:
+    """Report on each file; one that cannot be read does not stop the others."""
+    code = ExitCode.DONE
+    reports: list[Json] = []
+    for number, file in enumerate(files):
+        try:
+            report = file.report(row_index=row_index, time_zone=time_zone)
+            code = code or _findings(out, report)
+        except UsageError:
+            raise
+        except AcidctlError as error:
+            if len(files) == 1:
+                raise
+            out.flush()
+            out.error(error)
+            code = error.exit_code if code in (ExitCode.DONE, ExitCode.FINDINGS) else code
+            report = failure(file, error)
+        if out.form is Format.TEXT:
+            if number:
+                out.line()
+                out.line("_" * (out.width or 80))
+                out.line()
+            _Text(out, report).write()
+        elif out.form is Format.JSONL:
+            out.json_lines([report])
+        else:
+            reports.append(report)
+    if out.form is Format.JSON:
+        # One object for one file and an array for several, as orc-tools has it.
+        document: object = reports[0] if len(reports) == 1 else reports
+        indent = 2 if pretty or out.width else None
+        out.data(encode(dump_json(document, indent=indent) + "\n"))
+    elif out.form is Format.CSV:
+        out.csv(_CSV_FIELDS, ([_field(report, name) for name in _CSV_FIELDS] for report in reports))
+    return code
+
+
+def _findings(out: Output, report: Json) -> ExitCode:
+    """Warn of what makes readers of this file miss rows."""
+    acid = report["acid"]
+    if not acid["is_acid"]:
+        if "damage" not in acid:
+            return ExitCode.DONE
+        out.error(DamagedDataError(acid["damage"], path=report["fileName"], hint=RESTORE_HINT))
+        return ExitCode.DAMAGED
+    found = ExitCode.DONE
+    if acid["damage"]:
+        out.warn(f"the rows of {report['fileName']} cannot be read to the end: {acid['damage']}")
+        found = ExitCode.FINDINGS
+    if acid["key_index"]["state"] in _FINDINGS:
+        out.warn(f"the key index of {report['fileName']} is wrong: {acid['key_index']['reason']}")
+        found = ExitCode.FINDINGS
+    if acid["ordered"] is False:
+        out.warn(f"the events of {report['fileName']} are not in key order, so Hive would merge them wrongly")
+        found = ExitCode.FINDINGS
+    return found
+
+
+def _field(report: Json, path: str) -> object:
+    value: Any = report
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+class _Text:
+    """Lays out one report for eyes: facts first, then the ACID layer, columns, and each stripe."""
+
+    def __init__(self, out: Output, report: Json) -> None:
+        self._out = out
+        self._report = report
+        # Writers without a row index keep sizes alone, and leave every count at zero.
+        roots = report.get("fileStatistics", [])[:1]
+        self._counted = not report.get("numberOfRows") or any(root["count"] for root in roots)
+
+    def write(self) -> None:
+        """Write the whole report."""
+        report = self._report
+        self._title(report["fileName"])
+        if report["status"] != "OK":
+            self._fact("status", f"{report['status']}: {report['error']['message']}", Paint.BAD)
+            return
+        self._head()
+        self._acid()
+        self._columns()
+        for number, stripe in enumerate(report["stripes"]):
+            self._stripe(number, stripe)
+        self._metadata()
+
+    def _head(self) -> None:
+        report = self._report
+        self._fact("rows", f"{report['numberOfRows']:,}")
+        self._fact("size", f"{report['fileLength']:,} bytes{_human(report['fileLength'])}")
+        version = f"ORC {report['fileVersion']}, writer version {report['writerVersion']}"
+        self._fact("format", f"{version}, by {report['softwareVersion']}")
+        compression = report["compression"]
+        if "compressionBufferSize" in report:
+            compression += f", buffers of {report['compressionBufferSize']:,} bytes"
+        self._fact("compression", compression)
+        self._fact("calendar", _calendar_text(report))
+        self._fact("raw size", f"{report['rawDataSize']:,} bytes as Hive's planner counts them")
+        self._fact("padding", f"{report['paddingLength']:,} bytes ({report['paddingRatio']:.2f}%)")
+        self._fact("schema", _BREAKS.sub(", ", report["schemaString"]), keep=report["schemaString"])
+
+    def _acid(self) -> None:
+        acid = self._report["acid"]
+        self._heading("ACID")
+        self._fact("file name", _name_text(acid["file_name"]))
+        side = acid["side_file"]
+        if side is None:
+            self._fact("side file", "none")
+        else:
+            length = f"{side['logical_length']:,} of {self._report['fileLength']:,} bytes are committed"
+            self._fact("side file", f"{side['name']}: {length}, {side['bytes_beyond']:,} beyond")
+        if not acid["is_acid"]:
+            if "damage" in acid:
+                self._fact("damage", acid["damage"], Paint.BAD)
+            else:
+                self._fact("events", "none: plain rows, of an original file or an insert-only table")
+            return
+        self._fact("version", acid["version"] or "not given (hive.acid.version is missing)")
+        self._fact("events", _counts_text(acid["events"]) or "none")
+        if acid["stats"] is not None:
+            self._fact("acid stats", _counts_text(acid["stats"], zeros=True))
+        if acid["write_ids"] is not None:
+            text = _range_text(acid["write_ids"])
+            if acid["current_write_ids"] != acid["write_ids"]:
+                text += f", changed by {_range_text(acid['current_write_ids'])}"
+            self._fact("write ids", text)
+        for bucket in acid["buckets"]:
+            self._fact("bucket", _bucket_text(bucket))
+        if acid["ordered"] is not None:
+            paint = None if acid["ordered"] else Paint.BAD
+            self._fact("order", "by key" if acid["ordered"] else "NOT by key", paint)
+        state = acid["key_index"]["state"]
+        self._fact(
+            "key index",
+            f"{state.replace('_', ' ')}: {acid['key_index']['reason']}",
+            Paint.BAD if state in _FINDINGS else None,
+        )
+        if acid["damage"]:
+            self._fact("damage", acid["damage"], Paint.BAD)
+        rows = [
+            [str(s["stripe"]), f"{s['events']:,}", *(_key_text(s[k]) for k in ("first_key", "last_key", "index_key"))]
+            for s in acid["stripes"]
+        ]
+        if rows:
+            self._out.line()
+            self._table(
+                (
+                    Column("  STRIPE", right=True),
+                    Column("EVENTS", right=True),
+                    Column("FIRST KEY"),
+                    Column("LAST KEY"),
+                    Column("KEY INDEX"),
+                ),
+                rows,
+            )
+
+    def _columns(self) -> None:
+        names = _columns_of(self._report["schema"])
+        given = {item["columnId"]: item for item in self._report["fileStatistics"]}
+        self._heading("Columns")
+        self._table(
+            (
+                Column("  ID", right=True),
+                Column("COLUMN"),
+                Column("TYPE"),
+                Column("VALUES", right=True),
+                Column("NULLS"),
+                Column("BYTES", right=True, drop=1),
+                Column("STATISTICS", below=True),
+            ),
+            [
+                [str(i), shown(name) or "(root)", kind, *self._statistics(given.get(i, {}))]
+                for i, (name, kind) in names.items()
+            ],
+        )
+
+    def _stripe(self, number: int, stripe: Json) -> None:
+        info = stripe["stripeInformation"]
+        sizes = f"index {info['indexLength']:,}, data {info['dataLength']:,}, footer {info['footerLength']:,} bytes"
+        zone = f", time zone {shown(stripe['writerTimezone'])}" if "writerTimezone" in stripe else ""
+        rows = plural(info["rowCount"], "row")
+        self._heading(f"Stripe {stripe['stripeNumber']}: {rows} at {info['offset']:,}; {sizes}{zone}")
+        names = _columns_of(self._report["schema"])
+        given: dict[int, Json] = {}
+        if number < len(self._report["stripeStatistics"]):
+            columns = self._report["stripeStatistics"][number]["columnStatistics"]
+            given = {item["columnId"]: item for item in columns}
+        streams: dict[int, list[str]] = {}
+        for stream in stripe["streams"]:
+            text = f"{stream['section']} {stream['startOffset']}+{stream['length']}"
+            streams.setdefault(stream["columnId"], []).append(text)
+        self._table(
+            (
+                Column("  ID", right=True),
+                Column("COLUMN"),
+                Column("ENCODING"),
+                Column("VALUES", right=True),
+                Column("NULLS"),
+                Column("BYTES", right=True, drop=1),
+                Column("STATISTICS", below=True),
+                Column("STREAMS (START+LENGTH)", below=True),
+            ),
+            [
+                [
+                    str(encoding["columnId"]),
+                    shown(names[encoding["columnId"]][0]) or "(root)",
+                    encoding["kind"] + (f"[{encoding['dictionarySize']}]" if "dictionarySize" in encoding else ""),
+                    *self._statistics(given.get(encoding["columnId"], {})),
+                    ", ".join(streams.get(encoding["columnId"], ())),
+                ]
+                for encoding in stripe["encodings"]
+            ],
+        )
+        for index in stripe.get("indexes", ()):
+            self._index(index, names[index["columnId"]][0])
+
+    def _index(self, index: Json, name: str) -> None:
+        title = f"row index of column {index['columnId']} ({shown(name) or 'root'})"
+        self._out.line()
+        if "rowGroupIndexes" not in index:
+            self._out.line(f"  {title}: none")
+        else:
+            self._out.line(f"  {title}")
+            self._table(
+                (
+                    Column("  ENTRY", right=True),
+                    Column("VALUES", right=True),
+                    Column("NULLS"),
+                    Column("BYTES", right=True, drop=1),
+                    Column("STATISTICS", below=True),
+                    Column("POSITIONS", below=True),
+                ),
+                [
+                    [str(e["entryId"]), *self._statistics(e), ", ".join(map(str, e["positions"]))]
+                    for e in index["rowGroupIndexes"]
+                ],
+            )
+        blooms = [(f"bloom filter {bloom['entryId']}", bloom) for bloom in index.get("bloomFilterIndexes", ())]
+        if "stripeLevelBloomFilter" in index:
+            blooms.append(("bloom filters merged", index["stripeLevelBloomFilter"]))
+        for label, bloom in blooms:
+            for number, line in enumerate(wrap(f"{label}: {_bloom_text(bloom)}", self._out.width, indent="    ")):
+                self._out.line(line if number else line[2:])
+
+    def _metadata(self) -> None:
+        metadata = self._report.get("userMetadata")
+        if not metadata:
+            return
+        self._heading("User metadata")
+        for key, value in metadata.items():
+            self._out.line(f"  {shown(key)} = {shown(value)}")
+
+    def _statistics(self, given: Json) -> list[str]:
+        """The cells VALUES, NULLS, BYTES and STATISTICS of one column."""
+        if not given or "count" not in given:
+            return ["", "", "", "none"]
+        on_disk = given.get("bytesOnDisk")
+        size = "" if on_disk is None else f"{on_disk:,}"
+        if not given["count"] and not self._counted:
+            return ["-", "-", size, "not kept"]
+        known = ("columnId", "entryId", "count", "hasNull", "bytesOnDisk", "type", "positions")
+        quoted = given.get("type") == "STRING"
+        words = [
+            f"{_WORDS.get(key, key)} {self._value(value, quoted=quoted)}"
+            for key, value in given.items()
+            if key not in known and value is not None
+        ]
+        return [
+            f"{given['count']:,}",
+            "yes" if given["hasNull"] else "no",
+            size,
+            ", ".join(words),
+        ]
+
+    def _value(self, value: object, *, quoted: bool) -> str:
+        """A terminal shows the beginning of long values; a pipe gets all of it."""
+        text = shown(str(value))
+        if self._out.width is not None:
+            text = cut(text, TERMINAL_VALUE)
+        return f'"{text}"' if quoted and isinstance(value, str) else text
+
+    def _title(self, text: str) -> None:
+        self._out.line(self._out.paint(shown(text), Paint.BOLD))
+
+    def _heading(self, text: str) -> None:
+        self._out.line()
+        for number, line in enumerate(wrap(text, self._out.width)):
+            self._out.line(self._out.paint(line if not number else "  " + line, Paint.BOLD))
+
+    def _fact(self, label: str, text: str, paint: Paint | None = None, *, keep: str | None = None) -> None:
+        """A labelled line; `keep` is what a pipe gets instead of the text that was made to be wrapped."""
+        indent = " " * (_LABEL_WIDTH + 2)
+        lines = wrap(shown(text if self._out.width or keep is None else keep), self._out.width, indent=indent)
+        for number, line in enumerate(lines or [indent]):
+            body = self._out.paint(line[len(indent) :], paint)
+            self._out.line((f"  {label:<{_LABEL_WIDTH}}" if not number else indent) + body)
+
+    def _table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        cells = [[Cell(text) for text in row] for row in rows]
+        for line in render_table(self._out, columns, cells):
+            self._out.line(line)
+
+
+_WORDS = {
+    "trueCount": "true",
+    "falseCount": "false",
+    "totalLength": "total length",
+    "minChildren": "fewest elements",
+    "maxChildren": "most elements",
+    "totalChildren": "elements",
+    "lowerBound": "at least",
+    "upperBound": "at most",
+}
+
+
+_BREAKS = re.compile(r",(?![0-9])")
+
+
+def _calendar_text(report: Json) -> str:
+    """What the file says of its days, and how they are read."""
+    if report["acid"]["calendar_marked"]:
+        return str(report["calendar"])
+    return (
+        f"not marked, which counts as {report['calendar']}; days are {report['acid']['calendar']}, as Hive reads them"
+    )
+
+
+def _human(size: int) -> str:
+    return f" ({human_size(size)})" if size >= 1024 else ""
+
+
+def _columns_of(schema: Json, name: str = "") -> dict[int, tuple[str, str]]:
+    """Name and type word of every column id."""
+    kind = str(schema["columnType"]).lower()
+    if "precision" in schema:
+        kind += f"({schema['precision']},{schema['scale']})"
+    elif "maxLength" in schema:
+        kind += f"({schema['maxLength']})"
+    result = {int(schema["columnId"]): (name, kind)}
+    children = schema.get("children", ())
+    if isinstance(children, dict):
+        pairs = list(children.items())
+    else:
+        parts = {"LIST": ("_elem",), "MAP": ("_key", "_value")}.get(schema["columnType"])
+        pairs = list(zip(parts or map(str, range(len(children))), children, strict=True))
+    for part, child in pairs:
+        result |= _columns_of(child, f"{name}.{part}" if name else part)
+    return result
+
+
+def _name_text(name: Json) -> str:
+    if name["kind"] == "unrecognised":
+        return "says no bucket"
+    text = f"bucket {name['bucket_id']}"
+    if name["kind"] == "original":
+        text = f"original file of bucket {name['bucket_id']}"
+        if name["copy_number"] is not None:
+            text += f", copy {name['copy_number']}"
+    return text + ("" if name["attempt_id"] is None else f", attempt {name['attempt_id']}")
+
+
+def _counts_text(counts: Json, *, zeros: bool = False) -> str:
+    """`3 inserts, 1 delete`."""
+    return ", ".join(plural(count, operation) for operation, count in counts.items() if count or zeros)
+
+
+def _range_text(ends: Json) -> str:
+    return str(ends["min"]) if ends["min"] == ends["max"] else f"{ends['min']} to {ends['max']}"
+
+
+def _bucket_text(bucket: Json) -> str:
+    value, events = bucket["bucket_property"], plural(bucket["events"], "event")
+    if bucket["version"] is None:
+        return f"{value}, which no codec version knows ({events})"
+    statement = "" if bucket["statement_id"] is None else f", statement {bucket['statement_id']}"
+    return f"{value} = bucket {bucket['bucket_id']}{statement} (codec version {bucket['version']}; {events})"
+
+
+def _key_text(key: Json | None) -> str:
+    return "-" if key is None else f"{key['write_id']}, {key['bucket_property']}, {key['row_id']}"
+
+
+def _bloom_text(bloom: Json) -> str:
+    share = f"{bloom['popCount']:,} of {bloom['bitCount']:,} bits set, load factor {bloom['loadFactor']}"
+    return f"{bloom['numHashFunctions']} hash functions, {share}, expected false positives {bloom['expectedFpp']}"

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import click
-
-from acidctl.api import Table, open_table, report
-from acidctl.cli.options import SnapshotOptions, option, read_all, read_stdin, table_options
+from acidctl.api import ls_names, open_table
+from acidctl.cli.options import HEADER, read_all, read_stdin, table_argument
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     Cell,
@@ -31,8 +28,7 @@ from acidctl.cli.output import (
 from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.options import ReadView
-from acidctl.rows.table_view import read, require_table
+from acidctl.options import LsOptions, option
 from acidctl.state.report import (
     LsEntry,
     LsPartition,
@@ -56,9 +52,10 @@ _PAINTS = {
     EntryState.HIDDEN.value: Paint.DIM,
     EntryState.UNRECOGNISED.value: Paint.BAD,
 }
+_STATES = tuple(_PAINTS)
 _SORTS: dict[str, Callable[[LsEntry], Any]] = {
     "name": lambda entry: (entry.partition, entry.name),
-    "state": lambda entry: list(_PAINTS).index(entry.state),
+    "state": lambda entry: _STATES.index(entry.state),
     "bytes": lambda entry: -(entry.bytes or 0),
     "files": lambda entry: -entry.files,
     "rows": lambda entry: -(entry.rows or 0),
@@ -73,18 +70,20 @@ _SHOWN_WARNINGS = 10
 class View:
     """What of the report is shown, and in which order."""
 
-    long: bool
-    rows: bool
-    by_partition: bool
-    sort: str | None
-    limit: int | None
-    state: tuple[str, ...]
-    no_header: bool
-    names: str | None
+    by_partition: bool = option(False, "One line per partition, the worst first.")
+    sort: str | None = option(None, "Order of the entries.  [default: as they were written]", choices=tuple(_SORTS))
+    limit: int | None = option(None, "Show at most N entries or partitions.", metavar="N", minimum=0)
+    state: tuple[str, ...] = option((), "Show only entries in this state; repeatable.", choices=_STATES, repeat=True)
+    names: str | None = option(
+        None, "Take names or the output of `hdfs dfs -ls -R` instead of a storage.", metavar="FILE|-"
+    )
+    no_header: bool = option(False, HEADER)
 
 
 @make_command(
     "ls",
+    LsOptions,
+    View,
     exits=(
         ExitCode.DONE,
         ExitCode.FAILED,
@@ -101,70 +100,36 @@ class View:
         "acidctl ls /warehouse/orders --by-partition --limit 20",
         "hdfs dfs -ls -R /warehouse/orders | acidctl ls --names - /warehouse/orders",
     ),
+    arguments=[table_argument(required=False)],
 )
-@partial(table_options, required=False)
-@option("-l", "--long", is_flag=True, help="Show the files of every directory.")
-@option("--rows", is_flag=True, help="Count rows; opens the end of every data file.")
-@option("--by-partition", is_flag=True, help="One line per partition, the worst first.")
-@option("--sort", type=click.Choice(list(_SORTS)), help="Order of the entries.  [default: as they were written]")
-@option("--limit", type=click.IntRange(min=0), metavar="N", help="Show at most N entries or partitions.")
-@option(
-    "--state",
-    type=click.Choice(list(_PAINTS)),
-    multiple=True,
-    help="Show only entries in this state; repeatable.",
-)
-@option("--names", metavar="FILE|-", help="Take names or the output of `hdfs dfs -ls -R` instead of a storage.")
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(out: Output, config: Config, *, options: SnapshotOptions, **asked: Any) -> ExitCode:
+def command(out: Output, config: Config, asked: LsOptions, view: View, *, location: str) -> ExitCode:
     """Show every directory of TABLE with its state, and why.
 
     States are those of a reader who may see what --validtxns says. Without lists everything counts as committed,
     and open or aborted writes cannot be told from committed ones.
     """
-    view = View(**asked)
     started = time.monotonic()
-    answer = _listed(options, view) if view.names is not None else _stored(out, options, view)
+    if view.names is not None:
+        answer = ls_names((_read_names(view.names), location or None), **asked.keywords())
+    elif not location:
+        raise UsageError("TABLE is missing", hint="Give the table's directory, or a listing with --names.")
+    else:
+        table = open_table(location, storage_options=config.storage_options(location))
+        with progress(out, "reading the ends of files", "directories") as report_progress:
+            answer = table.ls(**replace(asked, progress=report_progress).keywords())
     took = time.monotonic() - started
     out.detail(f"{plural(answer.summary.entries, 'entry', 'entries')} listed and judged in {took:.2f} s")
     _remark(out, answer)
     shown_entries = _selected(answer.entries, view)
     if out.form is Format.TEXT:
-        _write_text(out, answer, shown_entries, view)
+        _write_text(out, answer, shown_entries, asked, view)
     elif out.form is Format.JSON:
         _write_json(out, answer, shown_entries, view)
     else:
-        _write_lines(out, answer, shown_entries, view)
+        _write_lines(out, answer, shown_entries, asked, view)
     if answer.damaged_live:
         return ExitCode.DAMAGED
     return ExitCode.FINDINGS if answer.has_findings else ExitCode.DONE
-
-
-def _stored(out: Output, options: SnapshotOptions, view: View) -> LsReport:
-    if not options.table:
-        raise UsageError("TABLE is missing", hint="Give the table's directory, or a listing with --names.")
-    table: Table = open_table(options.table, storage_options=options.storage_options)
-    with progress(out, "reading the ends of files", "directories") as report_progress:
-        return table.ls(
-            partitions=options.partitions, long=view.long, rows=view.rows, progress=report_progress, **options.view()
-        )
-
-
-def _listed(options: SnapshotOptions, view: View) -> LsReport:
-    """From a listing made elsewhere; nothing is opened, so there are no rows and no logical lengths."""
-    from acidctl.storage.locations import locate, parse_filter, parse_listing
-
-    if view.rows:
-        raise UsageError("--rows opens files, and with --names there are none")
-    assert view.names is not None
-    prepared = parse_listing(_read_names(view.names), options.table or None)
-    filters = [parse_filter(text) for text in options.partitions]
-    locations = locate(prepared.found, prepared.root, filters)
-    root = prepared.root or "."
-    require_table(locations, root)
-    asked = ReadView.of(options.view())
-    readings = read(locations, asked).of_table(root, asked.table, root)
-    return report(root, readings, long=view.long, sizes=prepared.sizes)
 
 
 def _read_names(source: str) -> str:
@@ -226,7 +191,7 @@ def _write_json(out: Output, answer: LsReport, entries: Sequence[LsEntry], view:
     out.json(answer_json)
 
 
-def _write_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> None:
+def _write_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], asked: LsOptions, view: View) -> None:
     """One entry, or with --by-partition one partition, a line."""
     if view.by_partition:
         parts = _worst_first(answer)[: view.limit]
@@ -248,7 +213,7 @@ def _write_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view
     elif out.form is Format.JSONL:
         out.json_lines(document("ls_entry", entry) for entry in entries[: view.limit])
     else:
-        names = (*_ENTRY_FIELDS, "file_list") if view.long else _ENTRY_FIELDS
+        names = (*_ENTRY_FIELDS, "file_list") if asked.long else _ENTRY_FIELDS
         rows = ([to_json(getattr(entry, name)) for name in names] for entry in entries[: view.limit])
         out.csv(names, rows, with_header=not view.no_header)
 
@@ -264,10 +229,13 @@ _TYPE_WORDS = {
 }
 
 
-def _write_text(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> None:
+def _write_text(out: Output, answer: LsReport, entries: Sequence[LsEntry], asked: LsOptions, view: View) -> None:
     for line in _header(out, answer):
         out.line(line)
-    lines = _partition_lines(out, answer, view) if view.by_partition else _entry_lines(out, answer, entries, view)
+    if view.by_partition:
+        lines = _partition_lines(out, answer, view)
+    else:
+        lines = _entry_lines(out, answer, entries, view, with_rows=asked.rows)
     if lines:
         out.line()
     for line in lines:
@@ -320,13 +288,15 @@ def _base_words(summary: LsSummary) -> str:
     return plural(summary.bases, "base") if summary.bases else "no base"
 
 
-def _entry_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View) -> list[str]:
+def _entry_lines(
+    out: Output, answer: LsReport, entries: Sequence[LsEntry], view: View, *, with_rows: bool
+) -> list[str]:
     """One table; on a terminal the rows of a partition stand under its name."""
     partitioned = any(part.partition for part in answer.partitions)
     grouped = partitioned and out.width is not None and view.sort is None
     columns = [Column("NAME"), Column("STATE"), Column("KIND", drop=4, spare=True), Column("WRITE IDS", right=True)]
     columns += [Column("STMT", right=True, drop=6, spare=True), Column("TXN", right=True, drop=5, spare=True)]
-    if view.rows:
+    if with_rows:
         columns.append(Column("ROWS", right=True))
     columns += [Column("FILES", right=True, drop=1), Column("SIZE", right=True), Column("AGE", right=True, drop=2)]
     columns.append(Column("WHY", below=True))
@@ -339,7 +309,7 @@ def _entry_lines(out: Output, answer: LsReport, entries: Sequence[LsEntry], view
     for entry in entries[: view.limit]:
         if grouped and entry.partition != last:
             headings[len(rows)] = last = entry.partition
-        row = _entry_row(entry, now, with_rows=view.rows)
+        row = _entry_row(entry, now, with_rows=with_rows)
         rows.append([Cell(shown(entry.partition)), *row] if partitioned and not grouped else row)
     blocks = {index: _file_lines(out, entry) for index, entry in enumerate(entries[: view.limit])}
     titles = {index: out.paint(shown(text) or "(table directory)", Paint.BOLD) for index, text in headings.items()}
@@ -426,7 +396,7 @@ def _partition_lines(out: Output, answer: LsReport, view: View) -> list[str]:
         unread = [(name, count) for name, count in summary.states.items() if name not in ("live", "hidden")]
         left = [f"{count} {_words(name)}" for name, count in unread]
         if not part.readable:
-            left.insert(0, "NOT READABLE with these lists")
+            left.insert(0, "not readable: not enough history")
         rows.append(
             [
                 Cell(shown(part.partition) or "(whole table)", None if part.readable else Paint.BAD),

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import click
 
 from acidctl import __version__
-from acidctl.cli.interrupts import interrupts_reach_us
 from acidctl.cli.output import (
     Format,
     Output,
@@ -27,7 +26,7 @@ from acidctl.cli.output import (
     system_terminal,
     terminal_width,
 )
-from acidctl.cli.stderr import own_stderr
+from acidctl.cli.process import interrupts_reach_us, own_stderr
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
 

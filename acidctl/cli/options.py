@@ -1,4 +1,4 @@
-"""Options that commands share, and the decorator that makes a command of a function.
+"""Click options out of options classes, and the decorator that makes a command of a function.
 
 Every option can come from the environment (`ACIDCTL_PROFILE`, or `ACIDCTL_LS_PROFILE` for one command) and
 from the configuration file, except those that agree to a risk.
@@ -6,22 +6,25 @@ from the configuration file, except those that agree to a risk.
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from dataclasses import fields
+from typing import Any, BinaryIO
 
 import click
 
 from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
-from acidctl.config import Config, is_safety_option, load_config
+from acidctl.config import load_config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.options import Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Reader = Callable[[click.Context, click.Parameter, Any], Any]
 
 # The largest listing or list of ids that is read: some ten million lines.
 _MAX_TEXT = 1 << 30
@@ -40,58 +43,21 @@ EXIT_MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOptions:
-    """Which table ("" if none), which part of it, whose snapshot; texts are read from files already."""
-
-    table: str
-    storage_options: Mapping[str, Any]
-    partitions: tuple[str, ...] = ()
-    validtxns: tuple[str, ...] = ()
-    as_of: int | None = None
-    table_name: str | None = None
-    list_format: str | None = None
-    profile: str = "strict"
-    schema: str | None = None
-    table_type: str = "auto"
-
-    def view(self) -> dict[str, Any]:
-        """The keyword arguments by which the library takes lists, rules and schema."""
-        known = {"profile": self.profile, "schema": self.schema, "table_type": self.table_type}
-        return {**self.lists(), **known}
-
-    def lists(self) -> dict[str, Any]:
-        """The keyword arguments by which the library takes a reader's lists."""
-        return {
-            "validtxns": self.validtxns,
-            "as_of": self.as_of,
-            "table": self.table_name,
-            "list_format": self.list_format,
-        }
-
-
-def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """A click option that also listens to `ACIDCTL_<LONG_NAME>`; safety options listen to no variable."""
-    long_name = next(name for name in names if name.startswith("--")).partition("/")[0].lstrip("-")
-    if is_safety_option(long_name):
-        settings["allow_from_autoenv"] = False
-    else:
-        settings.setdefault("envvar", "ACIDCTL_" + long_name.upper().replace("-", "_"))
-    return click.option(*names, **settings)
+HEADER = "Omit the CSV header."
 
 
 def command(
     name: str,
-    *,
+    *takes: type,
     exits: Sequence[ExitCode],
     examples: Sequence[str],
-    formats: Sequence[Format] = tuple(Format),
+    arguments: Sequence[Callable[[Any], Any]] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., ExitCode]], click.Command]:
-    """Make a click command of a function `f(out, config, **own_options) -> ExitCode`.
+    """Make a click command of a function `f(out, config, *options, **arguments) -> ExitCode`.
 
-    Adds `-o`, `-q`, `-v`, `--config` and `--debug`; the help ends with the exit codes and lines to paste.
+    Its `options` are a value of each class of `takes`, filled by the click options of its fields. Adds `-o`, `-q`,
+    `-v`, `--config` and `--debug`; the help ends with the exit codes and lines to paste.
     """
 
     def decorate(function: Callable[..., ExitCode]) -> click.Command:
@@ -101,46 +67,88 @@ def command(
             form, quiet, verbose = Format(given.pop("output")), given.pop("quiet"), given.pop("verbose")
             out = Output(session.terminal, form, quiet=quiet, verbose=verbose)
             session.set_output(out)
-            return function(out, ctx.meta["acidctl.config"], **given)
+            values = [_filled(kind, given) for kind in takes]
+            return function(out, ctx.meta["acidctl.config"], *values, **given)
 
         callback.__doc__ = function.__doc__
-        callback.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        own = [add for kind in takes for add in _options_of(kind)]
         wrapped: Callable[..., ExitCode] = callback
-        for add in reversed(_common(formats)):
+        for add in reversed([*arguments, *own, *_common()]):
             wrapped = add(wrapped)
         return click.command(name, epilog=_epilog(exits, examples), context_settings=dict(settings or {}))(wrapped)
 
     return decorate
 
 
-def table_options(function: Function, *, required: bool = True) -> Function:
-    """TABLE and what selects a part and a snapshot of it; the command takes them as one `options` value."""
-    inner = function
+def table_argument(*, required: bool = True) -> Callable[[Any], Any]:
+    """TABLE."""
+    return click.argument("location", metavar="TABLE", required=required, default=None if required else "")
 
-    def gathered(out: Output, config: Config, **given: Any) -> ExitCode:
-        location = given.pop("location") or ""
-        schema = given.pop("schema")
-        options = SnapshotOptions(
-            table=location,
-            storage_options=config.storage_options(location),
-            partitions=given.pop("partition"),
-            validtxns=read_texts(given.pop("validtxns"), "--validtxns"),
-            as_of=given.pop("as_of"),
-            table_name=given.pop("table_name"),
-            list_format=given.pop("list_format"),
-            profile=given.pop("profile"),
-            schema=read_text(schema, "--schema") if schema is not None else None,
-            table_type=given.pop("table_type"),
-        )
-        result: ExitCode = inner(out, config, options=options, **given)
-        return result
 
-    gathered.__doc__ = function.__doc__
-    gathered.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-    wrapped: Any = gathered
-    for add in reversed((click.argument("location", metavar="TABLE", required=required), *_TABLE)):
-        wrapped = add(wrapped)
-    return wrapped  # type: ignore[no-any-return]
+def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """A click option that also listens to `ACIDCTL_<LONG_NAME>`; safety options listen to no variable."""
+    long_name = next(name for name in names if name.startswith("--")).lstrip("-")
+    if is_safety_option(long_name):
+        settings["allow_from_autoenv"] = False
+    else:
+        settings.setdefault("envvar", "ACIDCTL_" + long_name.upper().replace("-", "_"))
+    return click.option(*names, **settings)
+
+
+def flag_of(one: Any) -> str:
+    """The long name of an options class's field on the command line."""
+    asked = option_of(one)
+    flags = asked.flags if asked is not None else ()
+    return next((flag for flag in flags if flag.startswith("--")), "--" + one.name.replace("_", "-"))
+
+
+def _param(one: Any, asked: Option) -> str:
+    return asked.param or flag_of(one).lstrip("-").replace("-", "_")
+
+
+def _filled(kind: type, given: dict[str, Any]) -> Any:
+    """A value of an options class, its fields taken out of what click has read; arguments of the same name too."""
+    values = {}
+    for one in fields(kind):
+        asked = option_of(one)
+        if asked is not None:
+            value = given.pop(one.name if asked.form == "argument" else _param(one, asked))
+            # Files and stdin are read when the whole command line is understood.
+            values[one.name] = TEXTS[asked.form](value, flag_of(one)) if value and asked.form in TEXTS else value
+    return kind(**values)
+
+
+def _options_of(kind: type) -> list[Callable[[Any], Any]]:
+    """The click options of an options class."""
+    made = []
+    for one in fields(kind):
+        asked = option_of(one)
+        if asked is None or asked.form == "argument":
+            continue
+        settings: dict[str, Any] = {"help": asked.help, "metavar": asked.metavar}
+        shown = asked.shown if asked.shown is not None else one.default
+        if asked.bare is not None:
+            settings |= {"is_flag": False, "flag_value": asked.bare}
+        elif isinstance(one.default, bool):
+            settings["is_flag"] = True
+        elif asked.repeat:
+            settings["multiple"] = True
+        elif shown not in (None, ()):
+            settings |= {"default": shown, "show_default": True}
+        if asked.choices:
+            settings["type"] = click.Choice(asked.choices)
+        elif asked.minimum is not None:
+            settings["type"] = click.IntRange(asked.minimum, asked.maximum)
+        elif asked.form == "integer":
+            settings["type"] = int
+        if asked.form in FORMS:
+            settings["callback"] = FORMS[asked.form]
+        flags = asked.flags if flag_of(one) in asked.flags else (*asked.flags, flag_of(one))
+        made.append(option(*flags, _param(one, asked), **settings))
+    return made
+
+
+# --- Texts that are given as such, or are read from files.
 
 
 def read_texts(values: Sequence[str], name: str) -> tuple[str, ...]:
@@ -185,15 +193,140 @@ def read_all(stream: BinaryIO, name: str) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _common(formats: Sequence[Format]) -> list[Callable[[Any], Any]]:
+# --- Sizes, durations, fractions and lists of names as people write them: `20G`, `90m`, `10%`, `a,b`.
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+# What a 64-bit number of bytes holds; and a hundred years, which every timer takes.
+_LARGEST_SIZE, _LARGEST_SIZE_TEXT = 8388607 << 40, "8388607T"
+_LONGEST, _LONGEST_TEXT = 36500 * 86400, "36500d"
+_FRACTION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(%?)")
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Bytes: a number, or one with K, M, G or T behind it (powers of 1024)."""
+    if value is None:
+        return None
+    found = _SIZE.fullmatch(value.strip())
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"{value!r} is not a size (use 512M or 20G)", ctx, param)
+    amount = float(found[1]) * (1 << _UNITS[found[2].lower()])
+    if amount > _LARGEST_SIZE:
+        raise click.BadParameter(f"{_short(value)} is too large: a size is at most {_LARGEST_SIZE_TEXT}", ctx, param)
+    return int(amount)
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`; None for what is no duration, BadParameter for too long a one."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        return None
+    seconds = float(found[1]) * _SECONDS[found[2].lower()]
+    if seconds > _LONGEST:
+        # Click knows whose callback this is, and adds the option.
+        raise click.BadParameter(f"{_short(text)} is too long: a duration is at most {_LONGEST_TEXT}")
+    return seconds
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Seconds of a duration that may not be 0."""
+    if value is None:
+        return None
+    seconds = parse_duration(value)
+    if not seconds:
+        raise click.BadParameter(f"{value!r} is not a duration (use 45s, 90m or 2h)", ctx, param)
+    return seconds
+
+
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of a duration; 0 is one."""
+    return 0.0 if value.strip() == "0" or parse_duration(value) == 0 else duration(ctx, param, value) or 0.0
+
+
+def column_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Names with commas between; backticks around one that holds a comma."""
+    if value is None:
+        return ()
+    # Backticks as in SQL: a doubled one stands for itself.
+    (names,) = csv.reader([value.replace("\n", " ")], quotechar="`", skipinitialspace=True)
+    found = tuple(name.strip() for name in names)
+    if not found or not all(found):
+        raise click.BadParameter(f"{_short(value)} leaves a name empty; write it as a,b", ctx, param)
+    return found
+
+
+def fraction(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A fraction: `0.1`, or `10%`."""
+    if value is None:
+        return None
+    found = _FRACTION.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a fraction (use 0.1 or 10%)", ctx, param)
+    return float(found[1]) / (100 if found[2] else 1)
+
+
+def _short(value: str) -> str:
+    """A value as it is quoted: of hundreds of digits the first few."""
+    return repr(value if len(value) <= 40 else f"{value[:40]}...")
+
+
+def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names with commas between; empty ones do not count."""
+    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _settings(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Spark settings: `spark.executor.memory=4g`."""
+    found = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            # What follows the key may be a secret, however it was set apart.
+            start = re.split(r"[=:\s]", text, maxsplit=1)[0]
+            raise UsageError(
+                f"--spark-conf {start!r} is not a Spark setting",
+                hint="Write it as spark.executor.memory=4g, for example.",
+            )
+        found[key] = value
+    return found
+
+
+def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of `90m`, `24h`, `7d`; 0 is refused, because what means "no retention" has a name of its own."""
+    seconds = parse_duration(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value!r} is not an age (use 90m, 24h or 7d)", ctx, param)
+    if seconds <= 0:
+        raise click.BadParameter("0 would protect no reader; use --unsafe-no-retention if you mean it", ctx, param)
+    return seconds
+
+
+# How the value of an option is read, by the `form` of its field.
+FORMS: Mapping[str, Reader] = {
+    "size": size,
+    "duration": duration,
+    "duration or 0": duration_or_none,
+    "age": _age,
+    "fraction": fraction,
+    "names": column_names,
+    "columns": _columns,
+    "settings": _settings,
+}
+TEXTS: Mapping[str, Callable[[Any, str], Any]] = {"text": read_text, "texts": read_texts}
+
+
+def _common() -> list[Callable[[Any], Any]]:
     return [
         option(
             "-o",
             "--output",
-            type=click.Choice([form.value for form in formats]),
+            type=click.Choice([form.value for form in Format]),
             default=Format.TEXT.value,
             show_default=True,
-            help="Form of the answer.",
+            help="Output format.",
         ),
         option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr."),
         option("-v", "--verbose", is_flag=True, help="More detail on stderr."),
@@ -207,58 +340,6 @@ def _common(formats: Sequence[Format]) -> list[Callable[[Any], Any]]:
         ),
         option("--debug", is_flag=True, expose_value=False, help="Show a Python traceback on failure."),
     ]
-
-
-_TABLE: list[Callable[[Any], Any]] = [
-    option(
-        "--partition",
-        metavar="KEY=VALUE[/...]",
-        multiple=True,
-        help="Only partitions with these values (`*` and `?` allowed); repeatable.",
-    ),
-    option(
-        "--validtxns",
-        metavar="TEXT|@FILE|@-",
-        multiple=True,
-        help="What the reader may see: a write-id list or a transaction list as Hive prints it; repeatable.",
-    ),
-    option(
-        "--as-of",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Short for: write ids up to N, all committed.",
-    ),
-    option(
-        "--table",
-        "table_name",
-        metavar="DB.NAME",
-        help="Which table's list to take out of a list of several.",
-    ),
-    option(
-        "--list-format",
-        type=click.Choice(["hive2", "hive3", "hive4"]),
-        help="Whose form --validtxns has, where it could be several.",
-    ),
-    option(
-        "--profile",
-        type=click.Choice(["strict", "hive4"]),
-        default="strict",
-        show_default=True,
-        help="Whose rules decide: the safe ones, or Hive 4's to the letter.",
-    ),
-    option(
-        "--schema",
-        metavar="TEXT|@FILE",
-        help="The columns as Hive knows them, or the text of SHOW CREATE TABLE.",
-    ),
-    option(
-        "--table-type",
-        type=click.Choice(["auto", "full", "insert-only"]),
-        default="auto",
-        show_default=True,
-        help="What kind of transactional table it is.",
-    ),
-]
 
 
 def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

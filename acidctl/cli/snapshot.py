@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
-
-import click
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from acidctl.api import open_table
-from acidctl.cli.options import SnapshotOptions, option, table_options
+from acidctl.cli.options import HEADER, table_argument
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     TERMINAL_VALUE,
@@ -30,6 +28,7 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
+from acidctl.options import ReadView, option
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
 
@@ -65,19 +64,26 @@ class Numbers(TypedDict, total=False):
 class View:
     """What of the snapshot is asked for."""
 
-    files: bool
-    count: bool
-    digest: bool
-    by_partition: bool
-    row_id: bool
-    columns: tuple[str, ...] | None
-    limit: int | None
-    to: str | None
-    no_header: bool
+    files: bool = option(False, "Only which directories are read and why others are not; opens no data file.")
+    count: bool = option(False, "Only the number of rows.")
+    digest: bool = option(
+        False,
+        "A digest of all rows and row ids, equal before and after a compaction by the same columns (--schema).",
+    )
+    by_partition: bool = option(False, "With --count: one number per partition too.")
+    row_id: bool = option(False, "Show each row's ROW__ID.")
+    columns: tuple[str, ...] | None = option(
+        None, "Only these columns, in this order.", metavar="A,B,...", form="columns"
+    )
+    limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
+    to: str | None = option(None, "Write the rows to a .parquet, .arrow, .csv or .jsonl file.", metavar="FILE")
+    no_header: bool = option(False, HEADER)
 
 
 @make_command(
     "snapshot",
+    ReadView,
+    View,
     exits=(
         ExitCode.DONE,
         ExitCode.FAILED,
@@ -95,43 +101,18 @@ class View:
         "acidctl snapshot /warehouse/orders --as-of 20 --count --digest",
         "acidctl snapshot /warehouse/orders -o jsonl --row-id > orders.jsonl",
     ),
+    arguments=[table_argument()],
 )
-@table_options
-@option(
-    "--files",
-    is_flag=True,
-    help="Only which directories are read and why others are not; opens no data file.",
-)
-@option("--count", is_flag=True, help="Only the number of rows.")
-@option(
-    "--digest",
-    is_flag=True,
-    help="A digest of all rows and row ids, equal before and after a compaction by the same columns (--schema).",
-)
-@option("--by-partition", is_flag=True, help="With --count: one number per partition too.")
-@option("--row-id", is_flag=True, help="Show each row's ROW__ID.")
-@option("--columns", metavar="A,B,...", help="Only these columns, in this order.")
-@option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N rows.  [default for text: 20]")
-@option("--to", metavar="FILE", help="Write the rows to a .parquet, .arrow, .csv or .jsonl file.")
-@option("--no-header", is_flag=True, help="CSV without its first line.")
-def command(out: Output, config: Config, *, options: SnapshotOptions, columns: str | None, **asked: Any) -> ExitCode:
+def command(out: Output, config: Config, asked: ReadView, view: View, *, location: str) -> ExitCode:
     """Show what a reader sees of TABLE.
 
     Text shows the plan, the number of rows and the first rows; the other forms stream all rows.
     """
-    names = tuple(name.strip() for name in columns.split(",") if name.strip()) if columns is not None else None
-    view = View(columns=names, **asked)
     _check(view, out.form)
-    table = open_table(options.table, storage_options=options.storage_options)
+    table = open_table(location, storage_options=config.storage_options(location))
     if view.to is not None:
         table.require_outside(view.to, "--to")
-    snapshot = table.snapshot(
-        **options.lists(),
-        partitions=options.partitions,
-        profile=options.profile,
-        schema=options.schema,
-        table_type=options.table_type,
-    )
+    snapshot = table.snapshot(**asked.keywords())
     if view.columns is not None:
         snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
     say_assumed(out, snapshot.lists.assumed)

@@ -23,8 +23,8 @@ from acidctl.compaction.columns import (
 from acidctl.compaction.footers import ReadTail, tail_readers
 from acidctl.compaction.plan import (
     Action,
+    CompactionKind,
     CompactionPlan,
-    CompactionRequest,
     KeyCut,
     PartitionPlan,
     PlannedTask,
@@ -52,6 +52,7 @@ from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
+from acidctl.options import CompactOptions
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
 from acidctl.state.resolve import data_files
@@ -111,7 +112,7 @@ def decide(
     root: str,
     locations: Sequence[Location],
     view: TableView,
-    request: CompactionRequest,
+    request: CompactOptions,
     *,
     progress: Callable[[int, int | None], None] = _no_progress,
     limit: TimeLimit | None = None,
@@ -182,7 +183,7 @@ def _drafted(context: PlanContext, location: Location, root: str, single: bool) 
         return PartitionDraft(_failed(blank, error), listing.root)
 
 
-def _bounded(drafts: Sequence[PartitionDraft], request: CompactionRequest) -> list[PartitionDraft]:
+def _bounded(drafts: Sequence[PartitionDraft], request: CompactOptions) -> list[PartitionDraft]:
     """Leave for a later run what goes beyond the bounds; a smaller partition behind it still has its turn."""
     max_bytes, max_partitions = request.max_bytes, request.max_partitions
     chosen: list[PartitionDraft] = []
@@ -323,7 +324,10 @@ class _OutputForm:
 
 def _output_form(context: PlanContext, plans: Sequence[PartitionPlan], survey: SchemaSurvey) -> _OutputForm:
     request, schema = context.request, context.view.schema
-    target = request.target or (Target.HIVE4 if request.visibility_txn is not None else Target(survey.dialect.value))
+    if request.target != "auto":
+        target = Target(request.target)
+    else:
+        target = Target.HIVE4 if request.visibility_txn is not None else Target(survey.dialect.value)
     dialect = Dialect(target.value)
     columns = survey.columns(dialect) if schema is None else _without_partition_columns(schema.columns, plans)
     chosen = ChosenColumns(columns, dialect, schema is not None)
@@ -358,7 +362,7 @@ def assemble(
         form_notes.append(f"--drop-columns: these values are dropped for good: {_listed(dropped)}.")
     return CompactionPlan(
         location=location,
-        kind=request.kind,
+        kind=CompactionKind(request.kind),
         target=form.target,
         visibility_txn=request.visibility_txn,
         table=TableFacts(
@@ -395,9 +399,9 @@ def _unless_refused(
     return plan if problem is None else plan.refused(*problem)
 
 
-def _target_note(request: CompactionRequest, target: Target) -> str:
+def _target_note(request: CompactOptions, target: Target) -> str:
     written_for = f"The output is written for {HIVE_NAMES[Dialect(target.value)]}"
-    if request.target is not None:
+    if request.target != "auto":
         return f"{written_for}."
     if request.visibility_txn is not None:
         return f"{written_for}, because of --visibility-txn."

@@ -18,10 +18,10 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.format.write_ids import MAX_ID, Reader, TxnListFormat
-from acidctl.options import ReadView
+from acidctl.format.write_ids import MAX_ID, Reader
+from acidctl.options import CompactOptions
 from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import AcidState, Profile, TableGuess
+from acidctl.state.resolve import AcidState, TableGuess
 from acidctl.types.schema import TableSchema
 
 PLAN_TYPE = "compaction_plan"
@@ -347,11 +347,11 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
             return None
         kind = next(option for option in get_args(kind) if option is not type(None))
         return _decode(kind, value, where)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         if not isinstance(value, list):
             raise _misfit(where)
         kinds = get_args(kind)
-        if len(kinds) == 2 and kinds[1] is Ellipsis:
+        if origin is Sequence or (len(kinds) == 2 and kinds[1] is Ellipsis):
             return tuple(_decode(kinds[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if len(kinds) != len(value):
             raise _misfit(where)
@@ -382,40 +382,6 @@ def _misfit(where: str) -> UsageError:
 
 # --- What a user asks of `compact`, and what is known of the table when it is asked: values only.
 
-DEFAULT_SPLIT_BYTES = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
-    """The options of a run; None means that the table decides.
-
-    `as_of` only records that the write ids come from `--as-of`. `split_bytes` is the size from which a bucket is
-    divided. `max_bytes` bounds the inputs of the whole run and `max_partitions` the number of partitions; what goes
-    beyond is left for a later one. With `only_if_needed` a partition whose deltas are below `delta_num` and `delta_pct`
-    (None: as the table or Hive has it, see `thresholds`) is left alone. `drop_columns` names columns of files whose
-    values the user's schema may cost.
-    """
-
-    kind: CompactionKind
-    target: Target | None = None
-    visibility_txn: int | None = None
-    assume_committed: bool = False
-    assume_exclusive: bool = False
-    as_of: int | None = None
-    compression: str | None = None
-    split_bytes: int = DEFAULT_SPLIT_BYTES
-    max_bytes: int | None = None
-    max_partitions: int | None = None
-    only_if_needed: bool = False
-    delta_num: int | None = None
-    delta_pct: float | None = None
-    drop_columns: tuple[str, ...] = ()
-
-    @property
-    def bounded(self) -> bool:
-        """Whether something may be left for a later run."""
-        return self.max_bytes is not None or self.max_partitions is not None
-
 
 @dataclass(frozen=True, slots=True)
 class TableView:
@@ -430,32 +396,49 @@ class TableView:
     schema: TableSchema | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """All that a user asked for when a plan was made, as the plan records it."""
+# What a plan records of the options, by the names that it has had since there are plans.
+_REQUEST = (
+    *("kind", "target", "visibility_txn", "assume_committed", "assume_exclusive", "as_of", "compression"),
+    *("split_bytes", "max_bytes", "max_partitions", "only_if_needed", "delta_num", "delta_pct", "drop_columns"),
+)
+_VIEW = ("validtxns", "as_of", "table", "list_format", "profile", "schema", "table_type")
 
-    request: CompactionRequest
-    view: ReadView = ReadView()
-    partitions: tuple[str, ...] = ()
 
-
-def to_options(request: CompactionRequest, view: ReadView, partitions: Sequence[str]) -> dict[str, Any]:
+def to_options(options: CompactOptions) -> dict[str, Any]:
     """The options of a plan as JSON values."""
-    values: dict[str, Any] = encode(PlanOptions(request, view, tuple(partitions)))
-    return values
+
+    def values(names: Sequence[str]) -> dict[str, Any]:
+        return {name: encode(getattr(options, name)) for name in names}
+
+    target = None if options.target == "auto" else options.target
+    return {
+        "request": {**values(_REQUEST), "target": target},
+        "view": values(_VIEW),
+        "partitions": encode(options.partitions),
+    }
 
 
-def from_options(values: Mapping[str, Any]) -> PlanOptions:
+def from_options(values: Mapping[str, Any]) -> CompactOptions:
     """The options that a plan records; UsageError for what none can be."""
-    options = decode(PlanOptions, values, "plan.options")
-    view = options.view
-    formats = [None, *(form.value for form in TxnListFormat)]
-    if view.profile not in [profile.value for profile in Profile] or view.list_format not in formats:
-        raise UsageError("the plan is damaged at plan.options.view", hint="Make it anew with --plan-out.")
-    return options
+    hints = get_type_hints(CompactOptions)
+    given: dict[str, Any] = {}
+    for part, names in (("request", _REQUEST), ("view", _VIEW), ("", ("partitions",))):
+        where = f"plan.options.{part}".rstrip(".")
+        found = values.get(part) if part else values
+        if not isinstance(found, Mapping):
+            raise _misfit(where)
+        given |= {
+            name: _decode(hints[name], found[name], f"{where}.{name}")
+            for name in names
+            if name in found and (name != "target" or found[name] is not None)
+        }
+    try:
+        return CompactOptions(**given)
+    except (TypeError, UsageError) as error:
+        raise _misfit("plan.options") from error
 
 
-def check_options(request: CompactionRequest, view: TableView) -> None:
+def check_options(request: CompactOptions, view: TableView) -> None:
     """UsageError for values that cannot be, and options that exclude or need each other."""
     if request.drop_columns and view.schema is None:
         raise UsageError(
@@ -470,7 +453,7 @@ def check_options(request: CompactionRequest, view: TableView) -> None:
             f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
             hint="Give the id of the transaction that was opened for the compaction.",
         )
-    if txn is not None and request.target is Target.HIVE3:
+    if txn is not None and request.target == Target.HIVE3.value:
         raise UsageError(
             "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
             hint="Leave one of them out.",
@@ -483,7 +466,7 @@ def check_options(request: CompactionRequest, view: TableView) -> None:
         raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
 
 
-def window_missing(request: CompactionRequest, renames: bool, locks: bool) -> tuple[str, str] | None:
+def window_missing(request: CompactOptions, renames: bool, locks: bool) -> tuple[str, str] | None:
     """Code and reason where nothing keeps readers or other runs away, and the storage does not help."""
     if request.assume_exclusive:
         return None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from acidctl.compaction.plan import (
     Action,
     CompactionKind,
-    CompactionRequest,
     InputEntry,
     OutputDir,
     PartitionPlan,
@@ -44,6 +43,7 @@ from acidctl.format.names import (
     is_journal,
 )
 from acidctl.format.write_ids import MAX_ID, Reader, ValidTxns, ValidWriteIds
+from acidctl.options import CompactOptions
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import (
@@ -72,7 +72,7 @@ class PlanContext:
     which the result will be published. `refusal` (code, reason) holds for every location that has work to do.
     """
 
-    request: CompactionRequest
+    request: CompactOptions
     view: TableView
     write_ids: ValidWriteIds
     inputs_txns: ValidTxns
@@ -123,7 +123,7 @@ class PartitionDraft:
 
 def validate_request(
     view: TableView,
-    request: CompactionRequest,
+    request: CompactOptions,
     listings: Iterable[Listing],
     *,
     renames: bool = True,
@@ -162,7 +162,7 @@ def validate_request(
         refusal = window_missing(request, renames, locks)
     if schema is not None and (schema.table_property("no_auto_compaction") or "").lower() == "true":
         notes.append("The table is marked no_auto_compaction; that concerns Hive's own initiator only.")
-    if request.target is Target.HIVE3:
+    if request.target == Target.HIVE3.value:
         named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
         if named is not None:
             notes.append(
@@ -183,12 +183,12 @@ def draft_partition(context: PlanContext, partition: str, path: str, listing: Li
     gap = state.not_enough_history
     if gap is not None:
         raise gap
-    minor = context.request.kind is CompactionKind.MINOR
+    minor = context.request.kind == CompactionKind.MINOR.value
     consumed = state.deltas if minor else live_entries(state)
     idle = _nothing_to_do(context, state)
     if idle is not None:
         return PartitionDraft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
-    spare = None if context.limits is None else not_needed(state, context.request.kind, context.limits)
+    spare = None if context.limits is None else not_needed(state, CompactionKind(context.request.kind), context.limits)
     if spare is not None:
         return PartitionDraft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
     refusal = _refusal(context, state, consumed)
@@ -220,7 +220,7 @@ def draft_partition(context: PlanContext, partition: str, path: str, listing: Li
     return PartitionDraft(plan, listing.root, state, consumed, frozenset() if _has_journal(listing) else present)
 
 
-def _check_lists(view: TableView, request: CompactionRequest, listings: Sequence[Listing]) -> None:
+def _check_lists(view: TableView, request: CompactOptions, listings: Sequence[Listing]) -> None:
     if request.as_of is not None:
         raise UsageError(
             "--as-of alone does not say which writes are open or aborted",
@@ -264,7 +264,7 @@ def _inputs_txns(txns: ValidTxns, own: int | None) -> tuple[ValidTxns, tuple[str
 
 def _nothing_to_do(context: PlanContext, state: AcidState) -> tuple[str, str] | None:
     """Code and reason where a compaction would gain nothing (Worker.isEnoughToCompact, Hive 4)."""
-    deltas, minor = state.deltas, context.request.kind is CompactionKind.MINOR
+    deltas, minor = state.deltas, context.request.kind == CompactionKind.MINOR.value
     if minor:
         kinds = {entry.kind for entry in deltas}
         enough = len(deltas) > 2 or (len(deltas) == 2 and len(kinds) == 1)
@@ -305,7 +305,7 @@ def _refusal(context: PlanContext, state: AcidState, consumed: Sequence[StateEnt
     """Code and reason where the inputs themselves forbid it."""
     if context.refusal is not None:
         return context.refusal
-    if state.acid_v1 and context.request.kind is CompactionKind.MINOR:
+    if state.acid_v1 and context.request.kind == CompactionKind.MINOR.value:
         return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; a major compaction is the way"
     overlap = first_overlap(live_entries(state))
     if overlap is not None:
@@ -332,7 +332,7 @@ def _outputs(context: PlanContext, consumed: Sequence[StateEntry], reach: WriteI
     txn = context.request.visibility_txn
     version = () if context.insert_only else ((VERSION_MARKER, VERSION_TEXT),)
     low, high = reach.min, reach.max
-    if context.request.kind is CompactionKind.MAJOR:
+    if context.request.kind == CompactionKind.MAJOR.value:
         # The suffix says "compacted" to Hive 4; without it both Hives need the marker.
         metadata = () if txn is not None else ((METADATA_MARKER, METADATA_TEXT),)
         return (OutputDir(format_base(high, txn), EntryKind.BASE.value, (*version, *metadata)),)
@@ -346,7 +346,7 @@ def _outputs(context: PlanContext, consumed: Sequence[StateEntry], reach: WriteI
 def _reach(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> WriteIdRange:
     """The write ids that the outputs stand for; a base begins at the beginning."""
     request = context.request
-    minor = request.kind is CompactionKind.MINOR
+    minor = request.kind == CompactionKind.MINOR.value
     if minor:
         inputs = WriteIdRange.around(entry.range for entry in consumed if entry.range is not None)
     else:
@@ -355,7 +355,7 @@ def _reach(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry
         context.compactor_ids,
         base=not minor,
         suffixed=request.visibility_txn is not None,
-        hive3=request.target is Target.HIVE3,
+        hive3=request.target == Target.HIVE3.value,
         acid_v1=context.acid_v1,
     )
     return inputs if inputs.max == MIN_LONG else widened_range(state.entries, consumed, inputs, naming)

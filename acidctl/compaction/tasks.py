@@ -291,7 +291,7 @@ def _problem_of_table(context: PlanContext, files: Sequence[InputFile]) -> tuple
                 "give the file back its name",
             )
         updated = next((file for file in files if file.updates), None)
-        if updated is None or context.acid_v1 or context.request.kind is CompactionKind.MAJOR:
+        if updated is None or context.acid_v1 or context.request.kind == CompactionKind.MAJOR.value:
             return None
         return (
             "acid_v1_minor",
@@ -345,7 +345,7 @@ def _sides(context: PlanContext, plan: PartitionPlan, files: Sequence[InputFile]
     """The outputs with their files; a side of a minor without any visible event is left out."""
     inserts = tuple(file for file in files if not file.deletes)
     deletes = tuple(file for file in files if file.deletes)
-    if context.request.kind is CompactionKind.MAJOR:
+    if context.request.kind == CompactionKind.MAJOR.value:
         return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]
     sides = []
     for output in plan.outputs:

@@ -1,27 +1,134 @@
-"""The report of `dump` on one file: what orc-tools would tell, and under `acid` what only the ACID layer knows."""
+"""The ORC files that a path names, and the report of `dump` on each: what orc-tools would tell, and under `acid` what
+only the ACID layer knows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, BinaryIO, TypedDict
 
 import numpy as np
+import pyarrow as pa
 
-from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import EventKeys, Operation, RowId, keys_of
-from acidctl.format.names import KEY_FIELDS, BucketFile, OriginalFile, parse_file
-from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
-from acidctl.orc.orc_tools import ReportOptions, failed_report, file_report, parse_columns
-from acidctl.orc.reader import OrcFile
+from acidctl.format.names import (
+    KEY_FIELDS,
+    SIDE_FILE_SUFFIX,
+    BucketFile,
+    OriginalFile,
+    is_hidden_to_hive,
+    must_hold_events,
+    parse_file,
+)
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index, shape_damage
+from acidctl.orc.input_file import read_logical_length
+from acidctl.orc.orc_tools import (
+    ReportOptions,
+    event_columns,
+    event_schema,
+    failed_report,
+    file_report,
+    parse_columns,
+)
+from acidctl.orc.reader import OrcFile, open_as_it_is
 from acidctl.orc.tail import Calendar
-from acidctl.rows.dump_inputs import DataFile, SideFileFacts
 from acidctl.state.report import to_json
+from acidctl.storage.port import Storage, join
+from acidctl.storage.resolve import resolve
 
 Json = dict[str, Any]
+
+# --- Files to be looked into.
+
+
+@dataclass(frozen=True, slots=True)
+class SideFileFacts:
+    """What a `_flush_length` side file says; `logical_length` is where the data file ends for a reader."""
+
+    name: str
+    length: int
+    logical_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """An open file: `orc` gives its rows and tail, `stream` its bytes (not while a scan is running).
+
+    `shape_damage` is why its columns cannot be what was written; commands that use the rows refuse such a file.
+    """
+
+    orc: OrcFile
+    stream: BinaryIO
+    shape_damage: DamagedDataError | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file to be looked into; `name` is the path as the user would type it, `size` its bytes on storage."""
+
+    storage: Storage
+    path: str
+    name: str
+    size: int
+
+    def side_file(self) -> SideFileFacts | None:
+        """The side file beside it, if there is one; DamagedDataError when that holds no length."""
+        path = self.path + SIDE_FILE_SUFFIX
+        found = self.storage.stat(path)
+        if found is None or found.is_directory:
+            return None
+        name = self.storage.display(path)
+        with self.storage.open(path) as stream:
+            return SideFileFacts(name, found.size, read_logical_length(stream, name=name))
+
+    @contextmanager
+    def open(self, side: SideFileFacts | None) -> Iterator[OpenedFile]:
+        """The file up to its logical end, closed with the block; errors as `open_as_it_is`."""
+        with self.storage.open(self.path) as stream:
+            length = None if side is None else side.logical_length
+            orc = open_as_it_is(stream, name=self.name, length=length)
+            yield OpenedFile(orc, stream, shape_damage(orc.tail, events=must_hold_events(self.path)))
+
+    def report(self, *, row_index: str | None = None, time_zone: bool = False) -> Json:
+        """What `dump -o json` answers; see `report_of`."""
+        return report_of(self, row_index=row_index, time_zone=time_zone)
+
+    def batches(self, *, events: bool = False) -> Iterator[pa.RecordBatch]:
+        """All rows as they are stored, or `events` decoded: the operation by name, the bucket property in its parts."""
+        with self.open(self.side_file()) as opened:
+            if opened.shape_damage is not None:
+                raise opened.shape_damage
+            for batch in opened.orc.scan():
+                names = event_schema(opened.orc).names
+                yield pa.RecordBatch.from_arrays(event_columns(batch), names) if events else batch
+
+
+def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:
+    """The data files that a path or URL names; NoSuchTableError when nothing is there.
+
+    Below a directory, what Hive hides and side files are left out (FileDump.HIDDEN_AND_SIDE_FILE_FILTER of ORC).
+    """
+    storage, root = resolve(path, options)
+    found = storage.stat(root)
+    if found is None:
+        raise NoSuchTableError(f"{storage.display(root)} does not exist", path=storage.display(root))
+    if not found.is_directory:
+        return (DataFile(storage, root, storage.display(root), found.size),)
+    walk = storage.walk(root, lambda relative: not is_hidden_to_hive(relative.rpartition("/")[2]))
+    return tuple(
+        DataFile(storage, join(root, info.path), storage.display(join(root, info.path)), info.size)
+        for info in walk.files
+        if not is_hidden_to_hive(info.name) and not info.name.endswith(SIDE_FILE_SUFFIX)
+    )
+
+
+# --- The report on a file.
 
 
 def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json:

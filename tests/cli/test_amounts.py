@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from acidctl.cli.amounts import parse_duration, size
+from acidctl.cli.options import parse_duration, size
 from tests.cli.runner import acidctl
 
 CONTEXT = click.Context(click.Command("x"))

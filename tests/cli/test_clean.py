@@ -367,7 +367,7 @@ def test_a_failing_guard_is_shouted_and_exits_3(table: Path) -> None:
     result = clean(table, width=80)
     assert result.code == ExitCode.FINDINGS
     assert "G4 DOES NOT HOLD:" in result.stdout
-    assert "Nothing goes where a guard does not hold." in result.stdout
+    assert "A safety check failed; nothing is removed there (see above)." in result.stdout
     answer = clean(table, "--delete", "--yes", "-o", "json").json()
     assert [g["guard"] for g in answer["guards"] if not g["holds"]] == ["G4"]
     assert answer["victims"] == []
@@ -402,9 +402,9 @@ def test_partitions_are_told_apart(tmp_path: Path) -> None:
         (("--validtxns", WRITE_IDS, "--validtxns", "a.b:1:1:1:"), "of different tables"),
         (("--validtxns", ""), "--validtxns is empty"),
         (("--validtxns", "default.orders:x:1::"), "high watermark"),
-        ((*LISTS, "--older-than", "soon"), "is no age"),
+        ((*LISTS, "--older-than", "soon"), "is not an age"),
         ((*LISTS, "--older-than", "0h"), "--unsafe-no-retention"),
-        ((*LISTS, "--older-than", "-1h"), "is no age"),
+        ((*LISTS, "--older-than", "-1h"), "is not an age"),
         ((*LISTS, "--delete", "--quarantine", "/x"), "exclude each other"),
         ((*LISTS, "--undo", "--delete"), "exclude each other"),
         ((*LISTS, "--yes"), "--yes answers the question of --delete"),

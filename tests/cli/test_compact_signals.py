@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from acidctl.cli.interrupts import called_by_writer, interruptible, interrupts_reach_us
+from acidctl.cli.process import called_by_writer, interruptible, interrupts_reach_us
 from acidctl.compaction.run import Compaction
 from acidctl.errors import ExitCode
 from acidctl.maintenance.limits import TimeUpError

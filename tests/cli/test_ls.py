@@ -223,7 +223,7 @@ def test_partitions_roll_up_worst_first(tmp_path: Path) -> None:
     assert "states.unrecognised" in header
     for width in (None, 80, 200):
         text = acidctl("ls", str(tmp_path), "--by-partition", "--as-of", "8", "--limit", "2", width=width).stdout
-        assert "NOT READABLE" in text
+        assert "not readable: not enough history" in text
         assert "... and 2 more" in text
 
 

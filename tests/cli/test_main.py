@@ -18,7 +18,7 @@ import pytest
 from acidctl import __version__
 from acidctl.cli import decode_bucket
 from acidctl.cli.main import COMMANDS, cli
-from acidctl.config import is_safety_option
+from acidctl.options import is_safety_option
 from tests.cli.runner import acidctl, heed_interrupts
 
 COMMAND = [sys.executable, "-m", "acidctl"]

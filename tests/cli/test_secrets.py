@@ -70,7 +70,7 @@ def test_a_master_is_repeated_without_its_password() -> None:
 def test_the_part_before_a_value_is_named() -> None:
     """So that the mistake can be found."""
     result = acidctl("compact", "major", str(DEMO), "--assume-committed", "--spark-conf", "spark.hadoop.x.key:SECRET")
-    assert result.stderr.startswith("error: --spark-conf 'spark.hadoop.x.key' is no Spark setting")
+    assert result.stderr.startswith("error: --spark-conf 'spark.hadoop.x.key' is not a Spark setting")
 
 
 def test_a_traceback_shows_no_password_either(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,12 +16,13 @@ import pytest
 
 import acidctl
 import acidctl.api as table_module
-from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.cleaning.run import prepare
 from acidctl.compaction import task as task_module
 from acidctl.compaction.partition_run import TablePlace
 from acidctl.compaction.report import CompactionReport, Outcome
 from acidctl.compaction.run import Prepared
 from acidctl.errors import AcidctlError, ExitCode
+from acidctl.options import CleanOptions
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
@@ -79,7 +80,7 @@ class Far:
     def clean(self, url: str, storage: Storage) -> object:
         """By somebody who knows all readers, long after."""
         root = resolve(url, self.options)[1]
-        request = CleanRequest(validtxns=tuple(LISTS), schema=step(STEP).facts["ddl"], skip_trash=True)
+        request = CleanOptions(validtxns=tuple(LISTS), schema=step(STEP).facts["ddl"], skip_trash=True)
         run = prepare(storage, root, gather(storage, root), request, now=_LATER)
         return run.delete(run.plan())
 

@@ -13,7 +13,7 @@ import pytest
 
 import acidctl
 from acidctl.cleaning.report import CleanReport
-from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.cleaning.run import prepare
 from acidctl.compaction import run as compact_module
 from acidctl.compaction import task as task_module
 from acidctl.compaction.partition_run import TablePlace
@@ -23,6 +23,7 @@ from acidctl.compaction.run import Prepared
 from acidctl.compaction.task import outcome_of
 from acidctl.engine.base import Task, TaskOutcome
 from acidctl.errors import AcidctlError
+from acidctl.options import CleanOptions
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
@@ -137,7 +138,7 @@ class Bench:
 
     def clean(self, storage: Storage) -> CleanReport:
         """One run of `clean --delete` by somebody who knows all readers."""
-        request = CleanRequest(validtxns=tuple(self.way.views[-1]), schema=step(self.way.step).facts["ddl"])
+        request = CleanOptions(validtxns=tuple(self.way.views[-1]), schema=step(self.way.step).facts["ddl"])
         run = prepare(storage, str(self.root), gather(storage, str(self.root)), request, now=LATER)
         return run.delete(run.plan())
 

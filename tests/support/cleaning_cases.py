@@ -10,8 +10,9 @@ from typing import Any
 from acidctl import open_table
 from acidctl.cleaning.guards import opened
 from acidctl.cleaning.report import CleanReport
-from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
+from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.options import CleanOptions
 from acidctl.state.resolve import Profile, resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
@@ -43,9 +44,9 @@ class Step(steps.Step):
         age(target)
         return target
 
-    def request(self, **more: Any) -> CleanRequest:
+    def request(self, **more: Any) -> CleanOptions:
         """What a user with these lists asks."""
-        return CleanRequest(validtxns=self.lists, schema=self.facts["ddl"], list_format=self.list_format, **more)
+        return CleanOptions(validtxns=self.lists, schema=self.facts["ddl"], list_format=self.list_format, **more)
 
     def run(self, storage: Storage, root: Path, **more: Any) -> CleanRun:
         """A run over the copy, two days after it was made."""

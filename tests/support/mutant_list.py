@@ -103,7 +103,7 @@ PLAN = (
     Mutant(
         "compaction/planner.py",
         "    low, high = reach.min, reach.max\n",
-        "    low, high = reach.min, reach.max + (context.request.kind is CompactionKind.MINOR)\n",
+        "    low, high = reach.min, reach.max + (context.request.kind == CompactionKind.MINOR.value)\n",
         "a delta named too wide",
     ),
     Mutant(

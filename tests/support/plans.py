@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from acidctl.compaction.plan import CompactionKind, CompactionRequest, PartitionPlan, TableView
+from acidctl.compaction.plan import CompactionKind, PartitionPlan, TableView
 from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, validate_request
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.options import CompactOptions
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.types.schema import TableSchema
 from tests.support.vectors import listing_of
@@ -51,7 +52,7 @@ def ground_of(
         None if write_ids is None else ValidWriteIds.parse(write_ids),
         None if txns is None else ValidTxns.parse(txns),
     )
-    return validate_request(TableView(lists, guess, schema), CompactionRequest(kind, **options), [listing])
+    return validate_request(TableView(lists, guess, schema), CompactOptions(kind.value, **options), [listing])
 
 
 def drafted(

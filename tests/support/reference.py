@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -29,6 +30,7 @@ from acidctl.compaction.plan import CompactionPlan, PartitionPlan
 from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
 from acidctl.compaction.run_log import PartitionLine, RunLine
 from acidctl.errors import AcidctlError
+from acidctl.options import ReadView
 from acidctl.rows.file_report import (
     AcidFacts,
     AcidReport,
@@ -59,18 +61,6 @@ from tests.unit.test_architecture import MODULES, ROWS, package_imports
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 WIDTH = 100
-
-# What Python users meet: `acidctl.__all__` without errors, then what its functions take and return.
-VALUES = (
-    ("acidctl.options", "ReadView"),
-    ("acidctl.compaction.plan", "CompactionRequest"),
-    ("acidctl.cleaning.run", "CleanRequest"),
-    ("acidctl.rows.snapshot", "Snapshot"),
-    ("acidctl.state.report", "LsEntry"),
-    ("acidctl.compaction.report", "PartitionReport"),
-    ("acidctl.cleaning.run", "CleanRun"),
-    ("acidctl.cleaning.report", "CleanReport"),
-)
 
 
 def commands() -> str:
@@ -255,11 +245,7 @@ def python() -> str:
     """Signatures and docstrings of the public names."""
     names = [name for name in acidctl.__all__ if not name.startswith("__") and name not in ("AcidctlError", "ExitCode")]
     public = [getattr(acidctl, name) for name in sorted(names, key=lambda name: (name[:1].isupper(), name))]
-    return "\n".join(_described(each) for each in (*public, *(_value(*place) for place in VALUES)))
-
-
-def _value(module: str, name: str) -> object:
-    return getattr(importlib.import_module(module), name)
+    return "\n".join(_described(each) for each in public)
 
 
 def _described(thing: object) -> str:
@@ -269,9 +255,12 @@ def _described(thing: object) -> str:
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)
     if isinstance(node, ast.FunctionDef):
         return f"## acidctl.{node.name}\n\n{_signature(node)}\n{_doc(node)}\n"
-    where = node.name if node.name in acidctl.__all__ else f"{thing.__module__}.{node.name}"
-    title = f"acidctl.{where}" if where == node.name else where
+    title = f"acidctl.{node.name}"
+    assert inspect.isclass(thing)
+    bases = [base.__name__ for base in thing.__mro__[1:] if issubclass(base, ReadView)]
     parts = [f"## {title}\n\n{_doc(node)}\n"]
+    if bases:
+        parts.append(f"Beside the fields of {', '.join(bases)}:\n")
     values = [
         _value_line(item) for item in node.body if isinstance(item, ast.AnnAssign) if _code(item.target) != "ALSO"
     ]
@@ -291,6 +280,9 @@ def _signature(node: ast.FunctionDef) -> str:
         return f"```python\n{node.name}: {returns.removeprefix(' -> ')}\n```\n"
     # Arguments are parted by ", " outside of brackets.
     text = re.sub(r"^(self|cls)(, )?", "", _code(node.args))
+    asked = next((mark for mark in marks if mark.startswith("asks(")), None)
+    if asked is not None:
+        text = re.sub(r"\w+: \w+$", f"**{asked[5:-1]}", text)
     if len(text) > WIDTH - len(node.name) - len(returns):
         text = "\n    " + re.sub(r", (?![^\[(]*[\])])", ",\n    ", text) + ",\n"
     return f"```python\n{node.name}({text}){returns}\n```\n"
@@ -299,8 +291,15 @@ def _signature(node: ast.FunctionDef) -> str:
 def _value_line(node: ast.AnnAssign) -> str:
     """A field with its type and default, and what it holds."""
     kind, text = _plain(node.annotation)
-    default = "" if node.value is None or "default_factory" in _code(node.value) else f" = {_code(node.value)}"
-    return f"{_code(node.target)}: {kind}{default}" + (f"  # {text}" if text else "")
+    value = node.value
+    if isinstance(value, ast.Call) and _code(value.func) == "option":
+        text = str(ast.literal_eval(value.args[1]))
+        value = value.args[0]
+    default = "" if value is None or "field(" in _code(value) else f" = {_code(value)}"
+    line = f"{_code(node.target)}: {kind}{default}"
+    if len(line) + len(text) < WIDTH:
+        return line + (f"  # {text}" if text else "")
+    return "\n".join([*textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# "), line])
 
 
 def _plain(annotation: ast.expr) -> tuple[str, str]:

@@ -22,8 +22,8 @@ from acidctl.cleaning.guards import GUARDS
 from acidctl.cli.main import COMMANDS, Session, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.cli.output import Terminal
-from acidctl.config import is_safety_option
 from acidctl.errors import AcidctlError, ExitCode
+from acidctl.options import is_safety_option
 from acidctl.state.resolve import EntryState
 from tests import ROOT
 from tests.cli.runner import acidctl

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.cleaning.run import prepare
 from acidctl.errors import ExitCode, StorageError, UsageError
 from acidctl.maintenance.lock import acquire
+from acidctl.options import CleanOptions
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Facts
@@ -146,7 +147,7 @@ def test_g8_does_not_miss_rows_of_aborted_writes(tmp_path: Path) -> None:
     ids = sorted({int(name.split("_")[2]) for name in names})
     high = case.lists[0].split(":")[1]
     text = f"default.{case.facts['table'].split('.')[1]}:{high}:9223372036854775807::{','.join(map(str, ids))}"
-    request = CleanRequest(validtxns=(text,), table=case.facts["table"])
+    request = CleanOptions(validtxns=(text,), table=case.facts["table"])
     run = prepare(storage, str(root), listed, request, now=LATER)
     assert run.plan().victims
     assert all(guard.holds for part in run.plan().locations for guard in part.guards)
@@ -340,15 +341,15 @@ def test_a_damaged_manifest_stops_the_way_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (CleanRequest(), "without a list of valid write ids"),
-        (CleanRequest(as_of=9), "--as-of says nothing of other readers"),
-        (CleanRequest(as_of=9, assume_exclusive=True), "no transaction list was given"),
-        (CleanRequest(validtxns="21:17:17:15"), "without a list of valid write ids"),
-        (CleanRequest(validtxns=("a.t:9:9:9:", "b.t:9:9:9:", "21:17:17:")), "different tables"),
-        (CleanRequest(validtxns=("a.t:9:9:9:", "21:17:17:"), schema="CREATE TABLE `d.u`(a int)"), "not of|is of table"),
+        (CleanOptions(), "without a list of valid write ids"),
+        (CleanOptions(as_of=9), "--as-of says nothing of other readers"),
+        (CleanOptions(as_of=9, assume_exclusive=True), "no transaction list was given"),
+        (CleanOptions(validtxns="21:17:17:15"), "without a list of valid write ids"),
+        (CleanOptions(validtxns=("a.t:9:9:9:", "b.t:9:9:9:", "21:17:17:")), "different tables"),
+        (CleanOptions(validtxns=("a.t:9:9:9:", "21:17:17:"), schema="CREATE TABLE `d.u`(a int)"), "not of|is of table"),
     ],
 )
-def test_incomplete_requests_are_refused(request_: CleanRequest, message: str) -> None:
+def test_incomplete_requests_are_refused(request_: CleanOptions, message: str) -> None:
     """Nothing is told to be out of reach without knowing whose."""
     storage = LocalStorage()
     root = str(FIXTURES / DEMO / "table")
@@ -361,7 +362,7 @@ def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
     storage = LocalStorage()
     root = str(FIXTURES / "hive2/v1_open_aborted/01-open/table")
     for form, aborted in ((None, None), ("hive2", ()), ("hive4", (207,))):
-        request = CleanRequest(validtxns="207:205:205:207", list_format=form)
+        request = CleanOptions(validtxns="207:205:205:207", list_format=form)
         if aborted is None:
             with pytest.raises(UsageError, match="means one thing in Hive 2 and another"):
                 prepare(storage, root, gather(storage, root), request, now=0.0)
@@ -377,7 +378,7 @@ def test_several_lists_are_met() -> None:
     root = str(FIXTURES / DEMO / "table")
     listed = gather(storage, root)
     old = "default.orders:9:3:3:6"
-    request = CleanRequest(validtxns=(*case.lists, old), older_than=None)
+    request = CleanOptions(validtxns=(*case.lists, old), older_than=None)
     run = prepare(storage, root, listed, request, now=0.0)
     assert run.cleaning.meet.write_ids.format() == "default.orders:9:3:3,8:6"
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
@@ -389,7 +390,7 @@ def test_as_of_serves_where_no_transactions_are_named(tmp_path: Path) -> None:
     root = case.copy(tmp_path / "t")
     high = int(case.lists[0].split(":")[1])
     storage = LocalStorage()
-    request = CleanRequest(as_of=high, assume_exclusive=True, older_than=None)
+    request = CleanOptions(as_of=high, assume_exclusive=True, older_than=None)
     run = prepare(storage, str(root), gather(storage, str(root)), request, now=0.0)
     assert run.plan().victims
 
@@ -399,7 +400,7 @@ def test_memory_storage_is_as_good_as_any() -> None:
     files = {f"t/delta_{i:07d}_{i:07d}_0000/bucket_00000": b"" for i in (1, 2)}
     files |= {f"t/base_0000002_v0000009/{name}": b"2" for name in ("_orc_acid_version",)}
     storage = MemoryStorage(files)
-    request = CleanRequest(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"))
+    request = CleanOptions(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"))
     run = prepare(storage, "t", gather(storage, "t"), request, now=1e6)
     report = run.delete(run.plan())
     assert (report.exit_code, len(report.victims)) == (ExitCode.DONE, 2)

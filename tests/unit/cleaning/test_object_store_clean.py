@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from acidctl.cleaning.report import CleanReport, Outcome
-from acidctl.cleaning.run import CleanRequest, CleanRun, prepare
+from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.errors import StorageError
 from acidctl.format.names import QUARANTINE_NAME
+from acidctl.options import CleanOptions
 from acidctl.storage import objects as objects_module
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
@@ -43,7 +44,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _run(bench: Bench, storage: Storage) -> CleanRun:
-    request = CleanRequest(validtxns=tuple(bench.way.views[-1]), schema=step(bench.way.step).facts["ddl"])
+    request = CleanOptions(validtxns=tuple(bench.way.views[-1]), schema=step(bench.way.step).facts["ddl"])
     return prepare(storage, str(bench.root), gather(storage, str(bench.root)), request, now=LATER)
 
 

@@ -386,7 +386,7 @@ def test_compact_from_python(table: Path) -> None:
     with pytest.raises(UsageError, match="hive5"):
         acidctl.compact(str(table), "major", validtxns=LISTS, target="hive5")
     with pytest.raises(TypeError, match="assume_comitted"):
-        acidctl.compact(str(table), "major", assume_comitted=True)
+        acidctl.compact(str(table), "major", assume_comitted=True)  # type: ignore[call-arg]
 
 
 def test_columns_keep_the_names_that_readers_saw(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _plan(table: Path, kind: str, **options: Any) -> Any:
 
 def _accepted(table: Path, kind: str, values: Any) -> Prepared:
     plan = parse(json.dumps(values), accept_edited=True)
-    return library.open_table(str(table)).edited_compaction(plan, **_agreed(kind))
+    return library.open_table(str(table)).prepare_compaction(kind, plan=plan, accept_edited=True, **_agreed(kind))
 
 
 def _run(prepared: Prepared) -> library.CompactionReport:

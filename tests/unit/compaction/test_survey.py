@@ -21,12 +21,12 @@ from restore import restore
 from acidctl import open_table
 from acidctl.compaction import plan
 from acidctl.compaction.decision import decide
-from acidctl.compaction.plan import Action, CompactionKind, CompactionPlan, CompactionRequest, Role, TableView, Target
+from acidctl.compaction.plan import Action, CompactionKind, CompactionPlan, Role, TableView, Target
 from acidctl.errors import DamagedDataError, ExitCode, NotEnoughHistoryError, StorageError, UsageError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, format_base, parse_directory
 from acidctl.maintenance.work_dir import list_location
-from acidctl.options import ReadView
+from acidctl.options import CompactOptions, ReadView
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.table_view import read
 from acidctl.storage.local import LocalStorage
@@ -86,10 +86,10 @@ def plan_of(
         view["list_format"] = "hive2" if step["engine"] == "hive2" else None
         view["schema"] = step["ddl"] if ddl else view["schema"]
         view["table_type"] = KINDS.get(step["kind"], "full")
-    readings = read(locations, ReadView.of(view))
+    readings = read(locations, ReadView.of(**view))
     table = TableView(readings.lists, replace(readings.kind, ambiguous=False), readings.schema)
     options.setdefault("assume_exclusive", True)
-    return decide(storage, TABLE, locations, table, CompactionRequest(kind, **options), progress=progress).plan
+    return decide(storage, TABLE, locations, table, CompactOptions(kind.value, **options), progress=progress).plan
 
 
 def one(made: CompactionPlan) -> plan.PartitionPlan:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from acidctl.cleaning.report import CleanReport, Outcome
-from acidctl.cleaning.run import CleanRequest, prepare
+from acidctl.cleaning.run import prepare
 from acidctl.errors import ExitCode
+from acidctl.options import CleanOptions
 from acidctl.storage.locations import gather
 from tests.support.cleaning_cases import Step, step, tops, tree
 from tests.support.memory import MemoryStorage
@@ -216,7 +217,7 @@ def test_on_storage_without_links_names_are_compared_as_they_are(base: str | Non
     """Within, the folder counts there too; elsewhere the recorded place, by its whole name."""
     files = {f"w/t/delta_{i:07d}_{i:07d}_0000/bucket_00000": b"" for i in (1, 2)}
     files |= {"w/t/base_0000002_v0000009/_orc_acid_version": b"2"}
-    request = CleanRequest(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"), table="d.t")
+    request = CleanOptions(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"), table="d.t")
     storage = MemoryStorage(files)
     run = prepare(storage, "w/t", gather(storage, "w/t"), request, now=1e6)
     assert run.quarantine(run.plan(), base).exit_code == ExitCode.DONE

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError, ExitCode
-from acidctl.rows.dump_inputs import data_files
-from acidctl.rows.file_report import report_of
+from acidctl.rows.file_report import data_files, report_of
 from tests import ROOT
 from tests.cli.runner import acidctl
 

@@ -21,7 +21,7 @@ from tests.support.slow_reader import Event
 from tests.unit.rows.test_slow_reader import write_events, write_orc
 
 COLUMNS = "struct<a:int>"
-HIVE2 = {"validtxns": "999:9223372036854775807::", "list_format": "hive2"}
+HIVE2: dict[str, Any] = {"validtxns": "999:9223372036854775807::", "list_format": "hive2"}
 
 
 class Watch:

@@ -233,7 +233,7 @@ def in_order(rows: list[tuple[Any, list[Any]]]) -> list[str]:
 def check(root: Path, ids: ValidWriteIds, columns: str, sizes: tuple[int, ...] = SIZES, **kind: bool) -> list[Row]:
     """Hold acidctl against the slow reader: rows, their order, row ids, the count; returns the rows."""
     table_type = "insert-only" if kind.get("insert_only") else "full"
-    view = {"validtxns": [ids.format()], "schema": columns, "table_type": table_type}
+    view: dict[str, Any] = {"validtxns": [ids.format()], "schema": columns, "table_type": table_type}
     if kind.get("acid_v1"):
         view["list_format"] = "hive2"
         view["validtxns"] = [v1_text(ids)]

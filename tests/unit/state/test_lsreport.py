@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.api import report
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.options import ReadView
+from acidctl.rows.ls_report import report
 from acidctl.rows.table_view import read
 from acidctl.state.report import iso_time, seconds_of, to_json
 from acidctl.storage.locations import locate
@@ -18,7 +18,7 @@ def _report(*paths: str, **view: object) -> list[tuple[str, str]]:
         tuple(FileInfo(path, 1, 0.0) for path in sorted(paths)),
         tuple(sorted({path.rpartition("/")[0] for path in paths if "/" in path})),
     )
-    answer = report("t", read(locate(found, "t"), ReadView.of(view)))
+    answer = report("t", read(locate(found, "t"), ReadView.of(**view)))
     return [(entry.name, entry.state) for entry in answer.entries]
 
 

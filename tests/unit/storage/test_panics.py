@@ -138,7 +138,7 @@ def test_a_panic_is_one_sentence(tmp_path: Path) -> None:
 
 _PROGRAM = """
 import os, subprocess, sys
-from acidctl.cli.stderr import own_stderr
+from acidctl.cli.process import own_stderr
 from acidctl.storage.panics import divert, live_stderr
 early = sys.stderr
 with own_stderr(with_panics=False):

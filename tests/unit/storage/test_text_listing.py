@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidctl.api import report
 from acidctl.errors import AcidctlError, UsageError
+from acidctl.rows.ls_report import report
 from acidctl.rows.table_view import read
 from acidctl.storage.locations import locate, parse_listing
 

@@ -1,4 +1,7 @@
-"""Signals during a compaction: Ctrl-C and SIGTERM end it, and so does the clock, without leaving anything behind."""
+"""What the process has to itself: signals, and a stderr of its own.
+
+During a compaction Ctrl-C and SIGTERM end it, and so does the clock, without leaving anything behind.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from acidctl.storage import panics
 
 if TYPE_CHECKING:
     from acidctl.compaction.run import Compaction
@@ -149,3 +154,36 @@ def interruptible(run: Compaction) -> Iterator[None]:
         own.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- This program's own stderr, apart from what libraries write to descriptor 2 behind Python's back.
+
+
+@contextmanager
+def own_stderr(*, with_panics: bool) -> Iterator[None]:
+    """Inside, `sys.stderr` writes to a copy of the descriptor; at the end, what libraries wrote follows, but panics."""
+    before, known = sys.stderr, sys.__stderr__
+    if not _is_descriptor(before):
+        yield
+        return
+    copy = os.dup(panics.STDERR)
+    panics.own(copy)
+    # Never closed: threads that an interrupt has left at work may still write to it.
+    stream = os.fdopen(copy, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False)
+    # The second one is what libraries ask for the width of the terminal.
+    sys.stderr = sys.__stderr__ = stream  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):  # nobody listens
+            stream.flush()
+        sys.stderr, sys.__stderr__ = before, known  # type: ignore[misc]
+        with suppress(OSError), os.fdopen(copy, "wb", closefd=False) as out:
+            out.write(panics.give_back(with_panics=with_panics))
+
+
+def _is_descriptor(stream: object) -> bool:
+    try:
+        return stream.fileno() == panics.STDERR and os.fstat(panics.STDERR) is not None  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
