@@ -84,6 +84,7 @@ sweep: install ## All that make test chooses from: fixture steps and ways to com
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
 		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
 	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_compact.py
+	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_hdfs.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)

@@ -22,6 +22,7 @@ from tests.live.hdfs_tables import SCHEMES, AdoptedOnHdfs
 from tests.services.hdfs import Hdfs, write_sites
 from tests.services.hive import HIVE4, Hive
 from tests.services.spark import SparkCluster, descendants, spark_cluster
+from tests.support.extent import in_turn
 from tests.support.spark_runs import SlowRun, clean_environment
 from tests.support.spark_tasks import SECRET, wait_for
 
@@ -209,7 +210,7 @@ def test_a_killed_worker_machine_is_replaced(make: Make, slow: Slow, spark_clust
         spark_cluster.restore()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", in_turn(0, SCHEMES))
 def test_a_killed_datanode_costs_nothing(make: Make, slow: Slow, hdfs: Hdfs, scheme: str) -> None:
     """kill -9 of one of two, which the NameNode goes on to believe in for a while: the other does it all."""
     judged = make(scheme)
@@ -238,7 +239,7 @@ def test_a_killed_driver_leaves_the_table_as_it_was(make: Make, slow: Slow) -> N
     judged.require_next_run_finishes()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", in_turn(1, SCHEMES))
 def test_a_restarted_namenode_changes_nothing(make: Make, slow: Slow, hdfs: Hdfs, scheme: str) -> None:
     """It is gone while tasks begin to read, and comes back: the run waits for it or ends, and is never between."""
     judged = make(scheme)
@@ -255,7 +256,7 @@ def test_a_restarted_namenode_changes_nothing(make: Make, slow: Slow, hdfs: Hdfs
     judged.require_next_run_finishes()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", in_turn(2, SCHEMES))
 def test_safe_mode_leaves_the_table_as_it_was(make: Make, slow: Slow, hdfs: Hdfs, scheme: str) -> None:
     """Nothing can be written from the middle of a run on: it says so, and the next run does it all."""
     judged = make(scheme)
