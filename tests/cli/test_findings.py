@@ -70,6 +70,7 @@ FORMS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [*BY_LISTING, *BY_READING])
 def test_every_form_says_so(change: Callable[[Path], str], tmp_path: Path) -> None:
     """Text, numbers, rows, exports; -q silences neither the reason nor the verdict. `ls` says what a listing tells."""
@@ -119,6 +120,7 @@ def test_acid_v1_with_a_copied_file(tmp_path: Path) -> None:
     assert not list(table.glob("base_*"))
 
 
+@pytest.mark.slow
 def test_healthy_tables_have_no_findings() -> None:
     """No fixture that Hive has written, read whole."""
     found = {}
