@@ -16,8 +16,12 @@ SLOW := $(SERVICES) or slow
 # Nothing below these is fast; not even to be collected.
 FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
 PYTEST = $(BIN)/python -m pytest -q
+# The files that have such tests; to collect all others takes each stage several seconds.
+marked = $(shell grep -rlE 'mark[.]($(1))\b' tests --include='test_*.py')
 # A process each: PySpark changes py4j for all of its process, and holds one session in it.
-SPARK_TESTS = $(shell grep -rlE 'mark[.]spark' tests --include='test_*.py')
+SPARK_TESTS = $(call marked,spark)
+SLOW_TESTS = $(call marked,slow)
+SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
 # Services wait much, so one stage more than cores runs at a time; each shows at its end what it had to say.
 STAGES = hive hive-on-hdfs storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
 	slow-compaction slow-others fast
@@ -47,7 +51,7 @@ test-fast: install ## Run the tests that are quick and need no service (below a 
 	$(PYTEST) -n auto -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
-	$(PYTEST) -m hive3
+	$(PYTEST) -m hive3 $(call marked,hive3)
 
 check: install ## Run what a change has to pass: lint, test and test-hive3, side by side
 	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,hive3 $(STAGES) lint)
@@ -56,19 +60,19 @@ stage-fast:
 	$(PYTEST) -m "not ($(SLOW))" $(FAST_SKIPS)
 
 stage-slow-compaction:
-	$(PYTEST) -m "slow and not ($(SERVICES))" tests/unit/compaction tests/cli
+	$(PYTEST) -m "slow and not ($(SERVICES))" $(filter $(SLOW_COMPACTION),$(SLOW_TESTS))
 
 stage-slow-others:
-	$(PYTEST) -m "slow and not ($(SERVICES))" --ignore=tests/unit/compaction --ignore=tests/cli
+	$(PYTEST) -m "slow and not ($(SERVICES))" $(filter-out $(SLOW_COMPACTION),$(SLOW_TESTS))
 
 stage-hive:
-	$(PYTEST) -m "hive and not (hive3 or hdfs or s3 or orctools or spark)"
+	$(PYTEST) -m "hive and not (hive3 or hdfs or s3 or orctools or spark)" $(call marked,hive)
 
 stage-hive-on-hdfs:
-	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or spark)"
+	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or spark)" $(call marked,hive)
 
 stage-storages:
-	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or spark)"
+	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or spark)" $(call marked,hdfs|s3|orctools)
 
 stage-spark-%:
 	$(PYTEST) -m spark $(filter %/$*.py,$(SPARK_TESTS))
@@ -80,7 +84,7 @@ stage-lint:
 	@$(MAKE) --no-print-directory lint
 
 sweep: install ## All that make test chooses from: fixture steps and ways to compact them, faults at every call, histories (hours)
-	ACIDCTL_SWEEP=1 $(PYTEST) -n auto -m "slow and not ($(SERVICES))"
+	ACIDCTL_SWEEP=1 $(PYTEST) -n auto -m "slow and not ($(SERVICES))" $(SLOW_TESTS)
 	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
 		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
 	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_compact.py
