@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import reduce
+from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from acidctl.state.resolve import EntryState
 from tests import ROOT
 from tests.cli.runner import acidctl
 from tests.support.reference import DOCS, PAGES, README, SECTIONS, described, stale
-from tests.unit.test_architecture import ROWS
+from tests.unit.test_architecture import MODULES, ROWS
 
 DEMO = ROOT / "fixtures/tables/hive4/demo_orders/03-demo/table"
 TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in (README, *sorted(DOCS.rglob("*.md")))}
@@ -430,3 +432,30 @@ def test_the_demo_tells_its_story() -> None:
         "Equal.",
     ):
         assert said in done.stdout
+
+
+def _named(text: str) -> Any:
+    """What a dotted name below `acidctl` stands for."""
+    parts = text.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        if module in MODULES or f"{module}.__init__" in MODULES:
+            return reduce(getattr, parts[length:], import_module(f"acidctl.{module}"))
+    raise ImportError(text)
+
+
+def test_walks_lead_through_functions_that_exist() -> None:
+    """Each name can be imported, and no walk has more than 25 stations."""
+    walks = TEXTS["docs/architecture.md"].partition("\n## Walks\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    assert [walk.partition("\n")[0] for walk in walks] == [
+        "One list",
+        "One row through snapshot",
+        "One row through compact",
+        "One directory through clean",
+    ]
+    for walk in walks:
+        names = re.findall(r"`([a-z_]+(?:\.\w+)+)`", walk)
+        assert 5 <= len(names) <= 25, names
+        assert all(callable(_named(name)) for name in names)
+    with pytest.raises(AttributeError):
+        _named("rows.scan.no_such_function")
