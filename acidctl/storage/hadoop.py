@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -23,7 +22,6 @@ from acidctl.storage.hadoop_conf import Place
 from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
 from acidctl.storage.remote import Found, walk_tree
 
-_COPY_BYTES = 4 << 20
 _MODE = 0o1777
 _DIRECTORY_MODE = 0o755
 
@@ -116,25 +114,16 @@ class HadoopStorage(Storage, ABC):
             with suppress(DeniedError):
                 self._set_mode(path, mode)
 
-    def rename_dir(self, source: str, target: str) -> None:
-        self._require_directory(source)
-        self.move(source, target)
-
     def remove_tree(self, path: str) -> None:
         """One request takes the whole tree."""
         self._require_directory(path)
         self._delete(path, recursive=True)
 
     def remove_file(self, path: str) -> None:
-        """HDFS would take an empty directory too."""
+        """HDFS would remove an empty directory too."""
         if self._existing(path).is_directory:
             raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
         self._delete(path, recursive=False)
-
-    def copy_file(self, source: str, target: str) -> None:
-        """Through this machine: HDFS copies nothing by itself."""
-        with self.open(source) as stream, self.create(target) as copy:
-            shutil.copyfileobj(stream, copy, _COPY_BYTES)
 
     def discard(self, path: str) -> None:
         """Below `Current` of the trash, at its own path; the time is added to a name that is taken, as Hadoop does."""
@@ -230,7 +219,7 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
     kind = java.rpartition(".")[2]
     reason = first_line(message)
     what = f"{shown} cannot be {'changed' if changes else 'read'}"
-    said = f"{what}: {reason or kind}"
+    sentence = f"{what}: {reason or kind}"
     if kind in ("StandbyException", "ObserverRetryOnActiveException"):
         return SafeModeError(f"{what}: no NameNode is active", path=shown, hint=WAIT)
     if kind == "SafeModeException" or "in safe mode" in reason:
@@ -238,7 +227,7 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
     if kind in ("RetriableException", "ServerTooBusyException"):
         return UnreachableError(f"{what}: the NameNode is not ready ({reason})", path=shown, hint=WAIT)
     if kind == "ParentNotDirectoryException" or (kind == "AccessControlException" and "is not a directory" in reason):
-        return MissingError(said, path=shown, hint=_GONE)
+        return MissingError(sentence, path=shown, hint=_GONE)
     if kind == "FileNotFoundException":
         return missing(shown, reason if changes else "")
     exists = kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException")
@@ -247,11 +236,11 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
     if "SIMPLE authentication is not enabled" in reason:
         return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)
     if kind in ("AccessControlException", "SecurityException", "AuthorizationException"):
-        return DeniedError(said, path=shown, hint=MAY_WRITE if changes else MAY_READ)
+        return DeniedError(sentence, path=shown, hint=MAY_WRITE if changes else MAY_READ)
     if kind == "SaslException" or kind == "InvalidToken":
         return no_ticket(shown)
     if "QuotaExceeded" in kind or "QuotaByStorageType" in kind:
-        return QuotaError(said, path=shown, hint="Free space, or have the quota of this directory raised.")
+        return QuotaError(sentence, path=shown, hint="Free space, or have the quota of this directory raised.")
     if "could only be written to 0 of" in reason:
         if "There are 0 datanode(s) running" in reason:
             return no_datanode(shown, "is there")
@@ -262,11 +251,11 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return ThrottledError(f"{what}: its DataNodes are behind with what was written", path=shown, hint=_AGAIN)
     if kind == "BlockMissingException" or "Could not obtain block" in reason:
         return no_datanode(shown, "gives a block of it")
-    return StorageError(said, path=shown)
+    return StorageError(sentence, path=shown)
 
 
 def missing(shown: str, reason: str = "") -> MissingError:
-    """What was to be read or changed does not exist."""
+    """The error for a path that does not exist."""
     text = f"{shown} cannot be changed: {reason}" if reason else f"{shown} is not there any more"
     return MissingError(text, path=shown, hint=_GONE)
 
@@ -281,7 +270,7 @@ def no_ticket(shown: str) -> DeniedError:
 
 
 def unreachable(shown: str, why: str) -> UnreachableError:
-    """No answer, for a reason that may pass."""
+    """The error for a server that does not answer, which may pass."""
     return UnreachableError(
         f"{shown} cannot be reached: {why}",
         path=shown,
@@ -297,7 +286,7 @@ def no_datanode(shown: str, why: str) -> UnreachableError:
 def unknown_name(shown: str, address: str, key: str) -> UnreachableError:
     """A host that no name server knows; asking again is of no use. `key`: the Hadoop key that names addresses."""
     error = UnreachableError(
-        f"{shown} cannot be reached: no machine is known by the name in {address}",
+        f"{shown} cannot be reached: the host name in {address} is unknown",
         path=shown,
         hint=f"Check the name. A name service (HA) has to stand in hdfs-site.xml of HADOOP_CONF_DIR, with "
         f"dfs.ha.namenodes and {key}.",
@@ -334,7 +323,7 @@ def of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: boo
         return no_ticket(shown)
     if "lookup address" in lowered:
         return unknown_name(shown, authority, "dfs.namenode.rpc-address")
-    # Of writers it does not tell whose connection it was.
+    # For writers it does not name the server of the connection.
     where = f"{authority}, or a DataNode," if changes else authority
     if "refused" in lowered:
         return unreachable(shown, f"{where} accepts no connections")
@@ -350,7 +339,7 @@ def of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: boo
 
 
 def _unescaped(text: str) -> str:
-    """A string as Rust shows it for debugging."""
+    """A string from Rust's debugging format."""
     plain = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
     text = re.sub(r"\\u\{([0-9a-f]+)\}", lambda match: chr(int(match[1], 16)), text)
     return re.sub(r"\\(.)", lambda match: plain.get(match[1], match[1]), text)

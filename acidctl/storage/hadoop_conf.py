@@ -146,11 +146,12 @@ def check_options(options: Mapping[str, Any], kinds: Kinds, scheme: str) -> None
     for name, value in options.items():
         kind = kinds.get(name)
         if kind is None:
-            raise UsageError(f"{scheme}: has no storage option {name!r}", hint=f"There are {', '.join(sorted(kinds))}.")
+            known = ", ".join(sorted(kinds))
+            raise UsageError(f"unknown storage option {name!r} for {scheme}:", hint=f"Options are {known}.")
         if not isinstance(value, kind) or isinstance(value, bool) or value == "":
-            raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong kind")
+            raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong type")
         if name == "timeout" and not float(str(value)) > 0:
-            raise UsageError(f"the storage option timeout of {scheme}: is in seconds, more than 0")
+            raise UsageError(f"the storage option timeout of {scheme}: must be a number of seconds above 0")
 
 
 def to_texts(config: Mapping[str, Any]) -> dict[str, str]:
@@ -159,7 +160,7 @@ def to_texts(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_name_service(authority: str, config: Mapping[str, str]) -> bool:
-    """Whether an authority is no machine but a name of the configuration."""
+    """Whether an authority is the name of a name service, not a host."""
     return authority in _list(config, "dfs.nameservices") or f"dfs.ha.namenodes.{authority}" in config
 
 
@@ -170,7 +171,7 @@ def namenodes(name_service: str, key: str, config: Mapping[str, str]) -> tuple[s
     addresses = tuple(config[name] for name in keys if config.get(name))
     if not addresses:
         raise StorageError(
-            f"the configuration names no address of a NameNode of {name_service}",
+            f"the Hadoop configuration has no address for a NameNode of {name_service}",
             hint=f"Set {keys[0]} in hdfs-site.xml of HADOOP_CONF_DIR.",
         )
     return addresses
@@ -231,7 +232,7 @@ def parse(data: bytes) -> tuple[Token, ...]:
         return tuple(_from_protobuf(reader.take(reader.varint())))
     tokens = []
     for _ in range(reader.vint()):
-        reader.part()  # the alias, by which nobody looks
+        reader.part()  # the alias, which is not used
         identifier, password, kind, service = (reader.part() for _ in range(4))
         tokens.append(Token(identifier, password, kind.decode(), service.decode()))
     return tuple(tokens)
@@ -257,7 +258,7 @@ class _Reader:
         return self.take(self.vint())
 
     def vint(self) -> int:
-        """Hadoop's variable-length integer: small ones are one byte, else the first tells how many follow."""
+        """Hadoop's variable-length integer: small ones are one byte, else the first is their length."""
         first = int.from_bytes(self.take(1), signed=True)
         if first >= -112:
             return first
@@ -330,7 +331,7 @@ _PARAMETER = re.compile(r"[?&](?:delegation|user\.name|doas|op)=", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path at an HDFS, and who asks which servers for it.
+    """A path at an HDFS, its servers, and the user who asks them.
 
     `authority` is what stands after the scheme: a machine with a port, or a name of the configuration. `addresses` are
     those of its NameNodes, in the order of the configuration: HOST:PORT, over HTTP as `http://HOST:PORT`; none for
@@ -357,7 +358,7 @@ class Place:
 
     @property
     def kerberos(self) -> bool:
-        """Whether a ticket says who asks."""
+        """Whether requests are authenticated by a ticket."""
         return wants_kerberos(self.config) and self.token is None
 
     @property
@@ -382,7 +383,7 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     """Where a URL leads.
 
     Options win over the environment, and `config` over the files of HADOOP_CONF_DIR. Over HTTP a user is named only
-    where nobody proves who he is, as Hadoop does: HADOOP_USER_NAME, else who runs this.
+    where requests are not authenticated, as Hadoop does: HADOOP_USER_NAME, else the user of this process.
     """
     web = scheme in _WEB
     _check_url(url, scheme)
@@ -452,7 +453,7 @@ def _user(scheme: str, environment: Mapping[str, str]) -> str:
     user = environment.get("HADOOP_USER_NAME") or account_name()
     if user is None:
         raise UsageError(
-            f"who reads {scheme}: is not known, because this user has no name on this machine",
+            f"no user name for {scheme}: this user has no name on this machine",
             hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
         )
     return user

@@ -72,7 +72,7 @@ _SOME_SECONDS = 1.0
 _TRASH = ".Trash/Current"
 # What Hadoop's own clients give, by their usual umask.
 _FILE_MODE = 0o644
-# A name that nobody has.
+# A path that does not exist.
 _NOWHERE = "/.acidctl-is-there-a-trash"
 # How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
 _FIRST_LOOK = 0.004
@@ -163,7 +163,7 @@ class HdfsStorage(HadoopStorage):
                 return found
 
     def _list_some(self, paths: Sequence[str]) -> list[list[Found] | None]:
-        """The entries of small directories, many in one call; None where it takes more to tell."""
+        """The entries of small directories, many in one call; None where one needs a request of its own."""
 
         def pages(client: hdfs_native.Client) -> list[list[Found] | None]:
             until = time.monotonic() + _SOME_SECONDS
@@ -279,7 +279,7 @@ class _NewFile(NewFile):
             self._writer = client.finish(begun, shown)
         except BaseException:
             self._shut()
-            # Interrupted when the file was made already. Any other that stands there is somebody else's.
+            # Interrupted when the file was made already. Any other file there is another writer's.
             if begun.done() and not begun.cancelled() and begun.exception() is None:
                 self._abandon()
             raise
@@ -347,9 +347,9 @@ class _NewFile(NewFile):
 
 
 def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableError, verb: str) -> StorageError:
-    """What it means that data could not be read or written; raised is what there is to say of the NameNode or the data.
+    """The error for data that no DataNode gave or took; raises that of the NameNode or of the data where it is one.
 
-    hdfs-native does not tell whose connection failed. Without the file, its DataNodes have nothing to give.
+    hdfs-native does not name the server whose connection failed. Without the file, its DataNodes have nothing to give.
     """
     client.ask(lambda asked: asked.get_file_info(path), shown)
     if "ChecksumError" in str(error.__cause__):
@@ -373,14 +373,14 @@ def _number(value: str | None) -> int | None:
 
 
 _USER = "HADOOP_USER_NAME"
-# What a machine on a network takes to accept a connection, the repeated requests for one included.
+# How long a machine on a network may take to accept a connection, repeated attempts included.
 _CONNECT_SECONDS = 5.0
-# What other NameNodes have left when one has accepted.
+# How long other NameNodes are waited for when one has accepted.
 _OTHERS_SECONDS = 0.3
 # What the first answer of a NameNode may take; after it, `Place.timeout` counts.
 _FIRST_SECONDS = 20.0
-# Counted as so many attempts, an error is not met by asking again.
-_ENOUGH = 3
+# An error with so many attempts is not tried again.
+_NO_RETRY = 3
 _BROKEN = (
     "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
     "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
@@ -399,10 +399,10 @@ class HdfsClient:
         self._process = 0
         self._answered = False
         # Whether any client ever had an answer, so that this is an HDFS.
-        self._met = False
+        self._ever_answered = False
 
     def ask(self, action: Callable[[hdfs_native.Client], Answer], shown: str, *, changes: bool = False) -> Answer:
-        """What the action answers; `shown` is what errors name, `changes` says that it is not to be given up lightly.
+        """What the action answers; `shown` is what errors name; `changes`: after an interrupt it is waited for.
 
         After an UnreachableError it is unknown whether a change was made. hdfs-native asks again by itself when a
         connection breaks, so that a change which was made can also be refused: as existing, or as missing.
@@ -457,17 +457,17 @@ class HdfsClient:
             raise
         except TimeoutError as error:
             silent = unreachable(shown, f"HDFS did not answer within {limit:g} s")
-            if not self._met:
+            if not self._ever_answered:
                 # Asking again does not help: this may be no NameNode at all.
-                silent.attempts = _ENOUGH
+                silent.attempts = _NO_RETRY
             self.forget(client)
             raise silent from error
         except Exception as error:
             found = of_hdfs_native(error, shown, self.place.authority, changes=changes)
             if isinstance(found, UnreachableError):
-                if not self._met and "broke" in found.message:
+                if not self._ever_answered and "broke" in found.message:
                     # hdfs-native keeps the reason to itself, and has asked as often as `hadoop_conf` lets it.
-                    found.attempts = _ENOUGH
+                    found.attempts = _NO_RETRY
                     found.hint = _BROKEN
                 self.forget(client)
             raise found from error
@@ -475,10 +475,10 @@ class HdfsClient:
             if not _is_panic(error):
                 raise
             self.forget(client)
-            hint = _AFTER_PANIC if self._met else _BROKEN
+            hint = _AFTER_PANIC if self._ever_answered else _BROKEN
             message = f"{shown} cannot be used: hdfs-native failed ({error})"
             raise StorageError(message, path=shown, hint=hint) from error
-        self._answered = self._met = True
+        self._answered = self._ever_answered = True
 
     def forget(self, client: hdfs_native.Client | None) -> None:
         """Connect anew for the next question; None forgets whatever is there."""
@@ -506,7 +506,7 @@ class HdfsClient:
         with self._lock:
             if self._client is None or self._process != os.getpid():
                 panics.divert()
-                # What the user's home is, is settled now.
+                # The user's home directory is looked up now.
                 self._begin_turn(shown)
                 try:
                     self._client = hdfs_native.Client(self.place.url, config)
@@ -545,19 +545,19 @@ class HdfsClient:
         if not addresses:
             return ()
         seconds = min(_CONNECT_SECONDS, self.place.timeout)
-        faults = knock(addresses, seconds)
+        faults = try_connections(addresses, seconds)
         open_ones = [address for address in addresses if address in faults and faults[address] is None]
         if not open_ones:
             raise _closed(shown, addresses, faults, seconds)
         return tuple(sorted(addresses, key=lambda address: address not in open_ones))
 
 
-def knock(addresses: Sequence[str], seconds: float) -> dict[str, Exception | None]:
+def try_connections(addresses: Sequence[str], seconds: float) -> dict[str, Exception | None]:
     """Why addresses accept no connections, None where they do; those without an answer in time are left out.
 
     All are asked at once; when one has accepted, the others have little time left.
     """
-    calls = {in_thread(partial(_knock, address, seconds)): address for address in addresses}
+    calls = {in_thread(partial(_try_connection, address, seconds)): address for address in addresses}
     faults: dict[str, Exception | None] = {}
     until = time.monotonic() + seconds + 1
     pending = set(calls)
@@ -571,7 +571,7 @@ def knock(addresses: Sequence[str], seconds: float) -> dict[str, Exception | Non
     return faults
 
 
-def _knock(address: str, seconds: float) -> Exception | None:
+def _try_connection(address: str, seconds: float) -> Exception | None:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), seconds).close()
@@ -583,7 +583,7 @@ def _knock(address: str, seconds: float) -> Exception | None:
 def _closed(
     shown: str, addresses: Sequence[str], found: Mapping[str, Exception | None], seconds: float
 ) -> StorageError:
-    """What to say when no NameNode accepts a connection: of one its fault, of several what they have in common."""
+    """The error when no NameNode accepts a connection: for several, what they have in common."""
     faults = [found.get(address) for address in addresses]
     where = " and ".join(addresses)
     if all(isinstance(fault, socket.gaierror | UnicodeError) for fault in faults):
@@ -592,7 +592,7 @@ def _closed(
         return unreachable(shown, f"{where} accepts no connections")
     error = unreachable(shown, f"there is no answer from {where} within {seconds:g} s")
     # The system asked several times in these seconds.
-    error.attempts = _ENOUGH
+    error.attempts = _NO_RETRY
     return error
 
 

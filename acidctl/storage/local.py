@@ -50,7 +50,7 @@ class LocalStorage(Storage):
         return path
 
     def stat(self, path: str) -> PathStat | None:
-        """A link to a table is a table; among acidctl's own names a link is not followed, and is no directory."""
+        """A link to a table is a table; among acidctl's own names a link is not followed, nor is it a directory."""
         try:
             if is_own(path):
                 with parent_of(path, (), own_only=True) as (parent, name):
@@ -99,11 +99,6 @@ class LocalStorage(Storage):
                 os.unlink(name, dir_fd=parent)
                 raise
 
-    def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
-        """O_EXCL decides who wins; what could not be written whole is removed."""
-        with self.create(path, like) as stream:
-            stream.write(data)
-
     def mkdir(self, path: str, like: str | None = None) -> None:
         """Parents are not made: a missing one means that the plan is wrong."""
         with writing(path), parent_of(path, self._tops) as (parent, name):
@@ -124,12 +119,6 @@ class LocalStorage(Storage):
                     _become(number, model)
             except PermissionError:
                 return
-
-    def rename_dir(self, source: str, target: str) -> None:
-        """Directories only; never onto an empty one, which POSIX would replace."""
-        if not os.path.isdir(source) and os.path.lexists(source):
-            raise StorageError(f"{source} is not a directory", path=source, hint=STRANGE)
-        self.move(source, target)
 
     def remove_tree(self, path: str) -> None:
         """`rmtree` does not follow links; one in the place of the tree itself stays."""
@@ -159,11 +148,6 @@ class LocalStorage(Storage):
                 raise ExistsError(f"{target} exists already", path=target, hint=STRANGE) from error
             _sync(new_parent)
             _sync(old_parent)
-
-    def copy_file(self, source: str, target: str) -> None:
-        """Through the page cache; what could not be written whole is removed."""
-        with self.open(source) as stream, self.create(target) as copy:
-            shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
 
     def _require_no_link(self, path: str) -> None:
         """Raise StorageError where a directory of acidctl's own is reached by a link."""
@@ -224,7 +208,7 @@ def _require_regular(path: str, mode: int) -> None:
 
 @contextmanager
 def _entry(parent: int, name: str) -> Iterator[int]:
-    """A file or directory that is no link, open for its owner and mode to be changed."""
+    """A file or directory, not a link, open for its owner and mode to be changed."""
     number = os.open(name, _READING | NO_LINK, dir_fd=parent)
     try:
         yield number
@@ -263,17 +247,17 @@ def _sync(directory: int) -> None:
 
 
 def whole_path(storage: Storage, path: str) -> str:
-    """The path from the root of its storage on: what its folders tell does not depend on where a user stands."""
+    """The path from the root of its storage on, independent of the current directory."""
     try:
         return os.path.abspath(path) if isinstance(storage, LocalStorage) else path
     except OSError:
         return path  # the current directory has been removed
 
 
-# --- The walk over a local directory: names are taken as they are, nothing is ever globbed, and links are told.
+# --- The walk over a local directory: names are taken as they are, nothing is globbed, and links are reported.
 #
-# Hadoop's local file system follows links, so those to what readers look at are followed. Nobody reads behind a hidden
-# name: links there are not followed, be it to a loop or to nothing, and none of them is ever acidctl's own.
+# Hadoop's local file system follows links, so those to what readers look at are followed. Readers do not look behind a
+# hidden name: links there are not followed, be it to a loop or to nothing, and none of them is ever acidctl's own.
 
 
 _KINDS = {
@@ -286,7 +270,7 @@ _KINDS = {
 
 @dataclass(slots=True)
 class _Found:
-    """What the walk has met so far."""
+    """What the walk has found so far."""
 
     files: list[FileInfo] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
@@ -498,10 +482,10 @@ def named(error: OSError | ValueError) -> str | None:
 
 
 def refused(path: str, error: OSError | ValueError, *, writing: bool = False) -> AcidctlError:
-    """The system's answer as one of our errors."""
+    """An error of the system as one of ours."""
     if isinstance(error, FileNotFoundError):
         name = named(error)
-        # A bare name counts from an open directory, and says nothing.
+        # A bare name is relative to an open directory, and tells a user nothing.
         path = name if name is not None and "/" in name else path
         return StorageError(
             f"{path} is not there any more",
@@ -523,7 +507,7 @@ def refused(path: str, error: OSError | ValueError, *, writing: bool = False) ->
 # --- Directories of a local disk, opened part by part where no part of a path may be a symbolic link.
 #
 # What acidctl changes lies below a place that a user named, a table or a box. The way to that place may lead through
-# links; from there on a link would lead to what is somebody else's, and might be put there at any moment. So the
+# links; from there on a link might lead to another user's files, and might be put there at any moment. So the
 # directory in which something is changed is opened first, without following any, and everything is done in what was
 # opened. The same holds for reading what bears one of acidctl's own names.
 
@@ -572,7 +556,7 @@ def refuse_link(number: int, name: str, path: str) -> None:
 
 
 def link_error(path: str) -> StorageError:
-    """What is said of a link that is in the way."""
+    """The error for a link that is in the way."""
     return StorageError(
         f"{path} is a symbolic link, and acidctl follows none among its own files and changes nothing through one",
         path=path,

@@ -136,9 +136,9 @@ def gather(
             if left:
                 continue
             raise StorageError(
-                f"{storage.display(root)} changes again and again while it is listed",
+                f"{storage.display(root)} keeps changing while it is listed",
                 path=storage.display(root),
-                hint="A compaction is at work; run the command again.",
+                hint="A compaction is running; run the command again.",
             )
         if not any(_ended_meanwhile(location.listing) for location in locations):
             break
@@ -157,7 +157,7 @@ def locate(
 ) -> tuple[Location, ...]:
     """Cut a finished walk into locations, whose markers count as unread.
 
-    `prefix` is the partition that `root` itself is, where its own text does not tell.
+    `prefix` is the partition that `root` itself is, where its path does not show it.
     """
     prefix = own_partition(root) if prefix is None else prefix
     tops = _split(found)
@@ -167,7 +167,7 @@ def locate(
     for top in sorted(tops):
         files, directories = tops[top]
         stray = top in parents
-        # A folder that only holds partitions is no location; a leaf is one even when it is empty.
+        # A folder that only holds partitions is not a location; a leaf is one even when it is empty.
         if stray and (filters or not (files or directories)):
             continue
         partition = f"{prefix}/{top}" if prefix and top else prefix or top
@@ -186,8 +186,9 @@ def _require_no_part(whole: str, shown: str) -> None:
         # Hive's own folders for databases end so, and below them any name may be a table's.
         if isinstance(parse_directory(part), BaseDir | DeltaDir) and not parts[i - 1].endswith(".db"):
             table = "/".join(parts[:i]) or "/"
+            where = "is inside" if i + 1 < len(parts) else "is"
             raise NotAcidTableError(
-                f"{shown} is no table but {'part of ' if i + 1 < len(parts) else ''}the directory {part} of one",
+                f"{shown} is not a table: it {where} the directory {part} of one",
                 path=shown,
                 hint=f"Give the table or partition, such as {table}; `acidctl dump` looks into single directories.",
             )
@@ -295,7 +296,7 @@ def _went_on(storage: Storage, listing: Listing) -> bool:
     """Whether a compaction began to publish, or has ended, between two pages of one listing.
 
     Pages are in the order of names: that of the lock and the work directories may be older than those of what is
-    published, and lack the journal that tells what of it counts.
+    published, and lack the journal that lists what of it counts.
     """
     paths = {info.path for info in listing.files}
     if LOCK_NAME not in paths:
@@ -314,7 +315,7 @@ def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Lo
     """The locations with the contents of the files that decide something, many read at once where that saves time.
 
     Every `_metadata_acid` that is not below a hidden name, and every journal of a compaction that publishes two
-    directories; of `_orc_acid_version` only one that lies in the location itself (it tells ACID v1), because no reader
+    directories; of `_orc_acid_version` only one that lies in the location itself (it marks ACID v1), because no reader
     decides anything by those inside deltas and there may be a hundred thousand.
     """
     wanted = [(place.listing, info) for place in locations for info in place.listing.files if _decides(info)]
@@ -366,7 +367,7 @@ def _is_gone(storage: Storage, path: str) -> bool:
         return False
 
 
-# --- A listing that somebody made elsewhere, as text: names, one a line, or what `hdfs dfs -ls -R` prints.
+# --- A listing that was made elsewhere, as text: names, one a line, or what `hdfs dfs -ls -R` prints.
 #
 # It stands in for a storage where acidctl cannot reach one. Nothing can be opened, so markers count as unread.
 
@@ -381,7 +382,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PreparedListing:
-    """The root that the names are relative to, what was listed, and whether the text told sizes."""
+    """The root that the names are relative to, what was listed, and whether the text has sizes."""
 
     root: str
     found: Walk
@@ -432,7 +433,7 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
 
 
 def _seconds(local_time: str) -> float | None:
-    """The client prints its local time, and this is most likely the same machine; None for what is no time."""
+    """The client prints its local time, and this is most likely the same machine; None for what is not a time."""
     try:
         return time.mktime(time.strptime(local_time, "%Y-%m-%d %H:%M"))
     except (ValueError, OverflowError):
@@ -451,21 +452,13 @@ def _common_root(lines: list[_Line]) -> str:
     """The directory that all absolute paths share, ending before the first partition or ACID directory."""
     if not lines[0].path.startswith("/"):
         return ""
-    shared: list[str] | None = None
+    places = []
     for line in lines:
         parts = line.path.split("/")
-        for index, part in enumerate(parts):
-            if part.startswith(ACID_PREFIXES) or is_partition_folder(part):
-                parts = parts[:index]
-                break
-        else:
-            parts = parts[:-1]
-        if shared is None:
-            shared = parts
-        else:
-            same = [first == second for first, second in zip(shared, parts, strict=False)]
-            shared = shared[: same.index(False) if False in same else len(same)]
-    return "/".join(shared or []) or "/"
+        inside = (i for i, part in enumerate(parts) if part.startswith(ACID_PREFIXES) or is_partition_folder(part))
+        if line.path.startswith("/"):
+            places.append("/".join(parts[: next(inside, len(parts) - 1)]) or "/")
+    return os.path.commonpath(places)
 
 
 def _relative(path: str, base: str) -> str:
@@ -534,7 +527,7 @@ def require_outside(storage: Storage, root: str, path: str, option: str) -> None
     """UsageError where a file of this machine would be written into the table, for readers to take it for data."""
     if isinstance(storage, LocalStorage) and shows_in_table(storage, root, path):
         raise UsageError(
-            f"{option} {path} lies inside the table, where readers would take it for data",
+            f"{option} {path} lies inside the table, where readers would read it as data",
             path=path,
             hint="Name a file outside of the table.",
         )

@@ -37,7 +37,7 @@ _FOLDER_ENDING = "_$folder$"
 class Item:
     """One object: `path` is its whole name, with the bucket; `modified` in seconds since 1970, UTC.
 
-    `version` changes with the content, and is empty where the store tells none.
+    `version` changes with the content, and is empty where the store has none.
     """
 
     path: str
@@ -193,7 +193,7 @@ class ObjectStorage(Storage):
         self._objects.delete([item.path for item in found])
 
     def remove_tree(self, path: str) -> None:
-        """A thousand objects a request; data before what tells how to read it."""
+        """A thousand objects a request; data before the files that say how to read it."""
         found = [item.path for item in self._objects.below(path)]
         if not found:
             raise self._missing(path, "is not a directory")

@@ -1,7 +1,7 @@
 """What a Rust library that panics writes: it prints to descriptor 2 by itself, before there is an exception.
 
-Nobody can tell it not to. So a program that writes to a copy of its stderr (`cli.stderr`) says so by `own`; from the
-first use of such a library on (`divert`) the descriptor itself leads into a file, and `give_back` tells what others
+That cannot be switched off. So a program that writes to a copy of its stderr (`cli.stderr`) says so by `own`; from the
+first use of such a library on (`divert`) the descriptor itself leads into a file, and `give_back` returns what others
 than panics wrote to it. It is a file, because a pipe that this process reads could block whoever writes.
 """
 
@@ -40,11 +40,11 @@ def own(copy: int) -> None:
 
 
 def divert() -> None:
-    """To be called before a library that may panic is used; where nobody owns stderr, nothing happens."""
+    """To be called before a library that may panic is used; where no program owns stderr, nothing happens."""
     with _stderr.lock:
         if _stderr.copy is None or _stderr.file is not None:
             return
-        # Where there is no place for a file, panics are seen.
+        # Without room for a file, panics are shown.
         with suppress(OSError), tempfile.TemporaryFile() as file:
             os.dup2(file.fileno(), STDERR)
             _stderr.file = os.dup(STDERR)
@@ -65,7 +65,7 @@ def give_back(*, with_panics: bool) -> bytes:
 
 
 def live_stderr() -> int:
-    """The descriptor for programs whose errors are to be seen at once."""
+    """The descriptor for child processes whose errors should be seen at once."""
     return STDERR if _stderr.copy is None else _stderr.copy
 
 

@@ -8,6 +8,7 @@ characters. Nothing is cached. Every failure leaves an adapter as an `AcidctlErr
 from __future__ import annotations
 
 import io
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from acidctl.format.listing import FileInfo
 from acidctl.format.names import WORK_PREFIX
 
 Descend = Callable[[str], bool]
+_COPY_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ class Storage(Protocol):
 
     def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """Write a new file, durable on return; `StorageError` when the path exists, and then nothing is changed."""
-        raise _read_only(self, path)
+        with self.create(path, like) as stream:
+            stream.write(data)
 
     def mkdir(self, path: str, like: str | None = None) -> None:
         """Make a directory whose parent exists; `StorageError` when the path exists.
@@ -125,7 +128,10 @@ class Storage(Protocol):
 
     def rename_dir(self, source: str, target: str) -> None:
         """Rename a directory, never into nor onto anything that exists; durable on return."""
-        raise _read_only(self, source)
+        found = self.stat(source)
+        if found is not None and not found.is_directory:
+            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
+        self.move(source, target)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all below it; symbolic links are removed, not followed."""
@@ -141,7 +147,8 @@ class Storage(Protocol):
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy a file to a path that does not exist, by the server where it can; StorageError when it exists."""
-        raise _read_only(self, target)
+        with self.open(source) as stream, self.create(target) as copy:
+            shutil.copyfileobj(stream, copy, _COPY_BYTES)
 
     def discard(self, path: str) -> None:
         """Move a file or directory into the trash of this user.
@@ -153,7 +160,7 @@ class Storage(Protocol):
         raise StorageError(f"{shown} cannot be moved to a trash: this storage has none", path=shown, hint=hint)
 
     def hosts(self, path: str) -> tuple[str, ...]:
-        """The machines that hold the most of a file, the best first; empty where nobody knows."""
+        """The machines that hold the most of a file, the best first; empty where that is unknown."""
         return ()
 
 
@@ -211,7 +218,7 @@ class NewFile(io.RawIOBase, ABC):
     """A file that is being written from its beginning to its end, collected in memory and written in parts.
 
     It is whole and durable when `close` has returned or its `with` block has ended; where closing fails, the block ends
-    by an exception or nobody closes it, there is none. Of the hooks, `_send` and `_finish` raise StorageError.
+    by an exception or it is never closed, there is none. Of the hooks, `_send` and `_finish` raise StorageError.
     """
 
     def __init__(self, part_bytes: int) -> None:

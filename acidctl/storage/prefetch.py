@@ -185,7 +185,7 @@ class RangedFile(RandomAccessFile):
         self._plan(self._uncovered(spans), self._tuning.piece)
 
     def close(self) -> None:
-        """Forget all that is held; nobody waits for requests under way."""
+        """Forget all that is held; requests under way are not waited for."""
         if self.closed:
             return
         for piece in list(self._pieces):
@@ -205,7 +205,7 @@ class RangedFile(RandomAccessFile):
         """The bytes from `at` to `end` or to the end of the piece that holds `at`."""
         piece = self._piece_at(at)
         if piece is not None and not piece.fetched and not self._launch(piece):
-            # No room for all of it: read just what is asked for, as if nobody had announced it.
+            # No room for all of it: read just what is asked for, as if it had not been announced.
             for waiting in [waiting for waiting in self._waiting if waiting.start < end and at < waiting.end]:
                 self._drop(waiting)
             piece = None

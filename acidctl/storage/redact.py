@@ -45,7 +45,7 @@ def without_credentials(text: str) -> str:
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
     """The text without users, passwords and signatures in addresses, and without the `known` secrets anywhere.
 
-    Also of addresses that were taken for a path and lost a slash.
+    Also in addresses that lost a slash because they were read as a path.
     """
     for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, "...")
@@ -56,7 +56,7 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
 def secrets_given(arguments: Iterable[str]) -> set[str]:
     """Passwords and signatures that stand in arguments, each in every form in which a library may repeat it.
 
-    Only here is it known where an address ends: a sentence about one tells nothing of a password with a blank.
+    Only here is it known where an address ends: in a sentence, a password with a blank cannot be recognised.
     """
     found: set[str] = set()
     for argument in arguments:
@@ -90,7 +90,7 @@ def secrets_among(options: Mapping[str, object]) -> set[str]:
 
 
 def _password(rest: str) -> str | None:
-    """What stands between the first colon and the last `@`, or where no `@` is, what is no port."""
+    """What is between the first colon and the last `@`; without an `@`, what is not a port."""
     found = re.match(r"(?!\[)[^/:@]*:(?!\d*(?:/|$))(.+)@", rest, re.S) or re.match(
         r"(?!\[)[^/:@]*:(?!\d*(?:/|$))([^/@,]+)(?:/|$)", rest, re.S
     )

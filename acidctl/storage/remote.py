@@ -85,7 +85,7 @@ def walk_tree(
                         waiting.append(path)
             under_way -= 1
     finally:
-        # Nothing is under way, or nobody wants to know any more, and then a server that hangs is not waited for.
+        # Nothing is under way, or the result is not wanted any more: a server that hangs is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
     files.sort(key=_path_of)
     return Walk(tuple(files), tuple(sorted(directories)))

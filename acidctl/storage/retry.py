@@ -1,7 +1,7 @@
 """Retries with growing pauses, for what is transient and only reads.
 
-Changes are not made again here: where an answer got lost, nobody can tell by it whether the change was made. Those who
-know how to look do both, see `maintenance.work_dir.until_done`.
+Changes are not made again here: where an answer got lost, the change may have been made. Callers that can
+look for it do both, see `maintenance.work_dir.until_done`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ DEFAULT_RETRY = RetryPolicy()
 def retrying(storage: Storage, policy: RetryPolicy = DEFAULT_RETRY) -> Storage:
     """A storage whose reading verbs are tried again: facts, stat, walk, open, inherit, hosts, and reads of open files.
 
-    Once that was in vain, everything is tried a single time until something works: a table has thousands of places to
+    Once that has failed, everything is tried a single time until something works: a table has thousands of places to
     ask for in turn, and a server that is gone is gone for all of them.
     """
     return cast(Storage, Retrying(storage, policy))

@@ -1,7 +1,7 @@
 """S3 through s3fs: its session and credentials, but each request made here, so that each has its condition.
 
-Whoever writes marks the object with a word of its own. A condition that fails after an answer was lost is then told
-from one that somebody else was first: `put`, `copy`, `swap` and uploads can be tried again, and are, like reading.
+Whoever writes marks the object with a mark of its own. A condition that fails after an answer was lost is so
+distinguished from another writer's success: `put`, `copy`, `swap` and uploads are tried again, like reading.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 FACTS = replace(OBJECT_FACTS, conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
-_WORD = "acidctl-write"
+_MARK = "acidctl-write"
 _PAGE = 1000
 _DELETES = 1000
 # Parts of a copy: 10,000 at most, and none may be larger than 5 GiB.
@@ -51,7 +51,7 @@ _COPY_BYTES = 512 << 20
 # What one writer holds: a part that fills up, and a few under way.
 _PART_BYTES = 8 << 20
 _UNDER_WAY = 4
-# Which request takes which condition: older versions of botocore leave those out without a word.
+# Which request takes which condition: older versions of botocore leave those out without a mark.
 _CONDITIONS = (("PutObject", "IfNoneMatch"), ("PutObject", "IfMatch"), ("CompleteMultipartUpload", "IfNoneMatch"))
 
 Answer = TypeVar("Answer")
@@ -127,13 +127,13 @@ class S3Objects:
 
     def put(self, path: str, data: bytes) -> None:
         """One request; the first of a process is made twice, to see that the server heeds conditions at all."""
-        word = secrets.token_hex(8)
+        mark = secrets.token_hex(8)
         self.require_conditions()
-        self._put(path, data, word, IfNoneMatch="*")
+        self._put(path, data, mark, IfNoneMatch="*")
         if self._proved:
             return
         try:
-            self.ask("put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, IfNoneMatch="*")
+            self.ask("put_object", path, "written", **_where(path), Body=data, Metadata={_MARK: mark}, IfNoneMatch="*")
         except ExistsError:
             self._proved = True
             return
@@ -200,7 +200,7 @@ class S3Objects:
                 raise error_for(str(problem.get("Code", "")), shown, "removed")
 
     def forget(self, path: str) -> None:
-        """Only in our own directories, where nobody else uploads."""
+        """Only in acidctl's own directories, where no other program uploads."""
         if WORK_PREFIX not in path:
             return
         bucket, prefix = _folder(path)
@@ -210,10 +210,10 @@ class S3Objects:
                 where = {"Bucket": bucket, "Key": one["Key"], "UploadId": one["UploadId"]}
                 self.ask("abort_multipart_upload", path, "removed", **where)
 
-    def is_written(self, path: str, word: str) -> bool:
-        """Whether the object there is the one that was marked with this word."""
+    def is_written(self, path: str, mark: str) -> bool:
+        """Whether the object there is the one that was marked with this mark."""
         found = self._head(path)
-        return found is not None and found[1].get(_WORD) == word
+        return found is not None and found[1].get(_MARK) == mark
 
     def require_conditions(self) -> None:
         """MissingDependencyError where the installed botocore would leave conditions out."""
@@ -229,14 +229,14 @@ class S3Objects:
                 )
         self._knows_conditions = True
 
-    def _put(self, path: str, data: bytes, word: str, **condition: str) -> None:
+    def _put(self, path: str, data: bytes, mark: str, **condition: str) -> None:
         def once() -> None:
             try:
                 self._once(
-                    "put_object", path, "written", **_where(path), Body=data, Metadata={_WORD: word}, **condition
+                    "put_object", path, "written", **_where(path), Body=data, Metadata={_MARK: mark}, **condition
                 )
             except ExistsError:
-                if not self.is_written(path, word):
+                if not self.is_written(path, mark):
                     raise
 
         self._policy.run(once)
@@ -347,7 +347,7 @@ class _NewObject(NewFile):
         """Send the next part, or have the server copy it; waits while enough is under way."""
         if self._id is None:
             self._objects.require_conditions()
-            self._id = str(self._ask("create_multipart_upload", Metadata={_WORD: self._word})["UploadId"])
+            self._id = str(self._ask("create_multipart_upload", Metadata={_MARK: self._word})["UploadId"])
             self._pool = ThreadPoolExecutor(_UNDER_WAY, "acidctl-upload")
         assert self._pool is not None
         while len(self._under_way) >= _UNDER_WAY:
@@ -438,7 +438,7 @@ _ROWS: Sequence[tuple[str, type[StorageError], str, str | None]] = (
     ("IncompleteBody 500 502 504", UnreachableError, "the server has a problem ({code})", _AGAIN),
     (_NO_SPACE, QuotaError, "the storage is full", _FULL),
     (_REDIRECTED, StorageError, "the bucket is in another region", _REGION),
-    ("NotImplemented MethodNotAllowed 501 405", StorageError, "the server does not know how ({code})", None),
+    ("NotImplemented MethodNotAllowed 501 405", StorageError, "the server does not support this ({code})", None),
 )
 _MEANINGS = {code: (kind, why, hint) for codes, kind, why, hint in _ROWS for code in codes.split()}
 _NO_CREDENTIALS = (
@@ -471,7 +471,7 @@ def translated(error: BaseException, shown: str, doing: str = "read") -> Acidctl
         if isinstance(one, botocore.exceptions.NoRegionError):
             return StorageError(f"{shown} cannot be {doing}: no region is given", path=shown, hint=_REGION)
         if isinstance(one, botocore.exceptions.ParamValidationError):
-            return StorageError(f"{shown} cannot be {doing}: it is no name that S3 allows", path=shown)
+            return StorageError(f"{shown} cannot be {doing}: S3 does not allow this name", path=shown)
         if isinstance(one, ValueError | TypeError):
             why = "its options in [storage] cannot be used"
             return StorageError(f"{shown} cannot be {doing}: {why}", path=shown, hint="See the options of s3fs.")
@@ -485,7 +485,7 @@ def error_for(code: str, shown: str, doing: str) -> StorageError | NoSuchTableEr
     # Servers answer with one or the other where no bucket could have that name.
     unnamed = code in ("InvalidBucketName", "400") and not _BUCKET.match(shown)
     if code == "NoSuchBucket" or unnamed:
-        why = "there is no bucket of that name"
+        why = "the bucket does not exist"
         return NoSuchTableError(f"{shown} cannot be {doing}: {why}", path=shown, hint="Check the URL and the endpoint.")
     if code in ("NoSuchKey", "404"):
         hint = "If a compaction or a cleaner runs on this table now, run the command again."
@@ -521,7 +521,7 @@ def _unanswered(error: BaseException, shown: str, doing: str) -> AcidctlError:
 
 
 def _endpoint(error: BaseException) -> str:
-    """The machine and port that were asked for, as the end of a sentence; nothing where the error does not tell."""
+    """The machine and port that were asked for, as the end of a sentence; empty where they are not in the error."""
     url = str(getattr(error, "kwargs", {}).get("endpoint_url", ""))
     host = urlsplit(without_credentials(url)).netloc
     return f" to {host}" if host else ""
@@ -545,7 +545,7 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
     for name in _TABLES:
         if not isinstance(options.get(name, {}), Mapping):
             raise UsageError(
-                f"the option {name} of [storage] for s3: is no table of settings",
+                f"the option {name} of [storage] for s3: is not a table of settings",
                 hint=f'Write it as {name} = {{ "NAME" = "VALUE" }}.',
             )
     config = {**DEFAULT_CONFIG, **options.get("config_kwargs", {})}

@@ -83,7 +83,7 @@ class WebHdfsStorage(HadoopStorage):
         self._make_directory(path, like, lambda mode: self._true("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def hosts(self, path: str) -> tuple[str, ...]:
-        """By the NameNode's list of blocks; empty where it is too old to tell."""
+        """By the NameNode's list of blocks; empty where it is too old for that."""
         try:
             answer = self._ask("GET", "GETFILEBLOCKLOCATIONS", path)
         except UnknownRequestError:
@@ -102,7 +102,7 @@ class WebHdfsStorage(HadoopStorage):
         return self._api.ask(method, operation, path, self.display(path), **parameters)
 
     def _true(self, method: str, operation: str, path: str, **parameters: Any) -> None:
-        """For operations that answer with a truth value, and say no more when it is false."""
+        """For operations that answer with a truth value, without a reason when it is false."""
         if self._ask(method, operation, path, **parameters).get("boolean") is not True:
             shown = self.display(path)
             raise StorageError(f"{shown} cannot be changed: HDFS refuses {operation} and gives no reason", path=shown)
@@ -206,9 +206,9 @@ class WebHdfsStorage(HadoopStorage):
         if source.rpartition("/")[2] == name:
             self._into(source, target)
             return
-        aside = join(_parent(source), f"_acidctl_rename_{secrets.token_hex(8)}")
-        self._true("PUT", "MKDIRS", aside)
-        renamed = join(aside, name)
+        temporary = join(_parent(source), f"_acidctl_rename_{secrets.token_hex(8)}")
+        self._true("PUT", "MKDIRS", temporary)
+        renamed = join(temporary, name)
         try:
             self._true("PUT", "RENAME", source, destination=renamed + "/")
             try:
@@ -219,7 +219,7 @@ class WebHdfsStorage(HadoopStorage):
                 raise
         finally:
             with suppress(StorageError):
-                self._ask("DELETE", "DELETE", aside, recursive="false")
+                self._ask("DELETE", "DELETE", temporary, recursive="false")
 
     def _into(self, source: str, target: str) -> None:
         """Move to the target, which has the source's own name."""
@@ -237,7 +237,7 @@ class WebHdfsStorage(HadoopStorage):
             defaults = self._ask("GET", "GETSERVERDEFAULTS", "/").get("FsServerDefaults", {})
             minutes = float(defaults.get("trashInterval") or minutes)
         except UnknownRequestError:
-            pass  # an older server, which does not tell
+            pass  # an older server
         return minutes > 0
 
 
@@ -255,7 +255,7 @@ class _NewFile(NewFile):
     def _send(self) -> None:
         if self._sent is None:
             # HTTP libraries ask for parts themselves, so they need a thread. It holds the queue and not this file, so
-            # that a file that nobody holds any more can end it.
+            # that a file that is not held any more can end it.
             parts = iter(self._parts.get, None)
             self._sent = in_thread(partial(self._storage.send, self._path, parts, self._mode))
         self._pass_on(self._sent, bytes(self._buffer))
@@ -279,7 +279,7 @@ class _NewFile(NewFile):
         self._sent.result()
 
     def _undo(self, failure: BaseException) -> None:
-        """What exists already is somebody else's."""
+        """What exists already is another writer's."""
         if not isinstance(failure, ExistsError):
             with suppress(StorageError):
                 self._storage.remove_file(self._path)

@@ -1,7 +1,7 @@
 """The WebHDFS REST API: requests, fail-over between NameNodes, and every answer as a value or one of our errors.
 
 One dialect with two kinds of servers. A NameNode answers itself for names and sends those who want bytes on to a
-DataNode, by a redirect that says all that one needs, credentials included. A gateway (HttpFS) carries the bytes
+DataNode, by a redirect that holds all that is needed, credentials included. A gateway (HttpFS) carries the bytes
 itself and knows fewer parameters. Secrets travel in addresses here, so no text of an HTTP library is ever shown.
 """
 
@@ -64,12 +64,12 @@ class WebApi:
         # Given with each request: REQUESTS_CA_BUNDLE would win over what a session holds.
         self._verify = place.ca_file or True
         self._session = _authenticated(place)
-        # DataNodes get what the redirect says, and nothing of this user's besides.
+        # DataNodes get what the redirect holds, and no other credentials.
         self._data = _session()
         self._active = place.addresses[0]
 
     def ask(self, method: str, operation: str, path: str, shown: str, **parameters: Any) -> dict[str, Any]:
-        """The JSON object that the active NameNode answers with; empty when it says nothing.
+        """The JSON object that the active NameNode answers with; empty when it has no body.
 
         Any method but GET changes something: when its answer does not come, it is not sent to another NameNode, because
         it may have been carried out.
@@ -269,7 +269,7 @@ class Source:
 
 
 def _authenticated(place: Place) -> requests.Session:
-    """A session that says who asks: by a delegation token, a Kerberos ticket, or the name of a user."""
+    """A session that authenticates each request: by a delegation token, a Kerberos ticket, or the name of a user."""
     session = _session()
     if place.token is not None:
         session.params = {"delegation": place.token}
@@ -363,7 +363,7 @@ _NEW_TOKEN = (
     "Get a new token (`hdfs fetchdt --webservice URL FILE`, then HADOOP_TOKEN_FILE_LOCATION=FILE, or `token` in "
     "[storage] of the configuration file), or log in with `kinit` and use none."
 )
-_NOT_VALID = "is not valid, or not any more"
+_NOT_VALID = "is not valid, or has been cancelled"
 _IMPERSONATE = (
     "Take `proxy_user` out of [storage] of the configuration file, or have hadoop.proxyuser.USER.hosts and .groups set "
     "for the user who asks."
@@ -432,7 +432,7 @@ def _fault(fault: Exception, shown: str, address: str, place: Place) -> tuple[St
     if has(ConnectionRefusedError):
         return unreachable(shown, f"{address} accepts no connections"), True
     if has(urllib3.exceptions.NewConnectionError):
-        return unreachable(shown, f"there is no way to {address}"), True
+        return unreachable(shown, f"there is no route to {address}"), True
     if has(requests.exceptions.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError):
         return unreachable(shown, f"{address} accepted no connection in time"), True
     if has(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
@@ -475,7 +475,7 @@ def _wrong_token(status: int, java: str, message: str, place: Place) -> str | No
 
 
 def _remote_error(java: str, message: str, shown: str, changes: bool) -> StorageError:
-    """What WebHDFS says beyond what all of Hadoop says."""
+    """What WebHDFS refuses besides what all of Hadoop does."""
     reason = first_line(message)
     if java in ("IllegalArgumentException", "UnsupportedOperationException"):
         return UnknownRequestError(f"{shown} cannot be used: {reason}", path=shown)
@@ -520,7 +520,7 @@ def _unauthenticated(response: requests.Response, shown: str, place: Place) -> S
         return no_ticket(shown)
     if "negotiate" in response.headers.get("WWW-Authenticate", "").lower():
         return DeniedError(
-            f"{shown} cannot be used: the server wants to know who asks by Kerberos",
+            f"{shown} cannot be used: the server requires Kerberos",
             path=shown,
             hint="Name the cluster's configuration by HADOOP_CONF_DIR (hadoop.security.authentication is kerberos "
             "there), and log in with `kinit`; or give a delegation token by HADOOP_TOKEN_FILE_LOCATION.",
@@ -529,12 +529,12 @@ def _unauthenticated(response: requests.Response, shown: str, place: Place) -> S
 
 
 def cut_short(shown: str, address: str, got: int, wanted: int) -> UnreachableError:
-    """A body that ends too early."""
+    """The error for a body that ends too early."""
     return unreachable(shown, f"{address} sent {got} of {wanted} bytes")
 
 
 def not_webhdfs(shown: str, address: str) -> StorageError:
-    """An answer that no Hadoop gives."""
+    """The error for an answer that is not Hadoop's."""
     return StorageError(
         f"{shown} cannot be used: {address} does not answer as WebHDFS does",
         path=shown,

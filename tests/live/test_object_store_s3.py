@@ -262,7 +262,7 @@ def test_where_nothing_is(server: S3Server) -> None:
     """A bucket, a path and a quarantine that do not exist; exit code and a sentence each."""
     bucket = server.bucket()
     for url, code, what in (
-        ("s3://no-such-bucket-here/t", 10, "no bucket of that name"),
+        ("s3://no-such-bucket-here/t", 10, "the bucket does not exist"),
         (f"s3://{bucket}/nothing", 10, "does not exist"),
     ):
         result = command("ls", url)

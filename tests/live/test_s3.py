@@ -313,9 +313,9 @@ ANSWERS = {
     "RequestTimeTooSkewed": (403, DeniedError, "clocks"),
     "SlowDown": (503, ThrottledError, "fewer requests"),
     "InternalError": (500, UnreachableError, "the server has a problem"),
-    "NoSuchBucket": (404, NoSuchTableError, "no bucket of that name"),
+    "NoSuchBucket": (404, NoSuchTableError, "the bucket does not exist"),
     "QuotaExceeded": (403, QuotaError, "storage is full"),
-    "MethodNotAllowed": (405, StorageError, "does not know how"),
+    "MethodNotAllowed": (405, StorageError, "does not support this"),
     "Odd<script>": (418, StorageError, "no reason given"),
 }
 

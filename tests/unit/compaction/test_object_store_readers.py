@@ -103,7 +103,7 @@ def test_what_changes_again_and_again_is_told(tmp_path: Path) -> None:
     for path in (root / "_acidctl_lock", work / "owner.json", work / "journal.json", work / "attempts" / "x"):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"{}")
-    with pytest.raises(StorageError, match="changes again and again while it is listed"):
+    with pytest.raises(StorageError, match="keeps changing while it is listed"):
         Table(ObjectStorage(_Hidden(), FACTS), str(root)).locations()
 
 

@@ -249,8 +249,10 @@ class TestFsspecMemory(WritingStorage):
     def test_other_file_systems_are_not_written_to(self, tmp_path: Path) -> None:
         """Not of all that fsspec knows is it known what a write does to a name that is taken."""
         storage = FsspecStorage(fsspec.filesystem("local"))
+        (tmp_path / "x").mkdir()
+        (tmp_path / "f").touch()
         changes = (storage.mkdir, storage.create, storage.remove_tree, storage.remove_file, storage.discard)
-        pairs = (storage.rename_dir, storage.move, storage.copy_file, storage.inherit)
+        pairs = (storage.rename_dir, storage.move, storage.inherit)
         for change in changes:
             with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
                 change(f"{tmp_path}/x")
@@ -258,8 +260,10 @@ class TestFsspecMemory(WritingStorage):
             with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
                 change_both(f"{tmp_path}/x", f"{tmp_path}/y")
         with pytest.raises(StorageError, match=r"only reads from this kind|has none"):
-            storage.create_exclusive(f"{tmp_path}/x", b"")
-        assert list(tmp_path.iterdir()) == []
+            storage.create_exclusive(f"{tmp_path}/new", b"")
+        with pytest.raises(StorageError, match=r"only reads from this kind"):
+            storage.copy_file(f"{tmp_path}/f", f"{tmp_path}/new")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "x"]
 
     def test_odd_exceptions_become_one_sentence(self) -> None:
         """Whatever an implementation raises, the user reads a path and a reason."""

@@ -26,7 +26,7 @@ from acidctl.errors import (
 )
 from acidctl.storage.hadoop import MissingError, of_java
 from acidctl.storage.hadoop_conf import load_hadoop_conf, locate
-from acidctl.storage.hdfs_native import bounded, knock
+from acidctl.storage.hdfs_native import bounded, try_connections
 from acidctl.storage.resolve import resolve
 
 LAKE = {
@@ -131,7 +131,7 @@ class TestAddresses:
         for config in ({}, {"fs.defaultFS": "s3a://b"}, {"fs.defaultFS": "file:///"}):
             with pytest.raises(UsageError, match="hdfs: was given without a host"):
                 locate("hdfs:///t", "hdfs", {"config": config}, {})
-        with pytest.raises(StorageError, match="names no address of a NameNode of other"):
+        with pytest.raises(StorageError, match="has no address for a NameNode of other"):
             locate("hdfs://other/t", "hdfs", {"config": LAKE}, {})
 
     @pytest.mark.parametrize("options", [{"usr": "x"}, {"user": 5}, {"user": ""}, {"timeout": 0}, {"config": "x"}])
@@ -234,7 +234,7 @@ def test_namenodes_are_asked_for_connections_at_once() -> None:
                 client.connect_ex(("127.0.0.1", ports[1]))
             closed.close()
             begin = time.monotonic()
-            faults = knock([*addresses, "127.0.0.1:none"], 20)
+            faults = try_connections([*addresses, "127.0.0.1:none"], 20)
             assert time.monotonic() - begin < 5
     assert faults[addresses[0]] is None
     assert addresses[1] not in faults

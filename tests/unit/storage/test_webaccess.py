@@ -57,12 +57,12 @@ def test_an_address_leads_to_servers(url: str, config: Mapping[str, str], nodes:
     ("url", "options", "said"),
     [
         ("webhdfs:///t", {}, "without a host"),
-        ("webhdfs://far/t", {"config": HA}, "no address of a NameNode of far"),
-        ("webhdfs://h/t", {"tokne": "SECRET"}, "no storage option 'tokne'"),
-        ("webhdfs://h/t", {"timeout": "SECRET"}, "timeout of webhdfs: has a value of the wrong kind"),
-        ("webhdfs://h/t", {"timeout": 0}, "more than 0"),
+        ("webhdfs://far/t", {"config": HA}, "no address for a NameNode of far"),
+        ("webhdfs://h/t", {"tokne": "SECRET"}, "unknown storage option 'tokne'"),
+        ("webhdfs://h/t", {"timeout": "SECRET"}, "timeout of webhdfs: has a value of the wrong type"),
+        ("webhdfs://h/t", {"timeout": 0}, "seconds above 0"),
         ("swebhdfs://h/t", {"ca_file": "/nowhere.pem"}, "/nowhere.pem, which the storage option ca_file"),
-        ("webhdfs://h/t", {"token": ["SECRET"]}, "token of webhdfs: has a value of the wrong kind"),
+        ("webhdfs://h/t", {"token": ["SECRET"]}, "token of webhdfs: has a value of the wrong type"),
         ("webhdfs://h/t?op=OPEN&delegation=SECRET", {}, "webhdfs://h/t was given with parameters"),
     ],
 )
