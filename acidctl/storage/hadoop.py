@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +19,17 @@ from acidctl.errors import (
     UnreachableError,
 )
 from acidctl.storage.hadoop_conf import Place
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
+from acidctl.storage.port import (
+    RUN_AGAIN,
+    Descend,
+    Facts,
+    PathStat,
+    Storage,
+    Walk,
+    already_exists,
+    join,
+    not_a_directory,
+)
 from acidctl.storage.remote import Found, walk_tree
 
 _MODE = 0o1777
@@ -74,8 +84,8 @@ class HadoopStorage(Storage, ABC):
         """The directory into which a path is discarded."""
 
     @abstractmethod
-    def _make_private(self, path: str) -> None:
-        """Make a directory with all its parents, for this user alone."""
+    def _mkdirs(self, path: str, mode: int, *, parents: bool) -> None:
+        """Make a directory, which may exist; with all its parents, or where its parent exists."""
 
     @property
     def facts(self) -> Facts:
@@ -99,6 +109,17 @@ class HadoopStorage(Storage, ABC):
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """One listing per directory, in pages, many at once."""
         return walk_tree(self._list, root, descend)
+
+    def mkdir(self, path: str, like: str | None = None) -> None:
+        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
+        if self._status(path) is not None:
+            raise already_exists(self.display(path))
+        if like is None:
+            self._mkdirs(path, _DIRECTORY_MODE, parents=False)
+            return
+        model = self._existing(like)
+        self._mkdirs(path, model.mode & _MODE | 0o700, parents=False)
+        self._give_as(path, model, self._existing(path))
 
     def inherit(self, path: str, like: str) -> None:
         """Only HDFS's superuser gives files away, and groups go to their members: what is refused stays as it is.
@@ -136,14 +157,14 @@ class HadoopStorage(Storage, ABC):
         moment = f"{time.time_ns() // 1_000_000}"
         place = current + parent
         try:
-            self._make_private(place)
+            self._mkdirs(place, 0o700, parents=True)
         except (ExistsError, MissingError):
             # Something was discarded under the name of one of this path's parents, and is a file.
             taken = place
             while taken != current and self._status(taken) is None:
                 taken = taken.rpartition("/")[0]
             place = taken + moment + place.removeprefix(taken)
-            self._make_private(place)
+            self._mkdirs(place, 0o700, parents=True)
         try:
             self.move(path, join(place, name))
         except ExistsError:
@@ -155,15 +176,6 @@ class HadoopStorage(Storage, ABC):
             return None
         model = self._existing(like)
         return model.mode & (0o666 if model.is_directory else _MODE)
-
-    def _make_directory(self, path: str, like: str | None, make: Callable[[int], None]) -> None:
-        """Make a directory by a call that is given its mode, with the owner of another where that may be."""
-        if like is None:
-            make(_DIRECTORY_MODE)
-            return
-        model = self._existing(like)
-        make(model.mode & _MODE | 0o700)
-        self._give_as(path, model, self._existing(path))
 
     def _give_as(self, path: str, model: Status, found: Status) -> None:
         """Owner and group of another, as far as this user may."""
@@ -180,7 +192,7 @@ class HadoopStorage(Storage, ABC):
 
     def _require_directory(self, path: str) -> None:
         if not self._existing(path).is_directory:
-            raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+            raise not_a_directory(self.display(path))
 
     def _give(self, path: str, owner: str | None, group: str) -> None:
         """Owner and group together, else the group alone."""
@@ -207,7 +219,6 @@ _LOOK_AT_DATANODES = (
 )
 # A gateway passes on by text alone that another is creating a file: HDFS's own class of that stays behind.
 _BEING_CREATED = ("lease is currently owned by", "already the current lease holder", "Failed to CREATE_FILE ")
-_GONE = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
 class MissingError(StorageError):
@@ -227,12 +238,12 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
     if kind in ("RetriableException", "ServerTooBusyException"):
         return UnreachableError(f"{what}: the NameNode is not ready ({reason})", path=shown, hint=WAIT)
     if kind == "ParentNotDirectoryException" or (kind == "AccessControlException" and "is not a directory" in reason):
-        return MissingError(sentence, path=shown, hint=_GONE)
+        return MissingError(sentence, path=shown, hint=RUN_AGAIN)
     if kind == "FileNotFoundException":
         return missing(shown, reason if changes else "")
     exists = kind in ("FileAlreadyExistsException", "AlreadyBeingCreatedException")
     if exists or any(words in reason for words in _BEING_CREATED):
-        return ExistsError(f"{shown} exists already", path=shown)
+        return already_exists(shown)
     if "SIMPLE authentication is not enabled" in reason:
         return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)
     if kind in ("AccessControlException", "SecurityException", "AuthorizationException"):
@@ -257,7 +268,7 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
 def missing(shown: str, reason: str = "") -> MissingError:
     """The error for a path that does not exist."""
     text = f"{shown} cannot be changed: {reason}" if reason else f"{shown} is not there any more"
-    return MissingError(text, path=shown, hint=_GONE)
+    return MissingError(text, path=shown, hint=RUN_AGAIN)
 
 
 def no_ticket(shown: str) -> DeniedError:

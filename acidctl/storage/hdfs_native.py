@@ -36,7 +36,7 @@ from acidctl.storage.hadoop import (
     unreachable,
 )
 from acidctl.storage.hadoop_conf import Place, account_name, client_options, locate, wants_kerberos
-from acidctl.storage.port import Descend, NewFile, Storage, Walk
+from acidctl.storage.port import Descend, NewFile, Storage, Walk, already_exists, not_a_directory, replaced
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.remote import Found, in_thread, walk_tree
 
@@ -105,24 +105,16 @@ class HdfsStorage(HadoopStorage):
         if like is not None:
             self.inherit(path, like)
 
-    def mkdir(self, path: str, like: str | None = None) -> None:
-        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
-        if self._status(path) is not None:
-            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
-        self._make_directory(
-            path, like, lambda mode: self._change(path, lambda client: client.mkdirs(path, mode, False))
-        )
-
     def move(self, source: str, target: str) -> None:
         """By rename2, which the NameNode does in one step."""
         try:
             self._change(source, lambda client: client.rename(source, target, False))
         except ExistsError:
-            raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+            raise already_exists(self.display(target)) from None
         except StorageError as error:
             # What stands in the way of a directory and is a file is refused in words of its own.
             if "must both be directories" in error.message or "must both be files" in error.message:
-                raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+                raise already_exists(self.display(target)) from None
             raise
 
     def _ask(self, path: str, action: Any) -> Any:
@@ -157,7 +149,7 @@ class HdfsStorage(HadoopStorage):
             except MissingError as error:
                 raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
             if some == [_ITSELF]:
-                raise StorageError(f"{shown} is not a directory", path=shown)
+                raise not_a_directory(shown)
             found += some
             if len(some) < _PAGE:
                 return found
@@ -196,8 +188,8 @@ class HdfsStorage(HadoopStorage):
         """Below the user's home, where paths lead that begin with no slash."""
         return _TRASH
 
-    def _make_private(self, path: str) -> None:
-        self._change(path, lambda client: client.mkdirs(path, 0o700, True))
+    def _mkdirs(self, path: str, mode: int, *, parents: bool) -> None:
+        self._change(path, lambda client: client.mkdirs(path, mode, parents))
 
     def _has_trash(self) -> bool:
         """hdfs-native looks at the server's interval first of all when it is to move something to the trash."""
@@ -247,11 +239,7 @@ class _Reader:
                     raise StorageError(f"{self._shown} is not a regular file", path=self._shown) from error
                 raise
             if self.size not in (-1, len(reader)):
-                raise StorageError(
-                    f"{self._shown} was replaced while it was read",
-                    path=self._shown,
-                    hint="If something writes to this table now, run the command again.",
-                )
+                raise replaced(self._shown)
             self._reader = reader
         return reader
 

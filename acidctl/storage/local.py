@@ -24,7 +24,7 @@ from acidctl.errors import (
 )
 from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.format.names import OWN_PREFIX
-from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, may_be_closed
+from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, gone, may_be_closed
 
 _FACTS = Facts(atomic_rename=True, exclusive_create=True, trash=False)
 _BUFFER_BYTES = 1 << 20
@@ -487,11 +487,7 @@ def refused(path: str, error: OSError | ValueError, *, writing: bool = False) ->
         name = named(error)
         # A bare name is relative to an open directory, and tells a user nothing.
         path = name if name is not None and "/" in name else path
-        return StorageError(
-            f"{path} is not there any more",
-            path=path,
-            hint="If a compaction or a cleaner runs on this table now, run the command again.",
-        )
+        return gone(path)
     if isinstance(error, FileExistsError) and writing:
         return ExistsError(f"{path} exists already", path=path, hint=STRANGE)
     number = error.errno if isinstance(error, OSError) and error.errno else 0

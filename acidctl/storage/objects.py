@@ -20,7 +20,7 @@ import fsspec
 
 from acidctl.errors import AcidctlError, ExistsError, MissingDependencyError, NoSuchTableError, StorageError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk
+from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, already_exists, gone, not_a_directory
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.redact import without_secret, without_signatures
 from acidctl.storage.remote import Found, for_each, walk_tree
@@ -169,7 +169,7 @@ class ObjectStorage(Storage):
         """All is copied, then the source deleted: both can be seen meanwhile, and after a failure."""
         found = list(self._objects.below(source))
         if not found:
-            raise self._missing(source, "is not a directory")
+            raise not_a_directory(self.display(source))
         self._require_free(target)
         copied: list[str] = []
 
@@ -196,7 +196,7 @@ class ObjectStorage(Storage):
         """A thousand objects a request; data before the files that say how to read it."""
         found = [item.path for item in self._objects.below(path)]
         if not found:
-            raise self._missing(path, "is not a directory")
+            raise not_a_directory(self.display(path))
         self._objects.delete(sorted(found, key=_hidden_last))
         self._objects.forget(path)
 
@@ -226,17 +226,12 @@ class ObjectStorage(Storage):
     def _existing(self, path: str) -> Item:
         item = self._objects.head(path)
         if item is None:
-            raise self._missing(path, "is not there any more")
+            raise gone(self.display(path))
         return item
 
     def _require_free(self, path: str) -> None:
         if self.stat(path) is not None:
-            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
-
-    def _missing(self, path: str, what: str) -> StorageError:
-        shown = self.display(path)
-        hint = "If a compaction or a cleaner runs on this table now, run the command again."
-        return StorageError(f"{shown} {what}", path=shown, hint=hint)
+            raise already_exists(self.display(path))
 
 
 def is_folder_mark(name: str, size: int) -> bool:
@@ -458,7 +453,7 @@ def _translated(shown: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
     except FileExistsError as error:
-        raise ExistsError(f"{shown} exists already", path=shown) from error
+        raise already_exists(shown) from error
     except Exception as error:
         reason = without_signatures(" ".join(str(error).split())) or type(error).__name__
         raise StorageError(

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
-from acidctl.errors import StorageError
+from acidctl.errors import ExistsError, StorageError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import WORK_PREFIX
 
 Descend = Callable[[str], bool]
 _COPY_BYTES = 4 << 20
+RUN_AGAIN = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Storage(Protocol):
         """Rename a directory, never into nor onto anything that exists; durable on return."""
         found = self.stat(source)
         if found is not None and not found.is_directory:
-            raise StorageError(f"{self.display(source)} is not a directory", path=self.display(source))
+            raise not_a_directory(self.display(source))
         self.move(source, target)
 
     def remove_tree(self, path: str) -> None:
@@ -175,6 +176,27 @@ class Swapping(Protocol):
 def _read_only(storage: Storage, path: str) -> StorageError:
     shown = storage.display(path)
     return StorageError(f"{shown} cannot be changed: acidctl only reads from this kind of storage", path=shown)
+
+
+def already_exists(shown: str) -> ExistsError:
+    """The error for a path where something is to be made."""
+    return ExistsError(f"{shown} exists already", path=shown)
+
+
+def gone(shown: str) -> StorageError:
+    """The error for a path that was listed, or named, and does not exist."""
+    return StorageError(f"{shown} is not there any more", path=shown, hint=RUN_AGAIN)
+
+
+def not_a_directory(shown: str) -> StorageError:
+    """The error for a file in the place of a directory."""
+    return StorageError(f"{shown} is not a directory", path=shown)
+
+
+def replaced(shown: str) -> StorageError:
+    """The error for a file whose size or version changed since it was opened."""
+    hint = "If something writes to this table now, run the command again."
+    return StorageError(f"{shown} was replaced while it was read", path=shown, hint=hint)
 
 
 def join(root: str, relative: str) -> str:

@@ -35,7 +35,7 @@ from acidctl.errors import (
 )
 from acidctl.format.names import WORK_PREFIX
 from acidctl.storage.objects import OBJECT_FACTS, UNCACHED, Item, ObjectStorage, entry_of
-from acidctl.storage.port import NewFile, Storage
+from acidctl.storage.port import NewFile, Storage, already_exists, gone, replaced
 from acidctl.storage.redact import without_credentials
 from acidctl.storage.remote import Found
 from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
@@ -121,9 +121,7 @@ class S3Objects:
             data: bytes = self._policy.run(lambda: self._run(body, item.path))
             return data
         except ExistsError as error:
-            shown = self.url(item.path)
-            hint = "If something writes to this table now, run the command again."
-            raise StorageError(f"{shown} was replaced while it was read", path=shown, hint=hint) from error
+            raise replaced(self.url(item.path)) from error
 
     def put(self, path: str, data: bytes) -> None:
         """One request; the first of a process is made twice, to see that the server heeds conditions at all."""
@@ -481,15 +479,14 @@ def translated(error: BaseException, shown: str, doing: str = "read") -> Acidctl
 def error_for(code: str, shown: str, doing: str) -> StorageError | NoSuchTableError:
     """Our error for a code of the server."""
     if code in ("PreconditionFailed", "412"):
-        return ExistsError(f"{shown} exists already", path=shown)
+        return already_exists(shown)
     # Servers answer with one or the other where no bucket could have that name.
     unnamed = code in ("InvalidBucketName", "400") and not _BUCKET.match(shown)
     if code == "NoSuchBucket" or unnamed:
         why = "the bucket does not exist"
         return NoSuchTableError(f"{shown} cannot be {doing}: {why}", path=shown, hint="Check the URL and the endpoint.")
     if code in ("NoSuchKey", "404"):
-        hint = "If a compaction or a cleaner runs on this table now, run the command again."
-        return StorageError(f"{shown} is not there any more", path=shown, hint=hint)
+        return gone(shown)
     known = code if code.isalnum() and len(code) < 60 else "no reason given"
     kind, why, advice = _MEANINGS.get(code, (StorageError, "the server refuses it ({code})", None))
     return kind(f"{shown} cannot be {doing}: {why.format(code=known)}", path=shown, hint=advice)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
 from acidctl.storage.hadoop_conf import client_options, locate
-from acidctl.storage.port import NewFile, Storage, join
+from acidctl.storage.port import NewFile, Storage, already_exists, join, not_a_directory
 from acidctl.storage.prefetch import RangedFile, Tuning
 from acidctl.storage.remote import Found, in_thread
 from acidctl.storage.webhdfs_rest import Body, Source, UnknownRequestError, WebApi
@@ -63,7 +63,7 @@ class WebHdfsStorage(HadoopStorage):
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """What exists is seen here; of two who create at the same time, one is refused when it closes."""
         if self._status(path) is not None:
-            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
+            raise already_exists(self.display(path))
         self._require_directory(_parent(path))
         return cast(BinaryIO, _NewFile(self, path, self._new_mode(like)))
 
@@ -74,13 +74,6 @@ class WebHdfsStorage(HadoopStorage):
         self.send(path, data, self._new_mode(like))
         if like is not None:
             self.inherit(path, like)
-
-    def mkdir(self, path: str, like: str | None = None) -> None:
-        """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
-        if self._status(path) is not None:
-            raise ExistsError(f"{self.display(path)} exists already", path=self.display(path))
-        self._require_directory(_parent(path))
-        self._make_directory(path, like, lambda mode: self._true("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def hosts(self, path: str) -> tuple[str, ...]:
         """By the NameNode's list of blocks; empty where it is too old for that."""
@@ -156,7 +149,7 @@ class WebHdfsStorage(HadoopStorage):
             for status in page:
                 name = str(status["pathSuffix"])
                 if not name:
-                    raise StorageError(f"{self.display(path)} is not a directory", path=self.display(path))
+                    raise not_a_directory(self.display(path))
                 if name == before:
                     continue  # HttpFS strips `startAfter`, and a name that ends with a blank comes again
                 yield Found(name, status["type"] == "DIRECTORY", _size(status), status["modificationTime"] / 1000)
@@ -177,8 +170,10 @@ class WebHdfsStorage(HadoopStorage):
     def _trash(self, path: str) -> str:
         return join(str(self._ask("GET", "GETTRASHROOT", path)["Path"]), "Current")
 
-    def _make_private(self, path: str) -> None:
-        self._true("PUT", "MKDIRS", path, permission="700")
+    def _mkdirs(self, path: str, mode: int, *, parents: bool) -> None:
+        if not parents:
+            self._require_directory(_parent(path))
+        self._true("PUT", "MKDIRS", path, permission=f"{mode:o}")
 
     def move(self, source: str, target: str) -> None:
         """Never into nor onto anything: one rename2, or on a gateway what amounts to it."""
@@ -188,7 +183,7 @@ class WebHdfsStorage(HadoopStorage):
         try:
             self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE")
         except ExistsError:
-            raise ExistsError(f"{self.display(target)} exists already", path=self.display(target)) from None
+            raise already_exists(self.display(target)) from None
 
     def _rename_into(self, source: str, target: str) -> None:
         """HttpFS's rename goes into directories that exist, so it is given the target's parent to go into.
@@ -199,7 +194,7 @@ class WebHdfsStorage(HadoopStorage):
         """
         shown = self.display(target)
         if source == target or self._status(target) is not None:
-            raise ExistsError(f"{shown} exists already", path=shown)
+            raise already_exists(shown)
         self._existing(source)
         self._require_directory(_parent(target))
         name = target.rpartition("/")[2]
@@ -227,7 +222,7 @@ class WebHdfsStorage(HadoopStorage):
         if answer.get("boolean") is not True:
             shown = self.display(target)
             if self._status(target) is not None:
-                raise ExistsError(f"{shown} exists already", path=shown)
+                raise already_exists(shown)
             self._existing(source)
             raise StorageError(f"{self.display(source)} cannot be moved to {shown}: HDFS refuses it", path=shown)
 
