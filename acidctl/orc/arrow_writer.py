@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from acidctl.orc.codec import Compression
 from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.tail_edit import Appended
 from acidctl.types.format_scalars import seconds_and_nanos
-from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType, kinds
+from acidctl.types.hive_types import HiveType, ListType, Primitive, StructType, TypeKind, UnionType, children, kinds
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -164,15 +164,13 @@ def _former(kind: HiveType) -> Former:
             return _Timestamps(kind).form
         if kind.kind is TypeKind.CHAR:
             return lambda array: padded(text(array), kind.length or 0)
-        return text if kind.kind in _TEXTS else _Plain(kind).form
+        return text if kind.kind in _TEXTS else partial(_plain, arrow_type(kind))
+    inner = [_former(child) for child in children(kind)]
     if isinstance(kind, StructType):
-        return _Struct([_former(field.type) for field in kind.fields], fragile=has_union(kind)).form
-    if isinstance(kind, ListType):
-        return _List(_former(kind.element)).form
-    if isinstance(kind, MapType):
-        return _Map(_former(kind.key), _former(kind.value)).form
-    assert isinstance(kind, UnionType)
-    return _Union([_former(alternative) for alternative in kind.alternatives]).form
+        return partial(_struct, inner, has_union(kind))
+    if isinstance(kind, UnionType):
+        return partial(_union, inner)
+    return partial(_list, *inner) if isinstance(kind, ListType) else partial(_map, *inner)
 
 
 def has_union(kind: HiveType) -> bool:
@@ -219,17 +217,6 @@ def struct_of(children: Sequence[pa.Array], validity: pa.Buffer | None, rows: in
     return pa.Array.from_buffers(kind, rows, [validity], children=list(children))
 
 
-class _Plain:
-    """Values of a type that Arrow and ORC have alike."""
-
-    def __init__(self, kind: Primitive) -> None:
-        self._type = arrow_type(kind)
-
-    def form(self, array: pa.Array) -> pa.Array:
-        array = decoded(array)
-        return array if array.type.equals(self._type) else array.cast(self._type)
-
-
 class _Timestamps:
     """Timestamps of one column, all in the unit that the first of them allow."""
 
@@ -256,61 +243,48 @@ class _Timestamps:
         return ticks.cast(pa.timestamp(self._unit, tz=self._zone))
 
 
-class _Struct:
-    def __init__(self, inner: Sequence[Former], *, fragile: bool) -> None:
-        self._inner = inner
-        self._fragile = fragile
-
-    def form(self, array: pa.Array) -> pa.Array:
-        array = flat(array)
-        if self._fragile and array.null_count:
-            raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
-        children = [former(child) for former, child in zip(self._inner, children_of(array), strict=True)]
-        return struct_of(children, array.buffers()[0], len(array))
+def _plain(form: pa.DataType, array: pa.Array) -> pa.Array:
+    """Values of a type that Arrow and ORC have alike."""
+    array = decoded(array)
+    return array if array.type.equals(form) else array.cast(form)
 
 
-class _List:
-    def __init__(self, inner: Former) -> None:
-        self._inner = inner
-
-    def form(self, array: pa.Array) -> pa.Array:
-        array = flat(array)
-        values = self._inner(array.values)
-        kind = pa.list_(pa.field("item", values.type))
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[values])
+def _struct(inner: Sequence[Former], fragile: bool, array: pa.Array) -> pa.Array:
+    array = flat(array)
+    if fragile and array.null_count:
+        raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL struct")
+    formed = [former(child) for former, child in zip(inner, children_of(array), strict=True)]
+    return struct_of(formed, array.buffers()[0], len(array))
 
 
-class _Map:
-    def __init__(self, keys: Former, items: Former) -> None:
-        self._keys = keys
-        self._items = items
-
-    def form(self, array: pa.Array) -> pa.Array:
-        array = flat(array)
-        keys, items = self._keys(array.keys), self._items(array.items)
-        kind = pa.map_(keys.type, items.type)
-        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+def _list(inner: Former, array: pa.Array) -> pa.Array:
+    array = flat(array)
+    values = inner(array.values)
+    kind = pa.list_(pa.field("item", values.type))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[values])
 
 
-class _Union:
+def _map(key_former: Former, item_former: Former, array: pa.Array) -> pa.Array:
+    array = flat(array)
+    keys, items = key_former(array.keys), item_former(array.items)
+    kind = pa.map_(keys.type, items.type)
+    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def _union(inner: Sequence[Former], array: pa.Array) -> pa.Array:
     """Unions as dense ones of their own values only; Arrow's have no NULL beside that of an alternative."""
-
-    def __init__(self, inner: Sequence[Former]) -> None:
-        self._inner = inner
-
-    def form(self, array: pa.Array) -> pa.Array:
-        array = flat(array)
-        codes = np.asarray(array.type_codes)
-        tags = np.full(len(array), -1, dtype=np.int8)
-        offsets = np.zeros(len(array), dtype=np.int32)
-        children = []
-        for tag, former in enumerate(self._inner):
-            places = np.flatnonzero(codes == array.type.type_codes[tag])
-            rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
-            children.append(former(array.field(tag).take(pa.array(rows))))
-            tags[places] = tag
-            offsets[places] = np.arange(len(places), dtype=np.int32)
-        if (tags < 0).any():
-            raise NeedsExactWriter("Arrow has no NULL union")
-        return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), children)
+    array = flat(array)
+    codes = np.asarray(array.type_codes)
+    tags = np.full(len(array), -1, dtype=np.int8)
+    offsets = np.zeros(len(array), dtype=np.int32)
+    alternatives = []
+    for tag, former in enumerate(inner):
+        places = np.flatnonzero(codes == array.type.type_codes[tag])
+        rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+        alternatives.append(former(array.field(tag).take(pa.array(rows))))
+        tags[places] = tag
+        offsets[places] = np.arange(len(places), dtype=np.int32)
+    if (tags < 0).any():
+        raise NeedsExactWriter("Arrow has no NULL union")
+    return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), alternatives)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import zlib
 from enum import IntEnum
 
+from acidctl.orc.protobuf import WireError, varint
+
 MAX_BLOCK_SIZE = 1 << 23
 _MAX_CHUNK = (1 << 23) - 1
 
@@ -126,13 +128,10 @@ def _expand_by_arrow(chunk: bytes, compression: Compression, block_size: int) ->
 
 
 def _snappy_size(chunk: bytes) -> int:
-    size = shift = 0
-    for byte in chunk[:5]:
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return size
-        shift += 7
-    raise CodecError("a compressed chunk is damaged")
+    try:
+        return varint(chunk[:5], 0)[0]
+    except WireError as error:
+        raise CodecError("a compressed chunk is damaged") from error
 
 
 def _lz4_size(chunk: bytes) -> int:

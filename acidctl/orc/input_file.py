@@ -134,7 +134,7 @@ class SplicedFile:
         self.closed = True
 
 
-def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
+def with_blocks(file: ReadableFile, size: int, name: str) -> ReadableFile:
     """The file itself if it is on this machine, else one that announces what it will read, or keeps the last blocks.
 
     The C++ reader asks for 128 KiB here and there, in turn for every stream; a request to a distant storage
@@ -142,7 +142,7 @@ def with_blocks(file: ReadableFile, size: int) -> ReadableFile:
     """
     if can_fetch(file):
         return AheadFile(file)
-    return file if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)) else _BlockFile(file, size)
+    return file if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)) else _BlockFile(file, size, name)
 
 
 class _BlockFile:
@@ -151,9 +151,10 @@ class _BlockFile:
     _BLOCK = 512 * 1024
     _KEPT = 64
 
-    def __init__(self, file: ReadableFile, size: int) -> None:
+    def __init__(self, file: ReadableFile, size: int, name: str) -> None:
         self._file = file
         self._size = size
+        self._name = name
         self._at = 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
@@ -170,8 +171,6 @@ class _BlockFile:
         while self._at < end:
             index, inside = divmod(self._at, self._BLOCK)
             part = self._block(index)[inside : inside + end - self._at]
-            if not part:
-                break
             parts.append(part)
             self._at += len(part)
         return b"".join(parts)
@@ -187,16 +186,7 @@ class _BlockFile:
             self._blocks.move_to_end(index)
             return self._blocks[index]
         start = index * self._BLOCK
-        self._file.seek(start)
-        wanted = min(self._BLOCK, self._size - start)
-        parts = []
-        while wanted:
-            part = self._file.read(wanted)
-            if not part:
-                break
-            parts.append(part)
-            wanted -= len(part)
-        self._blocks[index] = b"".join(parts)
+        self._blocks[index] = read_range(self._file, start, min(self._BLOCK, self._size - start), self._name)
         if len(self._blocks) > self._KEPT:
             self._blocks.popitem(last=False)
         return self._blocks[index]
@@ -311,15 +301,3 @@ class AheadFile:
 
     def _size(self, index: int) -> int:
         return sum(length for _, length in self._ranges[index])
-
-
-def announce_footers(file: ReadableFile, tail: Tail, *, keys: bool) -> None:
-    """See `AheadFile.expect_footers`; does nothing to files that cannot fetch ahead."""
-    if isinstance(file, AheadFile):
-        file.expect_footers(tail, keys=keys)
-
-
-def announce_scan(file: ReadableFile, tail: Tail, footers: Sequence[StripeFooter], columns: Collection[int]) -> None:
-    """See `AheadFile.expect_scan`; does nothing to files that cannot fetch ahead."""
-    if isinstance(file, AheadFile):
-        file.expect_scan(tail, footers, columns)

@@ -29,7 +29,7 @@ from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.input_file import SplicedFile, announce_footers, announce_scan, with_blocks
+from acidctl.orc.input_file import AheadFile, SplicedFile, with_blocks
 from acidctl.orc.postprocess import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.stats import ColumnStatistics
@@ -92,7 +92,7 @@ class OrcFile:
     """An open ORC file whose tail has been checked; several scans may run one after another or interleaved."""
 
     def __init__(self, file: ReadableFile, tail: Tail) -> None:
-        self._file = with_blocks(file, tail.file_length)
+        self._file = with_blocks(file, tail.file_length, tail.name)
         self._lock = threading.Lock()
         self._footers: tuple[StripeFooter, ...] | None = None
         self.tail = tail
@@ -158,7 +158,8 @@ class OrcFile:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:
             with self._lock:
-                announce_footers(self._file, self.tail, keys=self.is_acid)
+                if isinstance(self._file, AheadFile):
+                    self._file.expect_footers(self.tail, keys=self.is_acid)
                 stripes = self.tail.stripes
                 budget = Budget(sum(stripe.footer_length for stripe in stripes))
                 self._footers = tuple(read_stripe_footer(self._file, self.tail, i, budget) for i in range(len(stripes)))
@@ -216,8 +217,9 @@ class OrcFile:
         if stripes is not None:
             footers = footers[stripes.start : stripes.stop]
         footers = footers[: len(tail.stripes)]
-        with self._lock:
-            announce_scan(self._file, tail, footers, projection.columns(tail))
+        if isinstance(self._file, AheadFile):
+            with self._lock:
+                self._file.expect_scan(tail, footers, projection.columns(tail))
         agreement = Agreement(tail) if tail.rows == self.tail.rows else None
         given = 0
 

@@ -327,27 +327,15 @@ _PRESENT: Recorded = ((StreamKind.PRESENT, _BITS),)
 _NUMBERS: Recorded = ((StreamKind.DATA, _RUNS),)
 _TEXT: Recorded = ((StreamKind.DATA, _BYTES), (StreamKind.LENGTH, _RUNS))
 _TIME: Recorded = ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS))
-_COLLECTION: Recorded = ((StreamKind.LENGTH, _RUNS),)
 _RECORDED: dict[OrcKind, Recorded] = {
+    **dict.fromkeys((OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE, OrcKind.UNION), _NUMBERS),
+    **dict.fromkeys((OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR, OrcKind.BINARY), _TEXT),
+    **dict.fromkeys((OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT), _TIME),
+    **dict.fromkeys((OrcKind.FLOAT, OrcKind.DOUBLE), ((StreamKind.DATA, _BYTES),)),
+    **dict.fromkeys((OrcKind.LIST, OrcKind.MAP), ((StreamKind.LENGTH, _RUNS),)),
     OrcKind.BOOLEAN: ((StreamKind.DATA, _BITS),),
-    OrcKind.BYTE: _NUMBERS,
-    OrcKind.SHORT: _NUMBERS,
-    OrcKind.INT: _NUMBERS,
-    OrcKind.LONG: _NUMBERS,
-    OrcKind.DATE: _NUMBERS,
-    OrcKind.FLOAT: ((StreamKind.DATA, _BYTES),),
-    OrcKind.DOUBLE: ((StreamKind.DATA, _BYTES),),
-    OrcKind.STRING: _TEXT,
-    OrcKind.CHAR: _TEXT,
-    OrcKind.VARCHAR: _TEXT,
-    OrcKind.BINARY: _TEXT,
     OrcKind.DECIMAL: ((StreamKind.DATA, _BYTES), (StreamKind.SECONDARY, _RUNS)),
-    OrcKind.TIMESTAMP: _TIME,
-    OrcKind.TIMESTAMP_INSTANT: _TIME,
-    OrcKind.LIST: _COLLECTION,
-    OrcKind.MAP: _COLLECTION,
     OrcKind.STRUCT: (),
-    OrcKind.UNION: _NUMBERS,
 }
 _DICTIONARIES = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
 

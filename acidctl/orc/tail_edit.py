@@ -7,6 +7,7 @@ stands, statistics and fields unknown to this code included.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import BinaryIO, Protocol
@@ -271,7 +272,7 @@ def _offered_types(tail: Tail, wide: Collection[int], flatten: bool) -> list[Orc
 # while a writer closes is held back in memory, and goes on only when the tail has been edited.
 
 
-class HeldSink:
+class HeldSink(io.RawIOBase):
     """The file that a C++ writer is given: passes bytes on to `target` until `hold`, and keeps them from there on.
 
     Closing it does not close the target. The first failure of the target is kept in `failure`: C++ writers turn
@@ -279,14 +280,14 @@ class HeldSink:
     """
 
     def __init__(self, target: BinaryIO) -> None:
+        super().__init__()
         self._target = target
         self._holding = False
-        self.closed = False
         self.passed = 0
         self.held = bytearray()
         self.failure: BaseException | None = None
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes) -> int:  # type: ignore[override]
         """Take bytes; all of them, as files of the standard library do."""
         if self._holding:
             self.held += data
@@ -318,15 +319,6 @@ class HeldSink:
 
     def writable(self) -> bool:
         return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing is buffered here."""
 
     def close(self) -> None:
         """The target stays open: the writer closes before the file is complete."""

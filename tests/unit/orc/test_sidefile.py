@@ -62,7 +62,7 @@ def test_distant_files_are_fetched_in_blocks() -> None:
     """Small interleaved reads cost one request per half megabyte, and give the same bytes."""
     data = bytes(i * 31 % 251 for i in range(3_000_000))
     distant = Distant(data)
-    file = with_blocks(distant, len(data))
+    file = with_blocks(distant, len(data), "f")
     for at in range(0, 1_000_000, 10_000):
         for start in (at, at + 1_500_000):
             file.seek(start)
@@ -75,4 +75,4 @@ def test_distant_files_are_fetched_in_blocks() -> None:
 def test_local_files_are_read_directly() -> None:
     """A file on this machine needs no second buffer."""
     local = io.BytesIO(b"x")
-    assert with_blocks(local, 1) is local
+    assert with_blocks(local, 1, "f") is local
