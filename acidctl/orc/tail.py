@@ -181,8 +181,6 @@ class Tail:
     name: str
     file_length: int
     postscript: PostScript
-    header_length: int
-    content_length: int
     types: tuple[OrcType, ...]
     stripes: tuple[Stripe, ...]
     rows: int
@@ -195,12 +193,6 @@ class Tail:
     calendar: Calendar
     encrypted: bool
     footer: bytes = field(repr=False, compare=False)
-
-    @property
-    def tail_length(self) -> int:
-        """Bytes from the metadata section to the end of the file."""
-        post = self.postscript
-        return post.stripe_statistics_length + post.metadata_length + post.footer_length + post.length + 1
 
     @property
     def is_hybrid(self) -> bool:
@@ -321,8 +313,6 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         name=name,
         file_length=end,
         postscript=post,
-        header_length=footer.uint(1) or 0,
-        content_length=footer.uint(2) or 0,
         types=types,
         stripes=stripes,
         rows=rows,

@@ -34,7 +34,6 @@ class TableSchema:
     columns: StructType
     partition_columns: tuple[Field, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
-    bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[str, ...] = ()
     bucket_count: int | None = None
     table: str | None = None
@@ -329,7 +328,6 @@ class _Parser:
         name = self._table_name()
         columns = self.column_list()
         partition: tuple[Field, ...] = ()
-        buckets: tuple[str, ...] = ()
         sort: tuple[str, ...] = ()
         count: int | None = None
         properties: tuple[tuple[str, str], ...] = ()
@@ -339,7 +337,7 @@ class _Parser:
                 partition = self.column_list()
             elif self.at_word("clustered", "by"):
                 self._at += 2
-                buckets = self._names()
+                self._names()
             elif self.at_word("sorted", "by"):
                 self._at += 2
                 sort = self._names()
@@ -351,7 +349,7 @@ class _Parser:
                 properties = self._properties()
             else:
                 self.take()
-        return TableSchema(StructType(columns), partition, properties, buckets, sort, count, name, from_ddl=True)
+        return TableSchema(StructType(columns), partition, properties, sort, count, name, from_ddl=True)
 
     def _table_name(self) -> str:
         parts = []

@@ -173,7 +173,7 @@ def test_show_create_table() -> None:
     assert schema.columns.names == ("id", "v", "when", "s")
     assert str(schema.columns.fields[3].type) == "struct<a:int,`b c`:array<decimal(10,2)>>"
     assert [str(field) for field in schema.partition_columns] == ["ds:date", "hr:int"]
-    assert (schema.bucket_columns, schema.sort_columns, schema.bucket_count) == (("id",), ("id",), 2)
+    assert (schema.sort_columns, schema.bucket_count) == (("id",), 2)
     assert schema.table_property("ORC.COMPRESS") == "SNAPPY"
     assert (schema.transactional, schema.insert_only) == (True, True)
 
