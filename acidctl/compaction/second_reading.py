@@ -245,7 +245,7 @@ class InputSample:
         places = [index for index, count in enumerate(rows) if count]
         if self._span is not None and source.facts.is_acid:
             bounds = orc.stripe_key_ranges()
-            places = [index for index in places if self._span.meets(*(bounds[index] or (None, None)))]
+            places = [index for index in places if self._span.may_hold(*(bounds[index] or (None, None)))]
         chosen = self._chance.sample(places, min(_STRIPES, len(places)))
         most = _MIXED_ROWS if self._is_mixed(source) else _ROWS
         return [(index, ends[index] - rows[index], min(most, rows[index])) for index in chosen]

@@ -124,7 +124,7 @@ class KeySpan:
     lower: RowId | None = None
     upper: RowId | None = None
 
-    def meets(self, low: RowId | None, high: RowId | None) -> bool:
+    def may_hold(self, low: RowId | None, high: RowId | None) -> bool:
         """Whether keys between `low` and `high`, both inclusive, may lie in it; None is an unknown bound."""
         below = self.lower is not None and high is not None and high < self.lower
         above = self.upper is not None and low is not None and low >= self.upper

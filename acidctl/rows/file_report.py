@@ -135,7 +135,7 @@ def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json
     """Everything about one file; `row_index` names columns whose row indexes are wanted.
 
     Raises DamagedDataError where the tail cannot be trusted, also when nothing of the file was ever committed;
-    damage in the rows themselves, and columns that cannot be the file's, are told in the report.
+    damage in the rows themselves, and columns that cannot be the file's, are in the report.
     """
     side = file.side_file()
     with file.open(side) as opened:
@@ -336,7 +336,7 @@ class _Survey:
 
 
 def acid_facts(orc: OrcFile) -> AcidFacts:
-    """Read the keys of an ACID file; damage among them is told in the result, what was noted in the tail stays."""
+    """Read the keys of an ACID file; damage among them is in the result, what was noted in the tail stays."""
     starts = np.cumsum([0, *(stripe.rows for stripe in orc.tail.stripes)], dtype=np.int64)[:-1]
     survey = _Survey(starts)
     damage = None

@@ -275,7 +275,7 @@ class DataSource:
 def _stripes_in(orc: OrcFile, span: KeySpan) -> range:
     """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
     bounds = orc.stripe_key_ranges()
-    met = [i for i, known in enumerate(bounds) if span.meets(*(known or (None, None)))]
+    met = [i for i, known in enumerate(bounds) if span.may_hold(*(known or (None, None)))]
     return range(met[0], met[-1] + 1) if met else range(0)
 
 

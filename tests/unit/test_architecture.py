@@ -125,7 +125,6 @@ STILL_PRIVATE = {
     "compaction": 99,
     "errors": 1,
     "format": 13,
-    "rows": 3,
     "state": 3,
     "storage": 18,
 }
