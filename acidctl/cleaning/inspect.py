@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from acidctl.cleaning.candidates import Rules, Survey, survey
-from acidctl.cleaning.guards import CoverFacts, Evidence, without
-from acidctl.cleaning.rules import Meet, base_write_id, contains
+from acidctl.cleaning.decisions import Rules, Survey, contains, survey
+from acidctl.cleaning.plan import CoverFacts, Evidence
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.listing import Listing
 from acidctl.format.names import (
@@ -22,7 +21,7 @@ from acidctl.format.names import (
     must_hold_events,
     must_not_hold_events,
 )
-from acidctl.format.write_ids import Reader, ValidTxns
+from acidctl.format.write_ids import Reader
 from acidctl.maintenance.owner import Life, from_bytes, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE
 from acidctl.state.entries import Directory, MarkerContent, StateEntry
@@ -41,12 +40,12 @@ _ORC, _PARQUET = b"ORC", b"PAR1"
 _LIMIT = 1 << 16
 
 
-def look_around(storage: Storage, listing: Listing, meet: Meet, kind: TableGuess, rules: Rules) -> Survey:
+def look_around(storage: Storage, listing: Listing, common: Reader, kind: TableGuess, rules: Rules) -> Survey:
     """Judge a listing with everything that storage tells beside it: times of directories, owners of work."""
     dead = tuple(_dead(storage, listing))
     times: dict[str, float | None] = {}
     while True:
-        seen = survey(listing, meet, kind, rules, times=times, dead=dead)
+        seen = survey(listing, common, kind, rules, times=times, dead=dead)
         if not seen.wanted_times:
             return seen
         for name in seen.wanted_times:
@@ -122,7 +121,7 @@ class _Reader:
     def _inside(self, cover: Directory, facts: CoverFacts) -> CoverFacts:
         """A minor compaction without events stands for deltas of its kind in which readers see none."""
         wide = cover.delta
-        for delta in self._seen.sight.settled:
+        for delta in self._seen.chosen.decided:
             if delta.kind is cover.kind and contains(wide, delta.delta) and not self.is_empty(delta):
                 return CoverFacts(f"it holds no event at all, and {delta.name}, which it covers, holds some")
         return facts
@@ -130,11 +129,11 @@ class _Reader:
     def _below(self, base: Directory, facts: CoverFacts) -> CoverFacts:
         """Rows and deletes that a reader would find if this base and later ones were not there."""
         seen = self._seen
-        top = base_write_id(base)
-        later = {other.name for other in seen.inventory.bases if base_write_id(other) >= top}
+        top = base.base.write_id
+        later = {other.name for other in seen.inventory.bases if other.base.write_id >= top}
         state = resolve(
-            without(seen.listing, later),
-            Reader(seen.meet.write_ids, seen.meet.txns or ValidTxns.everything()),
+            seen.listing.without(later),
+            seen.common,
             table_type=seen.kind,
             raise_on_history=False,
         )
@@ -169,7 +168,7 @@ class _Reader:
         """The same of an entry without the events of aborted writes, which are in its files and count for nobody."""
         files = data_files(entry, insert_only=self._insert_only)
         low, high = entry.min_write_id, entry.max_write_id
-        aborted = low is not None and high is not None and self._seen.meet.write_ids.aborted_in(low, high)
+        aborted = low is not None and high is not None and self._seen.common.effective_write_ids.aborted_in(low, high)
         if self._insert_only or not aborted:
             return self._count(files)
         return sum(self._visible(file) for file in files)
@@ -208,7 +207,7 @@ class _Reader:
             orc = open_orc(stream, name=self._storage.display(path), length=length, events=self._holds_events(file))
             if not orc.rows or not orc.is_acid:
                 return orc.rows
-            ids = self._seen.meet.write_ids
+            ids = self._seen.common.effective_write_ids
             found = 0
             for batch in orc.scan(["currentTransaction"]):
                 counts = batch.column(0).value_counts().to_pylist()

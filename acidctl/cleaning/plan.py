@@ -1,39 +1,83 @@
-"""What `clean` may remove, as data: victims with reason and cover, everything kept, and the guards that were held up.
+"""What `clean` may remove, as data: entries to remove with reason and cover, all that is kept, and the guards.
 
-Made of a survey and of what opened files have told (`Evidence`); carried out by `cleaning.removal`, which makes it
-again right before it removes anything. Values only: no clock, no storage.
+Made of a survey and of what opened files have told (`Evidence`); carried out by `cleaning.run`, which makes it again
+right before it removes anything. Where one guard fails, nothing goes. G1 to G9 are those of Hive's own cleaner and of
+what it cannot do for us; the last one, `simulation`, asks whether any reader would open something else. Values only: no
+clock, no storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acidctl.cleaning.candidates import Survey
-from acidctl.cleaning.guards import Evidence, GuardResult, failing, judge
-from acidctl.cleaning.rules import Label, Mark
+from acidctl.cleaning.decisions import Decision, Label, Survey, half_published, originals_of
 from acidctl.compaction.plan import InputEntry, decode, encode, fingerprint_of
-from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import BaseDir, DeltaDir, DeltaKind
+from acidctl.format.listing import Listing, obstacle
+from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, first_crossing, same_table
+from acidctl.format.write_ids import MAX_ID, Reader
+from acidctl.state.entries import ORIGINALS_NAME, Directory, EntryKind
+from acidctl.state.equivalence import boundary_readers, equivalent
 from acidctl.state.inventory import take_inventory
-from acidctl.state.resolve import ORIGINALS_NAME, EntryKind
 
 PLAN_TYPE = "clean_plan"
 SCHEMA_VERSION = 1
+GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "own_files", "simulation")
+
+# Hive 4 renames what a non-blocking DROP has given up (HIVE-25688).
+_DROPPED = re.compile(r"\.v[0-9]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardResult:
+    """Whether a guard holds, and why (not)."""
+
+    guard: str
+    holds: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverFacts:
+    """What opening a cover told: `problem` is None when it is complete, `rows` None when nobody counted.
+
+    `rows_below` and `deletes_below` are the rows and deletes of what it covers, counted only where it has none.
+    """
+
+    problem: str | None = None
+    rows: int | None = None
+    rows_below: int | None = None
+    deletes_below: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What files told. `empty` says of deltas by name whether readers see any event in them.
+
+    `linked` is a symbolic link elsewhere in the table by which something here is read. `changed` is what differs from
+    an earlier plan, when this one is made right before the deletion.
+    """
+
+    covers: Mapping[str, CoverFacts] = field(default_factory=dict)
+    empty: Mapping[str, bool] = field(default_factory=dict)
+    changed: str | None = None
+    again: bool = False
+    linked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry with what becomes of it; `label` is a `Label` value, `age_seconds` None where no time is known.
+    """One entry with what becomes of it; `age_seconds` None where no time is known.
 
     `paths` are what has to be moved away to remove it, relative to the location, and `fingerprint` covers its files:
     both of victims only.
     """
 
     name: str
-    kind: str
-    label: str
+    kind: EntryKind
+    label: Label
     reason_code: str
     reason: str
     because_of: tuple[str, ...]
@@ -109,13 +153,15 @@ def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path
     """The plan of one location: victims only when every guard holds there."""
     entries = _entries(seen)
     results = judge(seen, evidence)
-    victims = [entry for entry in entries if entry.label == Label.DELETE.value]
-    kept = [entry for entry in entries if entry.label != Label.DELETE.value]
-    failed = tuple(failing(results))
+    victims = [entry for entry in entries if entry.label is Label.DELETE]
+    kept = [entry for entry in entries if entry.label is not Label.DELETE]
+    failed = [result.guard for result in results if not result.holds]
     if failed:
-        kept += [_spared(entry, failed) for entry in victims]
+        verb = "does" if len(failed) == 1 else "do"
+        why = f"but {' and '.join(failed)} {verb} not hold here"
+        kept += [_kept(entry, "guard_failed", why) for entry in victims]
         return LocationPlan(partition, path, results, (), tuple(kept))
-    covers = tuple((c.name, _fingerprint(c.name, c.files)) for c in seen.covers)
+    covers = tuple((c.name, _fingerprint(c)) for c in seen.covers)
     ranks = _ranks(seen)
     victims.sort(key=lambda entry: ranks.get(entry.name, (5, 0, entry.name)))
     return LocationPlan(partition, path, results, tuple(victims), tuple(kept), covers)
@@ -124,12 +170,11 @@ def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path
 def untouched(listing: Listing, code: str, why: str, *, partition: str = "", path: str = "") -> LocationPlan:
     """The plan of a place where nothing is judged, and everything stays."""
     inventory = take_inventory(listing)
-    mark = Mark(Label.IGNORE, code, why)
-    found = [(c.name, c.kind, c.files) for c in (*inventory.bases, *inventory.deltas)]
-    found += [(entry.name, entry.kind, entry.files) for entry in inventory.decided]
+    decision = Decision(Label.IGNORE, code, why)
+    found = [*inventory.bases, *inventory.deltas, *(entry.directory for entry in inventory.decided)]
     if inventory.group_files:
-        found.append((ORIGINALS_NAME, EntryKind.ORIGINAL, inventory.group_files))
-    return LocationPlan(partition, path, (), (), tuple(_entry(*item, mark, None) for item in found))
+        found.append(originals_of(inventory))
+    return LocationPlan(partition, path, (), (), tuple(_entry(directory, decision, None) for directory in found))
 
 
 def to_json(plan: CleanPlan) -> dict[str, Any]:
@@ -144,70 +189,237 @@ def from_json(values: Mapping[str, object]) -> CleanPlan:
 
 def _entries(seen: Survey) -> list[Entry]:
     """Every entry of the location exactly once."""
-    found: list[Entry] = []
-    judged = [(c.name, c.kind, c.files) for c in (*seen.inventory.bases, *seen.inventory.deltas)]
-    if seen.inventory.group_files:
-        judged.append((ORIGINALS_NAME, EntryKind.ORIGINAL, seen.inventory.group_files))
-    now = seen.rules.now
-    for name, kind, files in judged:
-        modified = seen.modified(name, files)
-        found.append(_entry(name, kind, files, seen.mark(name, modified), None if modified is None else now - modified))
-    for item in seen.inventory.decided:
-        modified = seen.modified(item.name, item.files)
-        mark = Mark(Label.IGNORE, item.reason_code, item.reason, item.because_of)
+    entries: list[Entry] = []
+    inventory, rules = seen.inventory, seen.rules
+    judged = [*inventory.bases, *inventory.deltas]
+    if inventory.group_files:
+        judged.append(originals_of(inventory))
+    for directory in judged:
+        modified = seen.modified(directory)
+        entries.append(_entry(directory, seen.decision(directory.name, modified), _age(modified, rules.now)))
+    for item in inventory.decided:
+        modified = seen.modified(item.directory)
         leftover = seen.leftovers.get(item.name)
-        if leftover is not None:
-            mark = leftover.mark(modified, now, seen.rules.older_than)
-        age = None if modified is None else now - modified
-        found.append(_entry(item.name, item.kind, item.files, mark, age))
-    return found
+        if leftover is None:
+            decision = Decision.by(item.verdict, Label.IGNORE)
+        else:
+            decision = leftover.decide(modified, rules.now, rules.older_than)
+        entries.append(_entry(item.directory, decision, _age(modified, rules.now)))
+    return entries
 
 
-def _entry(name: str, kind: EntryKind, files: tuple[FileInfo, ...], mark: Mark, age: float | None) -> Entry:
-    going = mark.label is Label.DELETE
-    paths: tuple[str, ...] = ()
-    if going:
-        originals = name == ORIGINALS_NAME
-        paths = tuple(sorted({info.path.partition("/")[0] for info in files})) if originals else (name,)
+def _age(modified: float | None, now: float) -> float | None:
+    return None if modified is None else now - modified
+
+
+def _entry(directory: Directory, decision: Decision, age: float | None) -> Entry:
+    going = decision.label is Label.DELETE
     return Entry(
-        name=name,
-        kind=kind.value,
-        label=mark.label.value,
-        reason_code=mark.reason_code,
-        reason=mark.reason,
-        because_of=mark.because_of,
-        files=len(files),
-        bytes=sum(info.size for info in files),
+        name=directory.name,
+        kind=directory.kind,
+        label=decision.label,
+        reason_code=decision.reason_code,
+        reason=decision.reason,
+        because_of=decision.because_of,
+        files=len(directory.files),
+        bytes=directory.bytes,
         age_seconds=age,
-        paths=paths,
-        fingerprint=_fingerprint(name, files) if going else "",
+        paths=tuple(sorted(_tops(directory))) if going else (),
+        fingerprint=_fingerprint(directory) if going else "",
     )
 
 
-def _spared(entry: Entry, failed: tuple[str, ...]) -> Entry:
-    verb = "does" if len(failed) == 1 else "do"
-    reason = f"{entry.reason}, but {' and '.join(failed)} {verb} not hold here"
-    return replace(entry, label=Label.IGNORE.value, reason_code="guard_failed", reason=reason, paths=(), fingerprint="")
+def _kept(entry: Entry, code: str, why: str) -> Entry:
+    reason = f"{entry.reason}, {why}"
+    return replace(entry, label=Label.IGNORE, reason_code=code, reason=reason, paths=(), fingerprint="")
 
 
-def _fingerprint(name: str, files: Iterable[FileInfo]) -> str:
-    return fingerprint_of([InputEntry(name, "", None, None, tuple(files))])
+def _tops(directory: Directory) -> set[str]:
+    """Top-level names that have to be moved away to remove an entry."""
+    if directory.name != ORIGINALS_NAME:
+        return {directory.name}
+    return {info.path.partition("/")[0] for info in directory.files}
+
+
+def _fingerprint(directory: Directory) -> str:
+    return fingerprint_of([InputEntry(directory.name, "", None, None, directory.files)])
 
 
 def _ranks(seen: Survey) -> dict[str, tuple[int, int, str]]:
     """What is aborted goes first, then bases from the oldest on, then originals, then deltas, then leftovers.
 
-    A reader older than the meet, which needs them all, then fails for want of a base ("not enough history") at
-    every point between; deltas first would let it read an old base and miss their rows in silence. Deletes go after
-    inserts, so that what an interrupted run leaves never has rows without their deletes.
+    A reader older than the common snapshot, which needs them all, then fails for want of a base ("not enough
+    history") at every point between; deltas first would let it read an old base and miss their rows in silence. Deletes
+    go after inserts, so that what an interrupted run leaves never has rows without their deletes.
     """
     ranks = {ORIGINALS_NAME: (2, 0, ORIGINALS_NAME)}
-    for candidate in (*seen.inventory.bases, *seen.inventory.deltas):
-        name, parsed = candidate.name, candidate.parsed
-        covered = bool(seen.sight.marks[name].because_of)
+    for directory in (*seen.inventory.bases, *seen.inventory.deltas):
+        name, parsed = directory.name, directory.parsed
+        covered = bool(seen.chosen.decisions[name].because_of)
         if isinstance(parsed, BaseDir):
             ranks[name] = (1 if covered else 0, parsed.write_id, name)
         elif isinstance(parsed, DeltaDir):
             inserts = parsed.kind is DeltaKind.INSERT
             ranks[name] = ((3 if inserts else 4) if covered else 0, parsed.min_write_id, name)
     return ranks
+
+
+# --- guards ---------------------------------------------------------------------------------------------------------
+
+
+def judge(seen: Survey, evidence: Evidence) -> tuple[GuardResult, ...]:
+    """Every guard, in order."""
+    found = (
+        _g1(seen),
+        _g2(seen),
+        _g3(seen),
+        _g4(seen, evidence),
+        _g5(seen),
+        _g6(seen),
+        _g7(evidence),
+        _g8(seen, evidence),
+        _g9(seen),
+        _own_files(seen, evidence),
+        _simulation(seen),
+    )
+    return tuple(
+        GuardResult(guard, problem is None, problem or why) for guard, (problem, why) in zip(GUARDS, found, strict=True)
+    )
+
+
+# What fails, or None; and what to say when nothing does.
+_Answer = tuple[str | None, str]
+
+
+def _g1(seen: Survey) -> _Answer:
+    ids, txns = seen.common.effective_write_ids, seen.common.txns
+    if ids.high_watermark == MAX_ID:
+        return "the write-id list has no real high watermark, so that it excludes nothing", ""
+    if txns is not None and txns.high_watermark == MAX_ID:
+        return "the transaction list has no real high watermark, so that it excludes nothing", ""
+    table = seen.rules.table
+    if table is not None and ids.table is not None and not same_table(ids.table, table):
+        return f"the write-id list is of {ids.table}, and this table is {table}", ""
+    of = "" if ids.table is None else f" of {ids.table}"
+    return None, f"the write ids{of} end at {ids.high_watermark}"
+
+
+def _g2(seen: Survey) -> _Answer:
+    named = [c.name for c in (*seen.inventory.bases, *seen.inventory.deltas) if c.visibility_txn_id is not None]
+    if named and seen.common.txns is None:
+        return f"{named[0]} is judged by transactions, and no transaction list was given", ""
+    return None, "transactions are known" if named else "no name carries a transaction"
+
+
+def _g3(seen: Survey) -> _Answer:
+    """Ranges are nested or disjoint, and none straddles the base."""
+    decided, best = seen.chosen.decided, seen.chosen.best
+    if best is not None and isinstance(best.parsed, BaseDir):
+        for directory in decided:
+            if directory.delta.range.crosses(best.parsed.range):
+                return f"{directory.name} begins below {best.name} and ends above it", ""
+    crossing = first_crossing((directory.delta.range, directory) for directory in decided)
+    if crossing is not None:
+        return f"{crossing[0].name} and {crossing[1].name} overlap, and neither holds the other", ""
+    for cover in seen.covers:
+        if not isinstance(cover.parsed, DeltaDir):
+            continue
+        for directory in seen.chosen.undecided:
+            if cover.parsed.range.crosses(directory.delta.range):
+                return f"{directory.name}, whose write ids are not all decided, overlaps {cover.name} in part", ""
+    return None, "ranges of write ids are nested or disjoint"
+
+
+def _own_files(seen: Survey, evidence: Evidence) -> _Answer:
+    """What lies behind a link is no cover to rely on and nothing to remove, and what is no file can be neither."""
+    found = obstacle(seen.listing)
+    if found is None and evidence.linked is not None:
+        return (
+            f"the symbolic link {evidence.linked} leads in here, and its readers would lose what is removed (put the "
+            "file or directory itself in the place of the link, then run the command again)"
+        ), ""
+    if found is None:
+        return None, "all that readers look at are files and directories of the table itself"
+    return f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})", ""
+
+
+def _g4(seen: Survey, evidence: Evidence) -> _Answer:
+    for cover in seen.covers:
+        facts = evidence.covers.get(cover.name)
+        if facts is None:
+            return f"{cover.name} has not been looked into", ""
+        if facts.problem is not None:
+            return f"{cover.name} is not complete: {facts.problem}", ""
+        unmarked = isinstance(cover.parsed, BaseDir) and cover.is_first_compaction and not cover.is_compacted
+        if unmarked and not seen.kind.acid_v1:
+            return f"{cover.name} carries no mark of a compaction (_metadata_acid)", ""
+        below, deletes = facts.rows_below, facts.deletes_below
+        if facts.rows == 0 and below is not None and deletes is not None and below > deletes:
+            return (
+                f"{cover.name} holds no row at all, but what it covers holds {below} and only {deletes} deletes; "
+                "Hive 4.0 is known to write such bases by mistake",
+                "",
+            )
+    count = len(seen.covers)
+    return None, f"{count} covering {'directory is' if count == 1 else 'directories are'} complete"
+
+
+def _g5(seen: Survey) -> _Answer:
+    if seen.rules.no_cleanup:
+        return "the table says no_cleanup", ""
+    dropped = [part for part in seen.listing.root.split("/") if _DROPPED.search(part)]
+    if dropped:
+        return f"{dropped[-1]} is being dropped by Hive", ""
+    return None, (
+        "nothing says no_cleanup (no DDL was given)"
+        if seen.rules.no_cleanup is None
+        else "the DDL does not say no_cleanup"
+    )
+
+
+def _g6(seen: Survey) -> _Answer:
+    if seen.rules.older_than is None:
+        return None, "--unsafe-no-retention: ages are not looked at"
+    held = sum(
+        decision.label is Label.DELETE and seen.chosen.decisions[name].label is not Label.DELETE
+        for name, decision in seen.ageless.decisions.items()
+    )
+    return None, f"{held} younger than the retention, or without an older cover, {'stays' if held == 1 else 'stay'}"
+
+
+def _g7(evidence: Evidence) -> _Answer:
+    if evidence.changed is not None:
+        return evidence.changed, ""
+    when = "listed once more right before" if evidence.again else "listed after the lists of ids were given"
+    return None, when
+
+
+def _g8(seen: Survey, evidence: Evidence) -> _Answer:
+    halves = sorted(half_published(seen.listing))
+    if halves:
+        return f"a compaction is half published ({halves[0]}); `acidctl compact` completes or undoes it", ""
+    for directory in seen.one_sided:
+        if not evidence.empty.get(directory.name, False):
+            what = "inserts" if directory.kind.value == "delta" else "deletes"
+            return f"the compaction that covers {directory.name} has no half that holds its {what}", ""
+    return None, "both halves of every covering minor compaction are there, or legitimately missing"
+
+
+def _g9(seen: Survey) -> _Answer:
+    highest = seen.rules.highest_write_id
+    return None, "no highest write id was given" if highest is None else f"write ids are judged up to {highest}"
+
+
+def _simulation(seen: Survey) -> _Answer:
+    """Nobody who sees at least what the common snapshot shows opens anything else when the victims are gone."""
+    victims = seen.chosen.victims
+    if not victims:
+        return None, "nothing goes"
+    directories = (*seen.inventory.bases, *seen.inventory.deltas, originals_of(seen.inventory))
+    gone = {top for directory in directories if directory.name in victims for top in _tops(directory)}
+    # Without a list, what carries a transaction is left alone (G2); here it counts as committed.
+    common = Reader(seen.common.write_ids, seen.common.effective_txns)
+    odd = equivalent(seen.listing, seen.listing.without(gone), boundary_readers(seen.listing, common), seen.kind)
+    if odd is not None:
+        return f"a reader by profile {odd.profile.value} would read something else; please report this", ""
+    return None, "readers open the same directories with and without what goes"

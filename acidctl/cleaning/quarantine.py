@@ -12,7 +12,7 @@ moving is copying and then removing, it may be in both, until `settle` has ended
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ DATA = "data"
 MANIFEST_TYPE = "acidctl_quarantine"
 SCHEMA_VERSION = 1
 _LIMIT = 1 << 28
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,33 @@ def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
         if manifest.id == name:
             found.append(Box(path, manifest))
     return tuple(sorted(found, key=lambda box: (box.manifest.created, box.manifest.id)))
+
+
+def boxes_of(storage: Storage, root: str, found: Iterable[Box]) -> tuple[Box, ...]:
+    """Those of the boxes that belong to a location."""
+    place = canonical(storage, root)
+    return tuple(box for box in found if box.owner(storage) == place)
+
+
+def boxes_of_others(storage: Storage, table: str, found: Iterable[Box]) -> list[Box]:
+    """Those that belong to no place of the table that is still there, neither by their folder nor by a link."""
+    top = canonical(storage, table)
+    others = []
+    for box in found:
+        owner = box.owner(storage)
+        inside = owner[len(top) + 1 :] if owner.startswith(top + "/") else ""
+        paths = (join(table, inside), join(table, box.manifest.partition))
+        if not any(canonical(storage, path) == owner and storage.stat(path) is not None for path in paths):
+            others.append(box)
+    return others
+
+
+def describe_others(storage: Storage, others: Sequence[Box]) -> str:
+    """What the boxes of others were taken from; a directory that serves many tables is not listed in full."""
+    base = others[0].path.rpartition("/")[0]
+    places = list(dict.fromkeys(box.owner(storage) for box in others))
+    more = f" and {len(places) - _MOST_NAMED:,} other places" if len(places) > _MOST_NAMED else ""
+    return f"{storage.display(base)} holds what was taken from {', '.join(places[:_MOST_NAMED])}{more}, left as it is"
 
 
 def held(storage: Storage, box: Box) -> Listing:

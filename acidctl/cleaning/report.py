@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated, ClassVar
 
-from acidctl.cleaning.guards import GUARDS, GuardResult
-from acidctl.cleaning.plan import Entry, LocationPlan
+from acidctl.cleaning.plan import GUARDS, Entry, GuardResult, LocationPlan
 from acidctl.errors import ExitCode
 from acidctl.state.report import NOT_IN_JSON, Problem
 
@@ -68,7 +67,7 @@ class CleanedEntry:
     def of(cls, partition: str, entry: Entry) -> CleanedEntry:
         """An entry of a plan; ages in whole seconds."""
         age = None if entry.age_seconds is None else int(entry.age_seconds)
-        words = (entry.name, entry.kind, entry.reason, entry.reason_code, entry.because_of)
+        words = (entry.name, entry.kind.value, entry.reason, entry.reason_code, entry.because_of)
         return cls(partition, *words, entry.bytes, entry.files, age)
 
 

@@ -6,7 +6,7 @@ lists a `Listing` is all that `state` needs; nothing here touches storage, and n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
@@ -55,6 +55,32 @@ class Listing:
     def foreign(self) -> tuple[str, ...]:
         """Links that are not followed, those among acidctl's own names only: nobody else's mean anything to it."""
         return tuple(path for path in sorted(self.links) if is_foreign(path) and path.startswith(OWN_PREFIX))
+
+    def without(self, tops: Collection[str]) -> Listing:
+        """The listing as if these top-level entries were gone."""
+        return self._where(lambda path: path.partition("/")[0] not in tops)
+
+    def _where(self, holds: Callable[[str], bool]) -> Listing:
+        return Listing(
+            self.root,
+            tuple(info for info in self.files if holds(info.path)),
+            tuple(path for path in self.directories if holds(path)),
+            {path: content for path, content in self.markers.items() if holds(path)},
+            {path: target for path, target in self.links.items() if holds(path)},
+            {path: kind for path, kind in self.special.items() if holds(path)},
+        )
+
+    def with_entries_of(self, other: Listing, tops: Collection[str]) -> Listing:
+        """The listing with some top-level entries of another beside its own."""
+        more = other._where(lambda path: path.partition("/")[0] in tops)
+        return Listing(
+            self.root,
+            tuple(sorted((*self.files, *more.files), key=lambda info: info.path)),
+            tuple(sorted({*self.directories, *more.directories})),
+            {**self.markers, **more.markers},
+            {**self.links, **more.links},
+            {**self.special, **more.special},
+        )
 
     @property
     def linked_entries(self) -> frozenset[str]:

@@ -41,9 +41,9 @@ __all__ = [
     "ValidTxnWriteIds",
     "ValidTxns",
     "ValidWriteIds",
+    "common_txns",
+    "common_write_ids",
     "describe_ids",
-    "meet_txns",
-    "meet_write_ids",
 ]
 
 
@@ -283,24 +283,24 @@ class Reader:
         return self
 
 
-def meet_write_ids(lists: Sequence[ValidWriteIds]) -> ValidWriteIds:
+def common_write_ids(lists: Sequence[ValidWriteIds]) -> ValidWriteIds:
     """What every one of these readers (at least one) may see, and so every later reader.
 
     An id that some reader does not see is open unless a list calls it aborted, which is for good. Where another
     list calls that id valid, the abort has been forgotten (a cleaner ran in between) and the id counts as open.
     """
-    watermark, lowest, open_ids, aborted = _meet(lists)
+    watermark, lowest, open_ids, aborted = _common(lists)
     table = next((item.table for item in lists if item.table is not None), None)
     return ValidWriteIds(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted, table=table)
 
 
-def meet_txns(lists: Sequence[ValidTxns]) -> ValidTxns:
-    """`meet_write_ids` for transactions."""
-    watermark, lowest, open_ids, aborted = _meet(lists)
+def common_txns(lists: Sequence[ValidTxns]) -> ValidTxns:
+    """`common_write_ids` for transactions."""
+    watermark, lowest, open_ids, aborted = _common(lists)
     return ValidTxns(high_watermark=watermark, min_open=lowest, open=open_ids, aborted=aborted)
 
 
-def _meet(lists: Sequence[IdList]) -> tuple[int, int | None, tuple[int, ...], tuple[int, ...]]:
+def _common(lists: Sequence[IdList]) -> tuple[int, int | None, tuple[int, ...], tuple[int, ...]]:
     watermark = min(item.high_watermark for item in lists)
     lowest = min((item.lowest_open for item in lists if item.lowest_open is not None), default=None)
     excepted = {id_ for item in lists for id_ in item.exceptions if id_ <= watermark}

@@ -1,10 +1,24 @@
-"""Two states of one location compared: does every reader open the same?"""
+"""One question for whatever changes a location: do its readers open the same before and after?
+
+    equivalent(before, after, readers)
+
+`before` and `after` are listings. What a reader opens follows from the names in the listing and from the fate (valid,
+open, aborted) that its lists give to the ids in those names. So of all readers that see at least what a common snapshot
+shows, only the `boundary_readers` have to be asked: those that give the ids which the snapshot leaves undecided one
+fate, or one of them another, or that end at one of them. A test counts out all listings and all readers up to a bound
+and finds no pair of listings that some reader tells apart and none of these does.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
 
-from acidctl.errors import NotEnoughHistoryError
+from acidctl.errors import AcidctlError, NotEnoughHistoryError
+from acidctl.format.id_lists import IdList
 from acidctl.format.listing import Listing
 from acidctl.format.names import BUCKET_PREFIX, VERSION_MARKER, BaseDir, DeltaDir, path_order_key
 from acidctl.format.write_ids import Profile, Reader
@@ -17,7 +31,117 @@ from acidctl.state.entries import (
     StateEntry,
     TableType,
 )
+from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import TableGuess, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a reader opens: names in the order in which they are read; `failure` where it cannot read at all."""
+
+    base: str | None = None
+    deltas: tuple[str, ...] = ()
+    originals: tuple[str, ...] = ()
+    gap: bool = False
+    failure: type[AcidctlError] | None = None
+
+
+def opened(listing: Listing, reader: Reader, table_type: TableType | TableGuess | None = None) -> Opened:
+    """What a reader opens at a location."""
+    try:
+        state = resolve(listing, reader, table_type=table_type, raise_on_history=False)
+    except AcidctlError as error:
+        return Opened(failure=type(error))
+    base = None if state.base is None else state.base.name
+    deltas = tuple(entry.name for entry in state.deltas)
+    return Opened(base, deltas, tuple(file.path for file in state.originals), state.history_gap is not None)
+
+
+def equivalent(
+    before: Listing, after: Listing, readers: Iterable[Reader], table_type: TableType | TableGuess | None = None
+) -> Reader | None:
+    """None where every reader opens the same, by the rules of both profiles; else the first that does not."""
+    for reader in readers:
+        for profile in Profile:
+            one = replace(reader, profile=profile)
+            if opened(before, one, table_type) != opened(after, one, table_type):
+                return one
+    return None
+
+
+class _Fate(Enum):
+    VALID = "valid"
+    OPEN = "open"
+    ABORTED = "aborted"
+
+
+# Bounds the work at one location: of its undecided ids as many are tried alone as this number holds its directories.
+_MOST_JUDGED = 2_000
+
+
+def boundary_readers(listing: Listing, common: Reader) -> Iterator[Reader]:
+    """Readers that see at least what `common` sees, one for each way to tell this listing from a part of it.
+
+    `common` is always the first. Where a location is very large, only its lowest undecided ids are tried alone.
+    """
+    yield common
+    inventory = take_inventory(listing)
+    directories = (*inventory.bases, *inventory.deltas)
+    most = _MOST_JUDGED // max(len(directories), 1)
+    # An id before an end stands for all those between two ends.
+    ends = {id_ for item in directories if item.range is not None for id_ in (item.range.min, item.range.max)}
+    ends |= {id_ - 1 for id_ in ends if id_ > 1}
+    ids = [replace(common, write_ids=found) for found in _variants(common.effective_write_ids, ends, most)]
+    yield from ids
+    if common.txns is None:
+        return
+    named = {item.visibility_txn_id for item in directories if item.visibility_txn_id is not None}
+    txns = list(_variants(common.txns, named, most))
+    for found in txns:
+        yield replace(common, txns=found)
+    if txns:
+        # A compaction that commits meanwhile may cover what the others have not decided either.
+        for reader in ids:
+            yield replace(reader, txns=txns[0])
+
+
+_List = TypeVar("_List", bound=IdList)
+
+
+def _variants(ids: _List, named: set[int], most: int) -> Iterator[_List]:
+    """Lists that agree with `ids` on what it decides; the first calls every other id valid."""
+    lowest = ids.lowest_open
+    # Who began before the abort may still see the id as open: a snapshot of several readers calls it aborted.
+    doubtful = {id_ for id_ in ids.aborted if lowest is not None and id_ >= lowest}
+    undecided = sorted({*ids.open, *doubtful, *(id_ for id_ in named if id_ > ids.high_watermark)})
+    ends = sorted(named)
+    # Nothing on disk lies above the last end, and between two ends the lowest id stands for the others.
+    lowest_between = {bisect_left(ends, id_): id_ for id_ in reversed(undecided) if ends and id_ <= ends[-1]}
+    tried = sorted(lowest_between.values())[:most]
+    if not lowest_between:
+        return
+    for fate in _Fate:
+        yield _with_fates(ids, dict.fromkeys(undecided, fate), doubtful)
+        for id_ in tried:
+            for other in _Fate:
+                if other is not fate:
+                    yield _with_fates(ids, {**dict.fromkeys(undecided, fate), id_: other}, doubtful)
+    for id_ in tried:
+        if id_ > ids.high_watermark:
+            below = {other: _Fate.VALID for other in undecided if other <= id_}
+            yield _with_fates(ids, below, doubtful)
+
+
+def _with_fates(ids: _List, fates: dict[int, _Fate], doubtful: set[int]) -> _List:
+    aborted = {id_ for id_, fate in fates.items() if fate is _Fate.ABORTED or (id_ in doubtful and fate is _Fate.VALID)}
+    open_ids = tuple(id_ for id_, fate in fates.items() if fate is _Fate.OPEN)
+    return replace(
+        ids,
+        high_watermark=max(ids.high_watermark, *fates),
+        min_open=min(open_ids, default=None),
+        open=open_ids,
+        aborted=(*(set(ids.aborted) - set(fates)), *aborted),
+    )
 
 
 def disagreements(

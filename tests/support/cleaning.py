@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acidctl.cleaning.candidates import Rules, Survey, survey
-from acidctl.cleaning.guards import CoverFacts, Evidence
-from acidctl.cleaning.plan import LocationPlan, plan_location
-from acidctl.cleaning.rules import Meet
+from acidctl.cleaning.decisions import Rules, Survey, survey
+from acidctl.cleaning.plan import CoverFacts, Evidence, LocationPlan, plan_location
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, guess_table_type
 
 NOW = 1_000_000.0
@@ -53,10 +51,10 @@ def judged(
     times: Mapping[str, float | None] | None = None,
     **rules: Any,
 ) -> Survey:
-    """The survey of a location for the meet of one write-id and one transaction list."""
-    meet = Meet(ValidWriteIds.parse(write_ids), None if txns is None else ValidTxns.parse(txns))
+    """The survey of a location for readers of one write-id and one transaction list."""
+    common = Reader(ValidWriteIds.parse(write_ids), None if txns is None else ValidTxns.parse(txns))
     known = guess_table_type([place]) if kind is None else kind
-    return survey(place, meet, known, Rules(**{"now": NOW, **rules}), times=times)
+    return survey(place, common, known, Rules(**{"now": NOW, **rules}), times=times)
 
 
 def sound(seen: Survey) -> Evidence:

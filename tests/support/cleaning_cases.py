@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from acidctl import open_table
-from acidctl.cleaning.guards import opened
 from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
@@ -75,8 +74,10 @@ class Step(steps.Step):
             sizes = {info.path: info.size for info in location.listing.files}
             for profile in Profile:
                 state = resolve(location.listing, Reader(*self._ids(), profile=profile), raise_on_history=False)
-                answer = opened(state)
-                names = {str(answer[0]), *(d.name for d in state.deltas), *(f.path for f in state.originals)}
+                base = None if state.base is None else state.base.name
+                deltas, originals = [d.name for d in state.deltas], [f.path for f in state.originals]
+                answer = (base, deltas, originals, state.history_gap is not None)
+                names = {str(base), *deltas, *originals}
                 inside = {p: s for p, s in sizes.items() if p in names or p.partition("/")[0] in names}
                 found.append((location.partition, profile.value, answer, inside))
         return found

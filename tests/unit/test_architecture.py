@@ -64,7 +64,7 @@ PURE = (
     "state",
     *(f"compaction.{name}" for name in ("plan", "planner", "columns", "decision")),
     *(f"compaction.{name}" for name in ("report", "tasks")),
-    *(f"cleaning.{name}" for name in ("plan", "guards", "rules", "leftovers", "candidates", "report")),
+    *(f"cleaning.{name}" for name in ("plan", "decisions", "report")),
 )
 IMPURE = (
     *("io", "os", "pathlib", "random", "secrets", "shutil", "socket", "subprocess", "tempfile", "threading", "time"),

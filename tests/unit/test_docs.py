@@ -20,7 +20,7 @@ from typing import Any
 import click
 import pytest
 
-from acidctl.cleaning.guards import GUARDS
+from acidctl.cleaning.plan import GUARDS
 from acidctl.cli.main import COMMANDS, Session, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.cli.output import Terminal

@@ -341,10 +341,10 @@ def test_a_damaged_manifest_stops_the_way_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (CleanOptions(), "without a list of valid write ids"),
-        (CleanOptions(as_of=9), "--as-of says nothing of other readers"),
-        (CleanOptions(as_of=9, assume_exclusive=True), "no transaction list was given"),
-        (CleanOptions(validtxns="21:17:17:15"), "without a list of valid write ids"),
+        (CleanOptions(), "clean needs a write-id list"),
+        (CleanOptions(as_of=9), "--as-of does not cover other readers"),
+        (CleanOptions(as_of=9, assume_exclusive=True), "a transaction list is needed"),
+        (CleanOptions(validtxns="21:17:17:15"), "clean needs a write-id list"),
         (CleanOptions(validtxns=("a.t:9:9:9:", "b.t:9:9:9:", "21:17:17:")), "different tables"),
         (CleanOptions(validtxns=("a.t:9:9:9:", "21:17:17:"), schema="CREATE TABLE `d.u`(a int)"), "not of|is of table"),
     ],
@@ -367,11 +367,11 @@ def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
             with pytest.raises(UsageError, match="means one thing in Hive 2 and another"):
                 prepare(storage, root, gather(storage, root), request, now=0.0)
         else:
-            met = prepare(storage, root, gather(storage, root), request, now=0.0).cleaning.meet
-            assert met.write_ids.aborted == aborted
+            met = prepare(storage, root, gather(storage, root), request, now=0.0).cleaning.common
+            assert met.effective_write_ids.aborted == aborted
 
 
-def test_several_lists_are_met() -> None:
+def test_several_lists_become_one_snapshot() -> None:
     """An old reader keeps what only it needs."""
     case = step(DEMO)
     storage = LocalStorage()
@@ -380,7 +380,7 @@ def test_several_lists_are_met() -> None:
     old = "default.orders:9:3:3:6"
     request = CleanOptions(validtxns=(*case.lists, old), older_than=None)
     run = prepare(storage, root, listed, request, now=0.0)
-    assert run.cleaning.meet.write_ids.format() == "default.orders:9:3:3,8:6"
+    assert run.cleaning.common.effective_write_ids.format() == "default.orders:9:3:3,8:6"
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from acidctl.cleaning import guards as plan_clean_guards
-from acidctl.cleaning import rules as plan_clean_rules
-from acidctl.cleaning.candidates import Rules, survey
-from acidctl.cleaning.guards import opened, without
+from acidctl.cleaning import decisions as clean_decisions
+from acidctl.cleaning import plan as clean_plan
+from acidctl.cleaning.decisions import Rules, survey
 from acidctl.cleaning.plan import plan_location
-from acidctl.cleaning.rules import Meet
-from acidctl.errors import AcidctlError
 from acidctl.format.listing import Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
-from acidctl.state.resolve import Profile, resolve
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
+from acidctl.state.equivalence import opened
+from acidctl.state.resolve import Profile
 from tests.support.clean_histories import FULL, History, Snapshot
 from tests.support.cleaning import NOW, gone, listing, sound
 from tests.support.extent import amount
@@ -32,31 +31,23 @@ class LostError(AssertionError):
     """A reader would read something else than before."""
 
 
-def reads(place: Listing, reader: Snapshot, profile: Profile) -> tuple[object, ...]:
-    """What a reader opens, or the error that it gets."""
-    try:
-        return opened(
-            resolve(place, Reader(reader.write_ids, reader.txns, profile), table_type=FULL, raise_on_history=False)
-        )
-    except AcidctlError as error:
-        return type(error), error.message
-
-
-def clean(place: Listing, readers: Sequence[Snapshot], older_than: float | None) -> list[str]:
-    """Names that go when these readers are all there are."""
-    meet = Meet(meet_write_ids([r.write_ids for r in readers]), meet_txns([r.txns for r in readers]))
-    seen = survey(place, meet, FULL, Rules(now=NOW, older_than=older_than))
-    return gone(plan_location(seen, sound(seen)))
-
-
 def check(before: Listing, after: Listing, readers: Iterable[Snapshot], story: object, *, gaps: bool = True) -> None:
     """Raise LostError unless every reader opens the same; `gaps` also compares whether history is missing."""
     for reader in readers:
         for profile in Profile:
-            was, now = reads(before, reader, profile), reads(after, reader, profile)
-            if (was if gaps else was[:3]) != (now if gaps else now[:3]):
-                who = f"{profile.value} {reader.write_ids.format()} {reader.txns.format()}"
-                raise LostError(f"{who}: {was} -> {now}, {story}")
+            who = Reader(reader.write_ids, reader.txns, profile)
+            was, now = (opened(place, who, FULL) for place in (before, after))
+            if (was if gaps else replace(was, gap=now.gap)) != now:
+                raise LostError(
+                    f"{profile.value} {reader.write_ids.format()} {reader.txns.format()}: {was} -> {now}, {story}"
+                )
+
+
+def clean(place: Listing, readers: Sequence[Snapshot], older_than: float | None) -> list[str]:
+    """Names that go when these readers are all there are."""
+    common = Reader(common_write_ids([r.write_ids for r in readers]), common_txns([r.txns for r in readers]))
+    seen = survey(place, common, FULL, Rules(now=NOW, older_than=older_than))
+    return gone(plan_location(seen, sound(seen)))
 
 
 def live_through(seed: int) -> int:
@@ -135,7 +126,7 @@ def survive(seed: int) -> int:
     place, readers = random_listing(random), random_readers(random)
     victims = clean(place, readers, None)
     tops = {top for name in victims for top in (["000000_0"] if name.startswith("(") else [name])}
-    check(place, without(place, tops), readers, (seed, sorted(place.directories), victims))
+    check(place, place.without(tops), readers, (seed, sorted(place.directories), victims))
     return len(victims)
 
 
@@ -178,12 +169,12 @@ def _blind(module: object, name: str, answer: object) -> Callable[[pytest.Monkey
 # first that shows it, so that nobody has to wait.
 FIRST = {"G3": 1700, "twins": 1700}
 MUTATIONS = {
-    "G3": _blind(plan_clean_guards, "_g3", (None, "")),
-    "visibility": _blind(plan_clean_rules, "_judge_visibility", None),
-    "usable bases": _blind(plan_clean_rules, "_judge_base", None),
-    "settled deltas": _blind(plan_clean_rules, "_judge_delta", None),
-    "containment": _blind(plan_clean_rules, "contains", True),
-    "twins": _blind(plan_clean_rules, "_is_twin", False),
+    "G3": _blind(clean_plan, "_g3", (None, "")),
+    "visibility": _blind(clean_decisions, "_judge_visibility", None),
+    "usable bases": _blind(clean_decisions, "_judge_base", None),
+    "settled deltas": _blind(clean_decisions, "_judge_delta", None),
+    "containment": _blind(clean_decisions, "contains", True),
+    "twins": _blind(clean_decisions, "_is_twin", False),
 }
 
 
@@ -191,7 +182,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_without_a_condition_some_reader_loses(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The property would notice. Guards on ages and contents are not of this kind: names do not show them."""
-    monkeypatch.setattr(plan_clean_guards, "_simulation", lambda seen: (None, ""))
+    monkeypatch.setattr(clean_plan, "_simulation", lambda seen: (None, ""))
     MUTATIONS[mutation](monkeypatch)
     first = FIRST.get(mutation, 0)
     assert any(_loses(seed) for seed in range(first, first + 20_000)), f"nobody misses {mutation}"

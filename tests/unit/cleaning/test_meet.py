@@ -8,7 +8,7 @@ import pytest
 
 from acidctl.errors import UsageError
 from acidctl.format.list_texts import recognise_many
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds, meet_txns, meet_write_ids
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds, common_txns, common_write_ids
 
 MAX = "9223372036854775807"
 
@@ -26,7 +26,7 @@ MAX = "9223372036854775807"
 )
 def test_the_meet_sees_what_all_see(texts: list[str], expected: str) -> None:
     """Lowest watermark, every exception; aborted is what some list calls so and none calls valid."""
-    assert meet_write_ids([ValidWriteIds.parse(text) for text in texts]).format() == expected
+    assert common_write_ids([ValidWriteIds.parse(text) for text in texts]).format() == expected
 
 
 def test_valid_in_the_meet_is_valid_in_each() -> None:
@@ -41,7 +41,7 @@ def test_valid_in_the_meet_is_valid_in_each() -> None:
             lists.append(
                 ValidTxns(high_watermark=top, min_open=min(open_ids, default=None), open=open_ids, aborted=aborted)
             )
-        meet = meet_txns(lists)
+        meet = common_txns(lists)
         for i in range(1, 20):
             assert meet.is_valid(i) == all(item.is_valid(i) for item in lists)
             assert not (meet.is_aborted(i) and any(item.is_valid(i) for item in lists))

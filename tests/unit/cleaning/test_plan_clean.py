@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from acidctl.cleaning.guards import GUARDS, CoverFacts, Evidence
-from acidctl.cleaning.plan import CleanPlan, from_json, plan_location, to_json
+from acidctl.cleaning.plan import GUARDS, CleanPlan, CoverFacts, Evidence, from_json, plan_location, to_json
 from acidctl.errors import UsageError
 from acidctl.format.listing import FileInfo
 from acidctl.state.resolve import TableGuess, TableType

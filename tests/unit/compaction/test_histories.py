@@ -18,8 +18,8 @@ from random import Random
 import pytest
 
 from acidctl import open_table
-from acidctl.cleaning import guards as plan_clean_guards
-from acidctl.cleaning import rules as plan_clean_rules
+from acidctl.cleaning import decisions as clean_decisions
+from acidctl.cleaning import plan as clean_plan
 from acidctl.cleaning import run as clean_run
 from acidctl.cleaning.report import Outcome as CleanOutcome
 from acidctl.compaction import inputs
@@ -370,7 +370,7 @@ def _blind(module: object, name: str, answer: object) -> Change:
     def change(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, name, lambda *args: answer)
         # It would notice.
-        patch.setattr(plan_clean_guards, "_simulation", lambda seen: (None, ""))
+        patch.setattr(clean_plan, "_simulation", lambda seen: (None, ""))
 
     return change
 
@@ -388,11 +388,11 @@ MUTATIONS: dict[str, tuple[Change, int]] = {
         lambda patch: patch.setattr(ValidWriteIds, "compactor", lambda self: replace(self, open=(), min_open=None)),
         5,
     ),
-    "clean asks all write-id lists": (_newest_only("meet_write_ids"), 30),
-    "clean asks all transaction lists": (_newest_only("meet_txns"), 40),
-    "clean knows visibility": (_blind(plan_clean_rules, "_judge_visibility", None), 15),
-    "clean knows usable bases": (_blind(plan_clean_rules, "_judge_base", None), 30),
-    "clean knows settled deltas": (_blind(plan_clean_rules, "_judge_delta", None), 30),
+    "clean asks all write-id lists": (_newest_only("common_write_ids"), 30),
+    "clean asks all transaction lists": (_newest_only("common_txns"), 40),
+    "clean knows visibility": (_blind(clean_decisions, "_judge_visibility", None), 15),
+    "clean knows usable bases": (_blind(clean_decisions, "_judge_base", None), 30),
+    "clean knows settled deltas": (_blind(clean_decisions, "_judge_delta", None), 30),
 }
 
 

@@ -1,0 +1,506 @@
+"""Which entries of one location no reader can reach, before anything is opened: a reader's selection turned round.
+
+A reader takes the newest base and the deltas beyond it; what it never takes, whatever it may see *in addition* to
+the common snapshot of all readers, may go. So an entry counts against another only when every reader sees it (bases
+that every reader can use, deltas none of whose ids is open), a cover has to contain what it covers, and whatever is not
+understood is left where it is. An entry younger than the retention is neither removed nor a cover (guard G6).
+
+These rules are narrower than the question that `state.equivalence` answers, and the plan asks that one as well: it
+accepts what the rules remove, but it would also accept some of what they keep (see docs/architecture.md). Takes values
+and returns values: no clock, no storage; the guards are in `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import takewhile
+
+from acidctl.format.listing import Listing
+from acidctl.format.names import FAILED_NAME, WORK_PREFIX, DeltaDir, DeltaKind, WriteIdRange, is_journal
+from acidctl.format.write_ids import Reader, ValidWriteIds
+from acidctl.state.entries import (
+    ORIGINALS_NAME,
+    Directory,
+    EntryState,
+    Inventory,
+    MarkerContent,
+    TableType,
+    Verdict,
+    aborted_delta,
+    covered_by_base,
+    covered_by_deltas,
+    degenerate_delta,
+    delete_delta_in_insert_only,
+    judge_compacted,
+    judge_originals,
+    judge_overwrite,
+    judge_visibility,
+    same_ids_as_base,
+    span,
+)
+from acidctl.state.inventory import take_inventory
+from acidctl.state.journal import is_unowned, journals_of, standing_of
+from acidctl.state.resolve import TableGuess
+from acidctl.state.strict import delta_order
+
+DEFAULT_RETENTION = 24 * 3600.0
+# A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
+HIVE_TIMEOUT = 24 * 3600.0
+_HIVE_PREFIXES = ("_tmp_", ".hive-staging", "_tmp.", "_task_tmp.")
+
+
+class Label(Enum):
+    """KEEP: some reader needs it. DELETE: none can reach it. IGNORE: left alone, and covers nothing."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of an entry: a stable code, one sentence, and the entries that cause it."""
+
+    label: Label
+    reason_code: str
+    reason: str
+    because_of: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, verdict: Verdict, label: Label) -> Decision:
+        """The decision that follows from a reader's verdict."""
+        return cls(label, verdict.reason_code, verdict.reason, verdict.because_of)
+
+
+WITHHELD = Decision(Label.IGNORE, "withheld", "is neither removed nor counted as a cover")
+
+
+# --- bases, deltas and originals -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """Decisions by entry name. `best` is the base that covers; `decided` are deltas that every reader judges alike.
+
+    `undecided` are deltas that readers see differently (open ids, ids above the watermark); they cover nothing and
+    stay.
+    """
+
+    decisions: Mapping[str, Decision]
+    best: Directory | None
+    decided: tuple[Directory, ...]
+    undecided: tuple[Directory, ...]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Names of the entries that may go."""
+        return tuple(name for name, decision in self.decisions.items() if decision.label is Label.DELETE)
+
+
+def classify(inventory: Inventory, common: Reader, kind: TableGuess, withheld: Collection[str] = ()) -> Classification:
+    """Decide about every base, every delta and the original files; what is `withheld` neither goes nor covers."""
+    decisions: dict[str, Decision] = {}
+    bases = []
+    for base in inventory.bases:
+        decision = _judge_visibility(base, common) or _judge_base(base, common.effective_write_ids, kind)
+        if base.name in withheld and (decision is None or decision.label is Label.DELETE):
+            decision = WITHHELD
+        if decision is None:
+            bases.append(base)
+        else:
+            decisions[base.name] = decision
+    best = max(bases, key=lambda b: (b.base.write_id, _compacted(b, kind), b.visibility_txn_id or 0), default=None)
+    for base in bases:
+        decisions[base.name] = _decide_base(base, best, kind)
+    _keep_masks(inventory.bases, best, kind, decisions)
+    if inventory.group_files:
+        decisions[ORIGINALS_NAME] = _decide_originals(inventory, best, kind, withheld)
+    decided: list[Directory] = []
+    undecided: list[Directory] = []
+    for delta in inventory.deltas:
+        decision = _judge_delta(delta, common, kind)
+        if decision is None:
+            decided.append(delta)
+            continue
+        decisions[delta.name] = WITHHELD if decision.label is Label.DELETE and delta.name in withheld else decision
+        if decision.reason_code in ("write_open", "above_watermark"):
+            undecided.append(delta)
+    _decide_deltas([d for d in decided if d.name not in withheld], best, decisions)
+    for delta in decided:
+        decisions.setdefault(delta.name, WITHHELD)
+    return Classification(decisions, best, tuple(decided), tuple(undecided))
+
+
+def _judge_visibility(directory: Directory, common: Reader) -> Decision | None:
+    txn = directory.visibility_txn_id
+    if txn is None or directory.parsed is None:
+        return None
+    if common.txns is None:
+        why = f"made by compaction transaction {txn}, of which nothing is known without a transaction list"
+        return Decision(Label.IGNORE, "no_txn_list", why)
+    unseen = judge_visibility(directory.parsed, common.txns)
+    if unseen is None:
+        return None
+    # Only a list may call a compaction aborted: one that is merely not visible may still be running.
+    return Decision.by(unseen, Label.DELETE if unseen.state is EntryState.ABORTED else Label.IGNORE)
+
+
+def _judge_base(base: Directory, ids: ValidWriteIds, kind: TableGuess) -> Decision | None:
+    """The decision on a base that some reader cannot use."""
+    parsed = base.base
+    if base.is_first_compaction:
+        return None
+    if base.marker in (MarkerContent.BAD, MarkerContent.UNREAD) and parsed.visibility_txn_id is None:
+        problem = base.marker_problem or "could not be read"
+        why = f"its _metadata_acid {problem}, so acidctl cannot tell what made it"
+        return Decision(Label.IGNORE, "bad_marker", why)
+    if parsed.write_id < 0:
+        return Decision(Label.IGNORE, "bad_name", "no write has a negative id")
+    if _compacted(base, kind):
+        verdict = judge_compacted(parsed, ids)
+        if verdict is None and kind.acid_v1 and not base.is_compacted and ids.is_aborted(parsed.write_id):
+            # Hive 1 and 2 mark nothing. Should a later Hive have written this, then its overwrite was aborted.
+            return Decision(Label.IGNORE, "write_aborted", f"write id {parsed.write_id} was aborted")
+        return None if verdict is None else Decision.by(verdict, Label.IGNORE)
+    verdict = judge_overwrite(parsed, ids)
+    if verdict is None:
+        return None
+    if verdict.state is not EntryState.ABORTED:
+        return Decision.by(verdict, Label.IGNORE)
+    if ids.lowest_open is not None and ids.lowest_open <= parsed.write_id:
+        # HIVE-22754: Hive 4 reads an overwrite that is the lowest open id of its snapshot, committed or not.
+        why = f"{verdict.reason}, but Hive 4 reads it for a reader whose lowest open id it is"
+        return Decision(Label.IGNORE, "lowest_open", why)
+    return Decision.by(verdict, Label.DELETE)
+
+
+def _decide_base(base: Directory, best: Directory | None, kind: TableGuess) -> Decision:
+    assert best is not None
+    if base is best:
+        return Decision(Label.KEEP, "base", "the newest base that every reader can use")
+    if base.base.write_id != best.base.write_id:
+        return Decision.by(covered_by_base("", best), Label.DELETE)
+    if _compacted(base, kind) and _compacted(best, kind):
+        why = f"{best.name} is a compaction of the same writes, and readers take either"
+        return Decision(Label.KEEP, "tie", why)
+    return Decision.by(same_ids_as_base(best), Label.DELETE)
+
+
+def _keep_masks(
+    bases: Iterable[Directory], best: Directory | None, kind: TableGuess, decisions: dict[str, Decision]
+) -> None:
+    """Keep aborted overwrites below a compacted base that some readers cannot use, where no base serves all of them.
+
+    Hive 4 reports missing history when the *oldest* base is a compacted one; an aborted overwrite below it keeps
+    readers that still find every delta from failing.
+    """
+    if best is not None or not any(_compacted(base, kind) for base in bases):
+        return
+    for base in bases:
+        decision = decisions[base.name]
+        if decision.label is Label.DELETE and decision.reason_code == "write_aborted":
+            why = f"{decision.reason}, but without it Hive 4 may refuse to read here (not enough history)"
+            decisions[base.name] = Decision(Label.KEEP, "masks_history", why)
+
+
+def _decide_originals(
+    inventory: Inventory, best: Directory | None, kind: TableGuess, withheld: Collection[str]
+) -> Decision:
+    if kind.type is TableType.INSERT_ONLY:
+        return Decision.by(judge_originals(None, True), Label.IGNORE)
+    if best is None:
+        return Decision.by(judge_originals(None, False), Label.KEEP)
+    if any("/" in entry.name for entry in inventory.decided):
+        return Decision(Label.IGNORE, "nested", "base or delta directories lie among them")
+    return WITHHELD if ORIGINALS_NAME in withheld else Decision.by(judge_originals(best, False), Label.DELETE)
+
+
+def _judge_delta(directory: Directory, common: Reader, kind: TableGuess) -> Decision | None:
+    """The decision on a delta that readers do not all see alike; None where every id is decided and one committed."""
+    delta, ids = directory.delta, common.effective_write_ids
+    low, high = delta.min_write_id, delta.max_write_id
+    if delta.range.is_empty:
+        return Decision(Label.IGNORE, "bad_range", degenerate_delta(delta).reason)
+    if kind.type is TableType.INSERT_ONLY and delta.kind is DeltaKind.DELETE:
+        return Decision.by(delete_delta_in_insert_only(), Label.IGNORE)
+    unseen = _judge_visibility(directory, common)
+    if unseen is not None:
+        return unseen
+    if high <= ids.high_watermark and len(ids.aborted_in(low, high)) == high - low + 1:
+        return Decision.by(aborted_delta(delta), Label.DELETE)
+    if high > ids.high_watermark:
+        rest = f"{high} is" if low == high else f"it reaches to {high},"
+        why = f"{rest} above {ids.high_watermark}, the last write id of this snapshot"
+        return Decision(Label.IGNORE, "above_watermark", why)
+    open_ids, lowest = ids.open_in(low, high), ids.min_open
+    # The list may name a lowest open id here that it does not enumerate.
+    named_only = lowest is not None and lowest in delta.range and not ids.is_aborted(lowest)
+    if open_ids or named_only:
+        first = open_ids[0] if open_ids else lowest
+        return Decision(Label.IGNORE, "write_open", f"write id {first} is still open for some reader")
+    return None
+
+
+def _decide_deltas(deltas: Iterable[Directory], best: Directory | None, decisions: dict[str, Decision]) -> None:
+    """Hive's walk over deltas (findBestWorkingDeltas) with a stricter notion of what is covered.
+
+    The order decides, as in `state.strict`: the widest first, so that a cover comes before what it covers.
+    """
+    floor = best.base.write_id if best is not None else 0
+    current = max(floor, 0)
+    covers: list[Directory] = []
+    for directory in sorted(deltas, key=delta_order):
+        delta = directory.delta
+        if delta.max_write_id > current or _is_twin(delta, covers):
+            decisions[directory.name] = Decision(Label.KEEP, "visible", f"readers need {span(delta.range)}")
+            covers.append(directory)
+            current = max(current, delta.max_write_id)
+        elif best is not None and delta.max_write_id <= floor:
+            decisions[directory.name] = Decision.by(covered_by_base("", best), Label.DELETE)
+        else:
+            decisions[directory.name] = _decide_covered(delta, covers)
+
+
+def _decide_covered(delta: DeltaDir, covers: list[Directory]) -> Decision:
+    # Chosen deltas reach ever farther, so those that reach far enough are the last ones.
+    far = takewhile(lambda c: c.delta.max_write_id >= delta.max_write_id, reversed(covers))
+    wider = [c for c in far if contains(c.delta, delta)]
+    if not wider:
+        why = f"readers pass over {span(delta.range)}, but no entry holds all of it"
+        return Decision(Label.KEEP, "no_cover", why)
+    return Decision.by(covered_by_deltas(sorted(c.name for c in wider), wider[-1].delta), Label.DELETE)
+
+
+def contains(cover: DeltaDir, delta: DeltaDir) -> bool:
+    """Whether `cover` has the form of compactor output, and holds the range of `delta` without being its sibling."""
+    return (
+        cover.statement_id is None
+        and cover.range.covers(delta.range)
+        and (cover.range, cover.statement_id) != (delta.range, delta.statement_id)
+    )
+
+
+def _is_twin(delta: DeltaDir, covers: list[Directory]) -> bool:
+    """Whether a chosen delta has the same range: the other kind, or another statement of the same write."""
+    # Equal ranges stand together in the order, so only the last ones can match.
+    for other in takewhile(lambda c: c.delta.range == delta.range, reversed(covers)):
+        statement = other.delta.statement_id
+        if statement == delta.statement_id or (statement is not None and delta.statement_id is not None):
+            return True
+    return False
+
+
+def _compacted(base: Directory, kind: TableGuess) -> bool:
+    """Whether a compaction made the base; in ACID v1 nothing else makes any."""
+    return base.is_compacted or base.is_first_compaction or kind.acid_v1
+
+
+# --- what dead or failed runs have left ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A hidden entry that may go by its age; `at_least` is the lowest age in seconds, None for those that stay.
+
+    It holds no data, is hidden from every reader, and is in the way. `at_once`: nobody can need it any more, however
+    young it is.
+    """
+
+    name: str
+    reason_code: str
+    reason: str
+    at_least: float | None = 0.0
+    at_once: bool = False
+
+    def decide(self, modified: float | None, now: float, older_than: float | None) -> Decision:
+        """What becomes of it."""
+        if self.at_least is None:
+            return Decision(Label.IGNORE, self.reason_code, self.reason)
+        old = modified is not None and now - modified >= max(older_than or 0.0, self.at_least)
+        if older_than is None or self.at_once or old:
+            return Decision(Label.DELETE, self.reason_code, self.reason)
+        code = "too_young" if modified is not None else "age_unknown"
+        return Decision(Label.IGNORE, code, f"{self.reason}, but younger than the retention")
+
+
+def find_leftovers(
+    inventory: Inventory, halves: frozenset[str], dead: frozenset[str], linked: frozenset[str], *, leftovers: bool
+) -> Iterator[Leftover]:
+    """Every hidden entry that a dead or failed run may have left.
+
+    A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended (`dead`). One
+    that names no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), cannot be told from what a running
+    one needs, so they go only on request, by age. `halves` are the work directories of half published compactions,
+    `linked` the names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
+    """
+    for entry in inventory.decided:
+        if entry.name in linked:
+            if entry.reason_code != "foreign_link":
+                yield Leftover(entry.name, "holds_link", f"{entry.reason}; holds a symbolic link, so it stays", None)
+        elif entry.name.startswith(WORK_PREFIX):
+            yield _work(entry.directory, entry.name in halves, entry.name in dead, leftovers=leftovers)
+        elif entry.name.startswith(_HIVE_PREFIXES) and leftovers:
+            yield Leftover(entry.name, "temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
+        elif entry.name.startswith(_HIVE_PREFIXES):
+            yield Leftover(entry.name, "temporary", f"{entry.reason}; --leftovers removes old ones", None)
+
+
+def half_published(listing: Listing) -> frozenset[str]:
+    """Work directories whose journal names outputs that are in place in part; an unread journal counts as such."""
+    journals = journals_of(listing)
+    half = {journal.work for journal in journals if standing_of(journal, listing).half}
+    paths = [info.path for info in listing.files if is_journal(info.path)]
+    unread = {path.partition("/")[0] for path in paths if path not in listing.markers}
+    return frozenset(half | (unread - {journal.work for journal in journals}))
+
+
+def _work(directory: Directory, half: bool, dead: bool, *, leftovers: bool) -> Leftover:
+    name, files = directory.name, directory.files
+    if half:
+        return Leftover(name, "half_published", "a compaction that `acidctl compact` has to complete or undo", None)
+    if any(info.path == f"{name}/{FAILED_NAME}" for info in files):
+        return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
+    if dead:
+        return Leftover(name, "work_dead", "left by an acidctl run that has died", at_once=True)
+    if is_unowned(name, files):
+        # Whoever removes it holds the lock; a run that has lost its own publishes nothing.
+        why = "work directory that names no owner"
+        if leftovers:
+            return Leftover(name, "work_unowned", f"{why}, left behind", HIVE_TIMEOUT)
+        return Leftover(name, "work_unowned", f"{why}; --leftovers removes old ones", None)
+    return Leftover(name, "work", "work directory of an acidctl run that may still be working", None)
+
+
+# --- one location: decisions and ages ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the user decides. `older_than` is in seconds, None for no retention at all; `now` in seconds since 1970.
+
+    `highest_write_id` bounds the snapshot (guard G9). `leftovers` also removes what Hive's queries left behind.
+    `no_cleanup` is what the DDL says, None when there was none; `table` is the table's name where it is known.
+    """
+
+    now: float
+    older_than: float | None = DEFAULT_RETENTION
+    highest_write_id: int | None = None
+    leftovers: bool = False
+    no_cleanup: bool | None = None
+    table: str | None = None
+
+    def is_young(self, modified: float | None) -> bool:
+        """Whether something of that time is withheld; an unknown age is no age."""
+        return self.older_than is not None and (modified is None or self.now - modified < self.older_than)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One location as `clean` judges it: `chosen` is what counts, `ageless` the same without retention.
+
+    `common` is what every live reader sees; its transactions are None where nothing is known of them. `covers` are the
+    directories because of which something goes; `one_sided` are deltas under a minor compaction of which only the half
+    of the other kind is there, so that they may go only if they hold nothing.
+    """
+
+    listing: Listing
+    inventory: Inventory
+    common: Reader
+    kind: TableGuess
+    rules: Rules
+    times: Mapping[str, float | None]
+    chosen: Classification
+    ageless: Classification
+    leftovers: Mapping[str, Leftover]
+    covers: tuple[Directory, ...]
+    one_sided: tuple[Directory, ...]
+
+    @property
+    def wanted_times(self) -> tuple[str, ...]:
+        """Directories of victims and covers whose own time is not known yet."""
+        names = {*self.ageless.victims, *self.chosen.victims, *self.leftovers}
+        for seen in (self.ageless, self.chosen):
+            names.update(name for decision in seen.decisions.values() for name in decision.because_of)
+        directories = {path for path in self.listing.directories if "/" not in path}
+        return tuple(sorted((names & directories) - self.times.keys()))
+
+    def modified(self, directory: Directory) -> float | None:
+        """When something last changed in an entry; None when that cannot be told."""
+        times = [info.modified for info in directory.files]
+        if any(time is None for time in times):
+            return None
+        # A rename into place leaves the times of the files alone, so the directory's own counts as well.
+        return max((t for t in (*times, self.times.get(directory.name)) if t is not None), default=None)
+
+    def decision(self, name: str, modified: float | None) -> Decision:
+        """The decision that counts, in words that say so where only the retention keeps an entry."""
+        chosen, ageless = self.chosen.decisions[name], self.ageless.decisions[name]
+        if chosen.label is Label.DELETE or ageless.label is not Label.DELETE:
+            return ageless if chosen.label is not Label.DELETE else chosen
+        if not self.rules.is_young(modified):
+            code, why = "cover_too_young", "but that is younger than the retention"
+        elif modified is None:
+            code, why = "age_unknown", "but its age is not known"
+        else:
+            code, why = "too_young", "but younger than the retention"
+        return Decision(Label.IGNORE, code, f"{ageless.reason}, {why}", ageless.because_of)
+
+
+def survey(
+    listing: Listing,
+    common: Reader,
+    kind: TableGuess,
+    rules: Rules,
+    *,
+    times: Mapping[str, float | None] | None = None,
+    dead: Iterable[str] = (),
+) -> Survey:
+    """Judge a listing; `times` are modification times of directories themselves, by name.
+
+    `dead` names work directories whose owner is known to have ended. The caller adds `wanted_times` and calls
+    again until there are none.
+    """
+    inventory = take_inventory(listing)
+    common = _capped(common, rules.highest_write_id)
+    ageless = classify(inventory, common, kind)
+    halves = half_published(listing)
+    lying = find_leftovers(inventory, halves, frozenset(dead), listing.linked_entries, leftovers=rules.leftovers)
+    leftovers = {item.name: item for item in lying}
+    first = Survey(listing, inventory, common, kind, rules, dict(times or {}), ageless, ageless, leftovers, (), ())
+    directories = {c.name: c for c in (*inventory.bases, *inventory.deltas)}
+    aged = [*directories.values(), originals_of(inventory)]
+    young = frozenset(c.name for c in aged if rules.is_young(first.modified(c)))
+    chosen = classify(inventory, common, kind, young) if young else ageless
+    because = {cause for name in chosen.victims for cause in chosen.decisions[name].because_of}
+    covers = tuple(directories[name] for name in sorted(because))
+    return replace(first, chosen=chosen, covers=covers, one_sided=tuple(_one_sided(covers, chosen.decided)))
+
+
+def originals_of(inventory: Inventory) -> Directory:
+    """All original files of a location as one entry."""
+    return Directory(ORIGINALS_NAME, None, inventory.group_files)
+
+
+def _capped(common: Reader, highest: int | None) -> Reader:
+    ids = common.effective_write_ids
+    if highest is None or highest >= ids.high_watermark:
+        return common
+    open_ids = tuple(i for i in ids.open if i <= highest)
+    aborted = tuple(i for i in ids.aborted if i <= highest)
+    return replace(common, write_ids=replace(ids, high_watermark=highest, open=open_ids, aborted=aborted))
+
+
+def _one_sided(covers: Iterable[Directory], decided: Iterable[Directory]) -> Iterator[Directory]:
+    """Deltas inside a covering delta that has no twin of their kind."""
+    decided = tuple(decided)
+    held: dict[WriteIdRange, set[DeltaKind]] = {}
+    for directory in decided:
+        if directory.delta.statement_id is None:
+            held.setdefault(directory.delta.range, set()).add(directory.delta.kind)
+    wide = [(c.delta, held.get(c.delta.range, set())) for c in covers if isinstance(c.parsed, DeltaDir)]
+    lacking = [(cover, kinds) for cover, kinds in wide if len(kinds) < len(DeltaKind)]
+    for directory in decided:
+        if any(directory.delta.kind not in kinds and contains(cover, directory.delta) for cover, kinds in lacking):
+            yield directory
