@@ -30,7 +30,7 @@ from acidctl.storage.port import (
     join,
     not_a_directory,
 )
-from acidctl.storage.remote import Found, walk_tree
+from acidctl.storage.remote import DirectoryEntry, walk_tree
 
 _MODE = 0o1777
 _DIRECTORY_MODE = 0o755
@@ -60,7 +60,7 @@ class HadoopStorage(Storage, ABC):
         """None when nothing stands at the path, also below a file."""
 
     @abstractmethod
-    def _list(self, path: str) -> Iterable[Found]:
+    def _list(self, path: str) -> Iterable[DirectoryEntry]:
         """The entries of a directory; NoSuchTableError when there is none."""
 
     @abstractmethod
@@ -126,12 +126,12 @@ class HadoopStorage(Storage, ABC):
 
         Access lists need nothing: what is made below a directory inherits its default list.
         """
-        model, found = self._existing(like), self._existing(path)
-        self._give_as(path, model, found)
+        model, status = self._existing(like), self._existing(path)
+        self._give_as(path, model, status)
         mode = model.mode & _MODE
-        if model.is_directory and not found.is_directory:
+        if model.is_directory and not status.is_directory:
             mode &= 0o666
-        if mode != found.mode & _MODE:
+        if mode != status.mode & _MODE:
             with suppress(DeniedError):
                 self._set_mode(path, mode)
 
@@ -177,11 +177,11 @@ class HadoopStorage(Storage, ABC):
         model = self._existing(like)
         return model.mode & (0o666 if model.is_directory else _MODE)
 
-    def _give_as(self, path: str, model: Status, found: Status) -> None:
+    def _give_as(self, path: str, model: Status, status: Status) -> None:
         """Owner and group of another, as far as this user may."""
-        if model.owner != found.owner:
+        if model.owner != status.owner:
             self._give(path, model.owner, model.group)
-        elif model.group != found.group:
+        elif model.group != status.group:
             self._give(path, None, model.group)
 
     def _existing(self, path: str) -> Status:

@@ -49,16 +49,16 @@ def load_hadoop_conf(environment: Mapping[str, str]) -> dict[str, str]:
             path=folder,
             hint="Set HADOOP_CONF_DIR to the folder that holds core-site.xml and hdfs-site.xml, or unset it.",
         )
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     final: set[str] = set()
     for name in _FILES:
         path = Path(folder, name)
         if path.exists():
-            _read(path, found, final, 0)
-    return {key: _expanded(value, found, environment) for key, value in found.items()}
+            _read(path, values, final, 0)
+    return {key: _expanded(value, values, environment) for key, value in values.items()}
 
 
-def _read(path: Path, found: dict[str, str], final: set[str], depth: int) -> None:
+def _read(path: Path, values: dict[str, str], final: set[str], depth: int) -> None:
     """Add the properties of a file; a later value wins unless an earlier one was final."""
     try:
         root = ElementTree.fromstring(path.read_bytes())
@@ -75,7 +75,7 @@ def _read(path: Path, found: dict[str, str], final: set[str], depth: int) -> Non
         raise UsageError(f"{path} is not a Hadoop configuration: its root is not <configuration>", path=str(path))
     for element in root:
         if element.tag == _INCLUDE:
-            _include(path, element, found, final, depth)
+            _include(path, element, values, final, depth)
         elif element.tag == "property":
             key = (element.findtext("name") or element.get("name") or "").strip()
             value = element.findtext("value")
@@ -84,27 +84,27 @@ def _read(path: Path, found: dict[str, str], final: set[str], depth: int) -> Non
             if not key or key in final:
                 continue
             if value is not None:
-                found[key] = value.strip()
+                values[key] = value.strip()
             if (element.findtext("final") or element.get("final") or "").strip().lower() == "true":
                 final.add(key)
 
 
-def _include(path: Path, element: ElementTree.Element, found: dict[str, str], final: set[str], depth: int) -> None:
+def _include(path: Path, element: ElementTree.Element, values: dict[str, str], final: set[str], depth: int) -> None:
     """`<xi:include href="FILE"/>`, relative to the file it stands in; `<xi:fallback>` makes a missing one harmless."""
     target = path.parent / element.get("href", "").removeprefix("file://")
     if depth >= _DEEPEST:
         raise UsageError(f"{path} includes files without end", path=str(path))
     if target.is_file():
-        _read(target, found, final, depth + 1)
+        _read(target, values, final, depth + 1)
     elif not len(element):
         raise UsageError(f"{path} includes {target}, which does not exist", path=str(path))
 
 
-def _expanded(value: str, found: Mapping[str, str], environment: Mapping[str, str]) -> str:
+def _expanded(value: str, values: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """A value with its `${key}`, `${env.NAME}` and `${env.NAME:-default}` replaced; unknown ones stay as they are."""
     for _ in range(_EXPANSIONS):
         for match in _VARIABLE.finditer(value):
-            known = _variable(match[1], found, environment)
+            known = _variable(match[1], values, environment)
             if known is not None:
                 value = value[: match.start()] + known + value[match.end() :]
                 break
@@ -113,7 +113,7 @@ def _expanded(value: str, found: Mapping[str, str], environment: Mapping[str, st
     return value
 
 
-def _variable(name: str, found: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
+def _variable(name: str, values: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     if name.startswith("env."):
         name = name.removeprefix("env.")
         for separator, empty_counts in ((":-", False), ("-", True)):
@@ -124,7 +124,7 @@ def _variable(name: str, found: Mapping[str, str], environment: Mapping[str, str
         return environment.get(name)
     if name == "user.name":
         return account_name()
-    return found.get(name)
+    return values.get(name)
 
 
 def account_name() -> str | None:
@@ -290,9 +290,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _from_protobuf(data: bytes) -> Iterator[Token]:
     """CredentialsProto: tokens (1) of alias (1) and token (2), that of identifier, password, kind, service (1 to 4)."""
     for number, pair in _fields(data):
-        found = dict(_fields(pair)).get(2) if number == 1 else None
-        if found is not None:
-            parts = dict(_fields(found))
+        message = dict(_fields(pair)).get(2) if number == 1 else None
+        if message is not None:
+            parts = dict(_fields(message))
             yield Token(parts.get(1, b""), parts.get(2, b""), parts.get(3, b"").decode(), parts.get(4, b"").decode())
 
 

@@ -38,7 +38,7 @@ from acidctl.storage.hadoop import (
 from acidctl.storage.hadoop_conf import Place, account_name, client_options, locate, wants_kerberos
 from acidctl.storage.port import Descend, NewFile, Storage, Walk, already_exists, not_a_directory, replaced
 from acidctl.storage.prefetch import RangedFile
-from acidctl.storage.remote import Found, in_thread, walk_tree
+from acidctl.storage.remote import DirectoryEntry, in_thread, walk_tree
 
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
@@ -54,12 +54,12 @@ def options_elsewhere(
 
     With Kerberos that is the ticket's, not ours to name.
     """
-    found = client_options(options, environment)
-    if "user" not in options and not wants_kerberos(found["config"]):
+    elsewhere = client_options(options, environment)
+    if "user" not in options and not wants_kerberos(elsewhere["config"]):
         user = environment.get("HADOOP_USER_NAME") or account_name()
         if user is not None:
-            found["user"] = user
-    return found
+            elsewhere["user"] = user
+    return elsewhere
 
 
 Answer = TypeVar("Answer")
@@ -125,49 +125,49 @@ class HdfsStorage(HadoopStorage):
 
     def _status(self, path: str) -> Status | None:
         try:
-            found = self._ask(path, lambda client: client.get_file_info(path))
+            info = self._ask(path, lambda client: client.get_file_info(path))
         except MissingError:
             return None
-        modified = found.modification_time / 1000
-        return Status(found.isdir, found.length, modified, found.owner, found.group, found.permission)
+        modified = info.modification_time / 1000
+        return Status(info.isdir, info.length, modified, info.owner, info.group, info.permission)
 
-    def _list(self, path: str) -> Iterable[Found]:
+    def _list(self, path: str) -> Iterable[DirectoryEntry]:
         """The entries of a directory, page by page."""
         shown = self.display(path)
         entries: Any = None
 
-        def page(client: hdfs_native.Client) -> list[Found]:
+        def page(client: hdfs_native.Client) -> list[DirectoryEntry]:
             nonlocal entries
             if entries is None:
                 entries = client.list_status(path)
             return _page(entries, path)
 
-        found: list[Found] = []
+        entries_so_far: list[DirectoryEntry] = []
         while True:
             try:
-                some = self._client.ask(page, shown)
+                page_entries = self._client.ask(page, shown)
             except MissingError as error:
                 raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
-            if some == [_ITSELF]:
+            if page_entries == [_ITSELF]:
                 raise not_a_directory(shown)
-            found += some
-            if len(some) < _PAGE:
-                return found
+            entries_so_far += page_entries
+            if len(page_entries) < _PAGE:
+                return entries_so_far
 
-    def _list_some(self, paths: Sequence[str]) -> list[list[Found] | None]:
+    def _list_some(self, paths: Sequence[str]) -> list[list[DirectoryEntry] | None]:
         """The entries of small directories, many in one call; None where one needs a request of its own."""
 
-        def pages(client: hdfs_native.Client) -> list[list[Found] | None]:
+        def pages(client: hdfs_native.Client) -> list[list[DirectoryEntry] | None]:
             until = time.monotonic() + _SOME_SECONDS
-            found: list[list[Found] | None] = []
+            listings: list[list[DirectoryEntry] | None] = []
             for path in paths:
                 page = None
                 if time.monotonic() < until:
                     with suppress(Exception):
                         page = _page(client.list_status(path), path)
                 whole = page is not None and len(page) < _PAGE and page != [_ITSELF]
-                found.append(page if whole else None)
-            return found
+                listings.append(page if whole else None)
+            return listings
 
         try:
             return self._client.ask(pages, self.display(paths[0]))
@@ -204,7 +204,7 @@ class HdfsStorage(HadoopStorage):
 
 
 # How HDFS lists a file: as the only entry of itself.
-_ITSELF = Found("", False)
+_ITSELF = DirectoryEntry("", False)
 
 
 class _Reader:
@@ -345,10 +345,10 @@ def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableE
     return no_datanode(shown, f"{verb} a block of it")
 
 
-def _page(entries: Any, path: str) -> list[Found]:
+def _page(entries: Any, path: str) -> list[DirectoryEntry]:
     """As many entries of a listing as a NameNode sends at once."""
     return [
-        Found(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
+        DirectoryEntry(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
         if entry.path != path
         else _ITSELF
         for entry in islice(entries, _PAGE)
@@ -451,14 +451,14 @@ class HdfsClient:
             self.forget(client)
             raise silent from error
         except Exception as error:
-            found = of_hdfs_native(error, shown, self.place.authority, changes=changes)
-            if isinstance(found, UnreachableError):
-                if not self._ever_answered and "broke" in found.message:
+            failure = of_hdfs_native(error, shown, self.place.authority, changes=changes)
+            if isinstance(failure, UnreachableError):
+                if not self._ever_answered and "broke" in failure.message:
                     # hdfs-native keeps the reason to itself, and has asked as often as `hadoop_conf` lets it.
-                    found.attempts = _NO_RETRY
-                    found.hint = _BROKEN
+                    failure.attempts = _NO_RETRY
+                    failure.hint = _BROKEN
                 self.forget(client)
-            raise found from error
+            raise failure from error
         except BaseException as error:
             if not _is_panic(error):
                 raise
@@ -569,10 +569,10 @@ def _try_connection(address: str, seconds: float) -> Exception | None:
 
 
 def _closed(
-    shown: str, addresses: Sequence[str], found: Mapping[str, Exception | None], seconds: float
+    shown: str, addresses: Sequence[str], results: Mapping[str, Exception | None], seconds: float
 ) -> StorageError:
     """The error when no NameNode accepts a connection: for several, what they have in common."""
-    faults = [found.get(address) for address in addresses]
+    faults = [results.get(address) for address in addresses]
     where = " and ".join(addresses)
     if all(isinstance(fault, socket.gaierror | UnicodeError) for fault in faults):
         return unknown_name(shown, where, "dfs.namenode.rpc-address")

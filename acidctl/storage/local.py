@@ -54,14 +54,14 @@ class LocalStorage(Storage):
         try:
             if is_own(path):
                 with parent_of(path, (), own_only=True) as (parent, name):
-                    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                    status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             else:
-                found = os.stat(path)
+                status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise refused(path, error) from error
-        return PathStat(stat_bits.S_ISDIR(found.st_mode), found.st_size, found.st_mtime)
+        return PathStat(stat_bits.S_ISDIR(status.st_mode), status.st_size, status.st_mtime)
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """Links are followed as Hadoop's local file system follows them, but not behind hidden names."""
@@ -218,11 +218,11 @@ def _entry(parent: int, name: str) -> Iterator[int]:
 
 def _become(number: int, model: os.stat_result, *, also: int = 0) -> None:
     """Give an open file or directory owner, group and mode of another, as far as this user may; `also` adds rights."""
-    found = os.fstat(number)
-    if (model.st_uid, model.st_gid) != (found.st_uid, found.st_gid):
+    status = os.fstat(number)
+    if (model.st_uid, model.st_gid) != (status.st_uid, status.st_gid):
         _give(number, model.st_uid, model.st_gid)
     mode = stat_bits.S_IMODE(model.st_mode)
-    if stat_bits.S_ISDIR(model.st_mode) and not stat_bits.S_ISDIR(found.st_mode):
+    if stat_bits.S_ISDIR(model.st_mode) and not stat_bits.S_ISDIR(status.st_mode):
         mode &= 0o666
     with suppress(PermissionError):
         os.fchmod(number, mode | also)
@@ -280,7 +280,7 @@ class _Found:
     def add_file(self, name: str, entry: os.DirEntry[str]) -> None:
         """Nothing for a file that was removed since its directory was read."""
         try:
-            found = entry.stat()
+            status = entry.stat()
         except FileNotFoundError as error:
             if name in self.links and os.path.lexists(entry.path):
                 raise StorageError(
@@ -289,9 +289,9 @@ class _Found:
                     hint="Restore the target or remove the link; a table with missing files would be misread.",
                 ) from error
             return
-        if not stat_bits.S_ISREG(found.st_mode):
-            self.special[name] = kind_of(found.st_mode)
-        self.files.append(FileInfo(name, found.st_size, found.st_mtime))
+        if not stat_bits.S_ISREG(status.st_mode):
+            self.special[name] = kind_of(status.st_mode)
+        self.files.append(FileInfo(name, status.st_size, status.st_mtime))
 
 
 def kind_of(mode: int) -> str:
@@ -301,7 +301,7 @@ def kind_of(mode: int) -> str:
 
 def walk_local(root: str, descend: Descend | None) -> Walk:
     """See `port.Storage.walk`: one `scandir` per directory."""
-    found = _Found()
+    contents = _Found()
     pending = [("", root)]
     while pending:
         relative, path = pending.pop()
@@ -312,26 +312,26 @@ def walk_local(root: str, descend: Descend | None) -> Walk:
                     name = prefix + entry.name
                     is_link = entry.is_symlink()
                     if is_link:
-                        found.links[name] = os.path.realpath(entry.path)
+                        contents.links[name] = os.path.realpath(entry.path)
                         if is_foreign(name):
                             continue
                     if not entry.is_dir():
-                        found.add_file(name, entry)
+                        contents.add_file(name, entry)
                     elif descend is None or descend(name):
                         if is_link:
                             _refuse_loop(root, relative, entry.path)
-                        found.directories.append(name)
+                        contents.directories.append(name)
                         pending.append((name, entry.path))
         except FileNotFoundError as error:
             if not relative:
                 raise NoSuchTableError(f"{path} does not exist", path=path) from error
-            found.directories.remove(relative)
+            contents.directories.remove(relative)
         except (OSError, ValueError) as error:
             if not may_be_closed(relative):
                 raise refused(named(error) or path, error) from error
-    found.files.sort(key=_path_of)
-    found.directories.sort()
-    return Walk(tuple(found.files), tuple(found.directories), found.links, found.special)
+    contents.files.sort(key=_path_of)
+    contents.directories.sort()
+    return Walk(tuple(contents.files), tuple(contents.directories), contents.links, contents.special)
 
 
 def _path_of(info: FileInfo) -> str:
@@ -544,10 +544,10 @@ def parent_of(path: str, tops: Sequence[str], *, own_only: bool = False) -> Iter
 def refuse_link(number: int, name: str, path: str) -> None:
     """StorageError where an entry of an open directory is a symbolic link."""
     try:
-        found = os.stat(name, dir_fd=number, follow_symlinks=False)
+        status = os.stat(name, dir_fd=number, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise link_error(path)
 
 
@@ -579,8 +579,8 @@ def _own_from(path: str) -> int | None:
     """Where the part before the first name of acidctl's own ends."""
     if path.startswith(OWN_PREFIX):
         return 0
-    found = path.find("/" + OWN_PREFIX)
-    return None if found < 0 else found
+    index = path.find("/" + OWN_PREFIX)
+    return None if index < 0 else index
 
 
 def _opened(name: str, parent: int | None, path: str, *, last: bool) -> int:

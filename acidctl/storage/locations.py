@@ -122,18 +122,18 @@ def gather(
     _require_no_part(whole, storage.display(root))
     prefix = own_partition(whole)
     descend = _descend(prefix, filters) if filters else None
-    for left in reversed(range(_LISTINGS)):
-        found = storage.walk(root, descend)
+    for tries_left in reversed(range(_LISTINGS)):
+        walk = storage.walk(root, descend)
         try:
-            locations = _with_markers(storage, locate(found, root, filters, prefix=prefix))
+            locations = _with_markers(storage, locate(walk, root, filters, prefix=prefix))
         except _MarkerGoneError as error:
-            if left:
+            if tries_left:
                 continue
             raise error.reason from error
         if locked:
             break
         if not storage.facts.atomic_rename and any(_went_on(storage, location.listing) for location in locations):
-            if left:
+            if tries_left:
                 continue
             raise StorageError(
                 f"{storage.display(root)} keeps changing while it is listed",
@@ -153,15 +153,15 @@ def gather(
 
 
 def locate(
-    found: Walk, root: str, filters: Sequence[PartitionFilter] = (), *, prefix: str | None = None
+    walk: Walk, root: str, filters: Sequence[PartitionFilter] = (), *, prefix: str | None = None
 ) -> tuple[Location, ...]:
     """Cut a finished walk into locations, whose markers count as unread.
 
     `prefix` is the partition that `root` itself is, where its path does not show it.
     """
     prefix = own_partition(root) if prefix is None else prefix
-    tops = _split(found)
-    links, special = _split_facts(found, tops)
+    tops = _split(walk)
+    links, special = _split_facts(walk, tops)
     parents = {_parent(top) for top in tops if top}
     locations: list[Location] = []
     for top in sorted(tops):
@@ -207,17 +207,17 @@ def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str],
     return wanted
 
 
-def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
+def _split(walk: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
     """Partition path -> what lies in it, with paths relative to it; the root is always there."""
     tops: dict[str, tuple[list[FileInfo], list[str]]] = {"": ([], [])}
     top_of = {"": ""}
-    for directory in found.directories:
+    for directory in walk.directories:
         top, rest = _cut(directory)
         top_of[directory] = top
         entry = tops.setdefault(top, ([], []))
         if rest:
             entry[1].append(rest)
-    for info in found.files:
+    for info in walk.files:
         parent = _parent(info.path)
         top = top_of[parent] if parent in top_of else _cut(parent)[0]
         path = info.path[len(top) + 1 :] if top else info.path
@@ -225,12 +225,12 @@ def _split(found: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
     return tops
 
 
-def _split_facts(found: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+def _split_facts(walk: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Links and special files by partition path, as `Listing` has them; all is empty almost everywhere."""
     links: dict[str, dict[str, str]] = {top: {} for top in tops}
     special: dict[str, dict[str, str]] = {top: {} for top in tops}
-    directories = set(found.directories) if found.links else set()
-    for path, target in found.links.items():
+    directories = set(walk.directories) if walk.links else set()
+    for path, target in walk.links.items():
         top, rest = _cut(path) if path in directories else _cut_file(path)
         if rest:
             links[top][rest] = target
@@ -239,7 +239,7 @@ def _split_facts(found: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, 
         for below in links:
             if below == top or below.startswith(top + "/"):
                 links[below][""] = target + below[len(top) :]
-    for path, kind in found.special.items():
+    for path, kind in walk.special.items():
         top, rest = _cut_file(path)
         special[top][rest] = kind
     return links, special
@@ -376,7 +376,7 @@ def _is_gone(storage: Storage, path: str) -> bool:
 _HDFS_LINE = re.compile(
     r"([-dl])[-rwxsStT]{9}[+.]?\s+(?:-|\d+)\s+\S+\s+\S+\s+(\d+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d)\s(.*)"
 )
-_HDFS_COUNT = re.compile(r"Found \d+ items?")
+_HDFS_COUNT = re.compile(r"DirectoryEntry \d+ items?")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
 
 
@@ -428,8 +428,8 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
             directories.add(parent)
             parent = parent.rpartition("/")[0]
     directories.discard("")
-    found = Walk(tuple(files[path] for path in sorted(files)), tuple(sorted(directories)))
-    return PreparedListing(root if root is not None else base, found, sizes)
+    walk = Walk(tuple(files[path] for path in sorted(files)), tuple(sorted(directories)))
+    return PreparedListing(root if root is not None else base, walk, sizes)
 
 
 def _seconds(local_time: str) -> float | None:
@@ -498,10 +498,10 @@ def shows_in_table(storage: Storage, root: str, place: str) -> bool:
     top = canonical(storage, root)
     partition = own_partition(top)
     table = top[: len(top) - len(partition)].rstrip("/") if partition else top.rstrip("/")
-    found = canonical(storage, place)
-    if found != table and not found.startswith(table + "/"):
+    target = canonical(storage, place)
+    if target != table and not target.startswith(table + "/"):
         return False
-    parts = found[len(table) + 1 :].split("/") if found != table else []
+    parts = target[len(table) + 1 :].split("/") if target != table else []
     # Below a partition folder the first name that is none decides.
     own = next((part for part in parts if "=" not in part or is_hidden(part)), "")
     return not is_hidden(own)

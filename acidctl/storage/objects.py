@@ -23,7 +23,7 @@ from acidctl.format.listing import FileInfo
 from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, already_exists, gone, not_a_directory
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.redact import without_secret, without_signatures
-from acidctl.storage.remote import Found, for_each, walk_tree
+from acidctl.storage.remote import DirectoryEntry, for_each, walk_tree
 
 # Of any object store; each adds what it has besides.
 OBJECT_FACTS = Facts(atomic_rename=False, exclusive_create=True, trash=False, empty_directories=False)
@@ -61,7 +61,7 @@ class Objects(Protocol):
         """All objects whose name begins with the path and a slash, markers of directories included."""
         ...
 
-    def entries(self, path: str) -> Iterable[Found]:
+    def entries(self, path: str) -> Iterable[DirectoryEntry]:
         """What lies directly below; NoSuchTableError when nothing does."""
         ...
 
@@ -124,9 +124,9 @@ class ObjectStorage(Storage):
         start = len(root) + 1
         files: list[FileInfo] = []
         directories: set[str] = set()
-        found = False
+        any_object = False
         for item in self._objects.below(root):
-            found = True
+            any_object = True
             path = item.path[start:]
             directory, _, name = path.rpartition("/")
             if "//" in f"/{path}":
@@ -136,7 +136,7 @@ class ObjectStorage(Storage):
                 directory = directory.rpartition("/")[0]
             if name and not is_folder_mark(name, item.size):
                 files.append(FileInfo(path, item.size, item.modified))
-        if not found:
+        if not any_object:
             raise NoSuchTableError(f"{self.display(root)} does not exist", path=self.display(root))
         files.sort(key=_path_of)
         return Walk(tuple(files), tuple(sorted(directories)))
@@ -167,8 +167,8 @@ class ObjectStorage(Storage):
 
     def rename_dir(self, source: str, target: str) -> None:
         """All is copied, then the source deleted: both can be seen meanwhile, and after a failure."""
-        found = list(self._objects.below(source))
-        if not found:
+        sources = list(self._objects.below(source))
+        if not sources:
             raise not_a_directory(self.display(source))
         self._require_free(target)
         copied: list[str] = []
@@ -184,20 +184,20 @@ class ObjectStorage(Storage):
                 raise
 
         try:
-            for_each(copy, found, threads=_COPIES, name="acidctl-objects")
+            for_each(copy, sources, threads=_COPIES, name="acidctl-objects")
         except BaseException:
             if copied:
                 with suppress(StorageError):
                     self._objects.delete(copied)
             raise
-        self._objects.delete([item.path for item in found])
+        self._objects.delete([item.path for item in sources])
 
     def remove_tree(self, path: str) -> None:
         """A thousand objects a request; data before the files that say how to read it."""
-        found = [item.path for item in self._objects.below(path)]
-        if not found:
+        paths = [item.path for item in self._objects.below(path)]
+        if not paths:
             raise not_a_directory(self.display(path))
-        self._objects.delete(sorted(found, key=_hidden_last))
+        self._objects.delete(sorted(paths, key=_hidden_last))
         self._objects.forget(path)
 
     def remove_file(self, path: str) -> None:
@@ -239,12 +239,12 @@ def is_folder_mark(name: str, size: int) -> bool:
     return size == 0 and name.endswith(_FOLDER_ENDING)
 
 
-def entry_of(path: str, item: Item) -> Found | None:
+def entry_of(path: str, item: Item) -> DirectoryEntry | None:
     """An object directly below a directory as an entry; None for marks of directories."""
     name = item.path[len(path) + 1 :]
     if not name or name.endswith("/") or is_folder_mark(name, item.size):
         return None
-    return Found(name, False, item.size, item.modified)
+    return DirectoryEntry(name, False, item.size, item.modified)
 
 
 def _hidden_last(path: str) -> tuple[bool, str]:
@@ -292,15 +292,15 @@ class FsspecStorage(Storage):
         """One listing at a time: not every file system may be used by several threads."""
         return walk_tree(self._list, root, descend, workers=1)
 
-    def _list(self, path: str) -> Iterator[Found]:
+    def _list(self, path: str) -> Iterator[DirectoryEntry]:
         with _translated(self.display(path)):
             entries = self._filesystem.ls(path, detail=True)
         for entry in entries:
             full = str(entry["name"]).rstrip("/")
             name = full.rpartition("/")[2]
             if full != path.rstrip("/") and name:  # object stores list a directory's own placeholder inside it
-                found = _stat_of(entry)
-                yield Found(name, found.is_directory, found.size, found.modified)
+                info = _stat_of(entry)
+                yield DirectoryEntry(name, info.is_directory, info.size, info.modified)
 
     def open(self, path: str) -> BinaryIO:
         """Ranged reads; fsspec's read-ahead is the only buffer."""
@@ -332,18 +332,18 @@ class FsspecObjects:
 
     def below(self, path: str) -> Iterator[Item]:
         with _translated(self.url(path)):
-            found = self._filesystem.find(path, detail=True)
-        for name, info in sorted(found.items()):
+            infos = self._filesystem.find(path, detail=True)
+        for name, info in sorted(infos.items()):
             if self._relative(name, path):
                 yield _item(f"{path}/{self._relative(name, path)}", info)
 
-    def entries(self, path: str) -> Iterable[Found]:
+    def entries(self, path: str) -> Iterable[DirectoryEntry]:
         with _translated(self.url(path)):
-            found = self._filesystem.ls(path, detail=True)
-        for info in found:
+            infos = self._filesystem.ls(path, detail=True)
+        for info in infos:
             name = self._relative(str(info["name"]), path).rstrip("/")
             if info["type"] == "directory" and name:
-                yield Found(name, True)
+                yield DirectoryEntry(name, True)
             elif name and (entry := entry_of(path, _item(f"{path}/{name}", info))) is not None:
                 yield entry
 
@@ -464,8 +464,8 @@ def _translated(shown: str) -> Iterator[None]:
 
 
 def _item(path: str, info: Mapping[str, Any]) -> Item:
-    found = _stat_of(info)
-    return Item(path, found.size, found.modified, str(info.get("etag") or info.get("ETag") or ""))
+    stat = _stat_of(info)
+    return Item(path, stat.size, stat.modified, str(info.get("etag") or info.get("ETag") or ""))
 
 
 def _stat_of(info: Mapping[str, Any]) -> PathStat:

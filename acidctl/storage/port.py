@@ -129,8 +129,8 @@ class Storage(Protocol):
 
     def rename_dir(self, source: str, target: str) -> None:
         """Rename a directory, never into nor onto anything that exists; durable on return."""
-        found = self.stat(source)
-        if found is not None and not found.is_directory:
+        stat = self.stat(source)
+        if stat is not None and not stat.is_directory:
             raise not_a_directory(self.display(source))
         self.move(source, target)
 

@@ -39,7 +39,7 @@ def without_credentials(text: str) -> str:
     """
     if "@" not in text:
         return text
-    return _USER.sub(lambda found: found[0] if _is_container(found) else "", text)
+    return _USER.sub(lambda match: match[0] if _is_container(match) else "", text)
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
@@ -58,19 +58,19 @@ def secrets_given(arguments: Iterable[str]) -> set[str]:
 
     Only here is it known where an address ends: in a sentence, a password with a blank cannot be recognised.
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for argument in arguments:
-        found.update(match[2] for match in _PARAMETER.finditer(argument))
+        secrets.update(match[2] for match in _PARAMETER.finditer(argument))
         name, _, value = argument.partition("=")
         if name.startswith("spark.") and is_secret_name(name):
-            found.add(value)
+            secrets.add(value)
         address = _ADDRESS.match(argument) or _ADDRESS.match(value)
         if address is not None:
             password = _password(address["rest"])
-            found |= {password, *password.split()} if password else set()
+            secrets |= {password, *password.split()} if password else set()
         else:
-            found.update(bare[1] for text in (argument, value) if (bare := _BARE.match(text)))
-    return _forms(found)
+            secrets.update(bare[1] for text in (argument, value) if (bare := _BARE.match(text)))
+    return _forms(secrets)
 
 
 def is_secret_name(name: str) -> bool:
@@ -80,21 +80,21 @@ def is_secret_name(name: str) -> bool:
 
 def secrets_among(options: Mapping[str, object]) -> set[str]:
     """The values of those options (also inner ones) whose names say that they are secret."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in options.items():
         if isinstance(value, Mapping):
-            found |= secrets_among(value)
+            secrets |= secrets_among(value)
         elif isinstance(value, str) and is_secret_name(name):
-            found.add(value)
-    return _forms(found)
+            secrets.add(value)
+    return _forms(secrets)
 
 
 def _password(rest: str) -> str | None:
     """What is between the first colon and the last `@`; without an `@`, what is not a port."""
-    found = re.match(r"(?!\[)[^/:@]*:(?!\d*(?:/|$))(.+)@", rest, re.S) or re.match(
+    match = re.match(r"(?!\[)[^/:@]*:(?!\d*(?:/|$))(.+)@", rest, re.S) or re.match(
         r"(?!\[)[^/:@]*:(?!\d*(?:/|$))([^/@,]+)(?:/|$)", rest, re.S
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def _forms(secrets: Iterable[str]) -> set[str]:
@@ -107,7 +107,7 @@ def without_signatures(text: str) -> str:
     return re.sub(r"(://[^\s?'\"]*)\?[^\s'\"]+", r"\1?...", without_credentials(text))
 
 
-def _is_container(found: re.Match[str]) -> bool:
+def _is_container(match: re.Match[str]) -> bool:
     """Azure's addresses are CONTAINER@ACCOUNT."""
-    scheme = re.split(r"[^A-Za-z0-9+.-]", found.string[max(found.start() - 16, 0) : found.start() - 3])[-1]
-    return scheme.lower() in _AZURE and re.fullmatch(r"[^/\s:@]+@", found[0]) is not None
+    scheme = re.split(r"[^A-Za-z0-9+.-]", match.string[max(match.start() - 16, 0) : match.start() - 3])[-1]
+    return scheme.lower() in _AZURE and re.fullmatch(r"[^/\s:@]+@", match[0]) is not None

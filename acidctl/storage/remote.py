@@ -20,7 +20,7 @@ _MOST_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirectoryEntry:
     """One entry of a directory: the last part of its path, its size in bytes, its time in seconds since 1970 UTC."""
 
     name: str
@@ -29,9 +29,9 @@ class Found:
     modified: float | None = None
 
 
-ListDirectory = Callable[[str], Iterable[Found]]
-ListSome = Callable[[Sequence[str]], Sequence[Sequence[Found] | None]]
-_Answer = Sequence[Found] | NoSuchTableError | DeniedError
+ListDirectory = Callable[[str], Iterable[DirectoryEntry]]
+ListSome = Callable[[Sequence[str]], Sequence[Sequence[DirectoryEntry] | None]]
+_Answer = Sequence[DirectoryEntry] | NoSuchTableError | DeniedError
 _Listed = tuple[str, _Answer]
 
 
@@ -99,7 +99,7 @@ def _listed(relative: str, path: str, list_directory: ListDirectory, policy: Ret
         return relative, error
 
 
-def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[Found]:
+def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[DirectoryEntry]:
     """What a directory holds; one that has vanished leaves `directories`."""
     if isinstance(listed, NoSuchTableError):
         if not relative:

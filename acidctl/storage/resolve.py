@@ -161,6 +161,6 @@ def packages_elsewhere(url: str) -> tuple[Package, ...]:
 
 def _scheme(url: str) -> str:
     """The scheme in lower case; empty for paths of this machine."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", url)
-    scheme = found[1].lower() if found else ""
+    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", url)
+    scheme = match[1].lower() if match else ""
     return "" if scheme == "file" else scheme

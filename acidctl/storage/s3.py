@@ -37,7 +37,7 @@ from acidctl.format.names import WORK_PREFIX
 from acidctl.storage.objects import OBJECT_FACTS, UNCACHED, Item, ObjectStorage, entry_of
 from acidctl.storage.port import NewFile, Storage, already_exists, gone, replaced
 from acidctl.storage.redact import without_credentials
-from acidctl.storage.remote import Found
+from acidctl.storage.remote import DirectoryEntry
 from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 
 FACTS = replace(OBJECT_FACTS, conditional_replace=True)
@@ -74,16 +74,16 @@ class S3Objects:
         return f"s3://{path}"
 
     def head(self, path: str) -> Item | None:
-        found = self._head(path)
-        return None if found is None else found[0]
+        item = self._head(path)
+        return None if item is None else item[0]
 
     def below(self, path: str) -> Iterator[Item]:
         bucket, prefix = _folder(path)
         for page in self._pages(path, Bucket=bucket, Prefix=prefix):
-            for found in page.get("Contents", ()):
-                yield _item(bucket, found)
+            for entry in page.get("Contents", ()):
+                yield _item(bucket, entry)
 
-    def entries(self, path: str) -> Iterable[Found]:
+    def entries(self, path: str) -> Iterable[DirectoryEntry]:
         bucket, prefix = _folder(path)
         seen = False
         for page in self._pages(path, Bucket=bucket, Prefix=prefix, Delimiter="/"):
@@ -91,7 +91,7 @@ class S3Objects:
                 seen = True
                 name = str(found["Prefix"])[len(prefix) : -1]
                 if name:
-                    yield Found(name, True)
+                    yield DirectoryEntry(name, True)
             for found in page.get("Contents", ()):
                 seen = True
                 entry = entry_of(path, _item(bucket, found))
@@ -203,15 +203,15 @@ class S3Objects:
             return
         bucket, prefix = _folder(path)
         with suppress(AcidctlError):
-            found = self.ask("list_multipart_uploads", path, Bucket=bucket, Prefix=prefix)
-            for one in found.get("Uploads", ()):
+            listed = self.ask("list_multipart_uploads", path, Bucket=bucket, Prefix=prefix)
+            for one in listed.get("Uploads", ()):
                 where = {"Bucket": bucket, "Key": one["Key"], "UploadId": one["UploadId"]}
                 self.ask("abort_multipart_upload", path, "removed", **where)
 
     def is_written(self, path: str, mark: str) -> bool:
         """Whether the object there is the one that was marked with this mark."""
-        found = self._head(path)
-        return found is not None and found[1].get(_MARK) == mark
+        head = self._head(path)
+        return head is not None and head[1].get(_MARK) == mark
 
     def require_conditions(self) -> None:
         """MissingDependencyError where the installed botocore would leave conditions out."""

@@ -21,7 +21,7 @@ from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
 from acidctl.storage.hadoop_conf import client_options, locate
 from acidctl.storage.port import NewFile, Storage, already_exists, join, not_a_directory
 from acidctl.storage.prefetch import RangedFile, Tuning
-from acidctl.storage.remote import Found, in_thread
+from acidctl.storage.remote import DirectoryEntry, in_thread
 from acidctl.storage.webhdfs_rest import Body, Source, UnknownRequestError, WebApi
 
 # A file up to this size is sent when it is closed, by one request; a larger one in parts of it while it is written.
@@ -133,7 +133,7 @@ class WebHdfsStorage(HadoopStorage):
                 self._gateway = True
         return self._gateway
 
-    def _list(self, path: str) -> Iterable[Found]:
+    def _list(self, path: str) -> Iterable[DirectoryEntry]:
         """The entries of a directory, page by page (`dfs.ls.limit`)."""
         last = ""
         while True:
@@ -152,7 +152,9 @@ class WebHdfsStorage(HadoopStorage):
                     raise not_a_directory(self.display(path))
                 if name == before:
                     continue  # HttpFS strips `startAfter`, and a name that ends with a blank comes again
-                yield Found(name, status["type"] == "DIRECTORY", _size(status), status["modificationTime"] / 1000)
+                yield DirectoryEntry(
+                    name, status["type"] == "DIRECTORY", _size(status), status["modificationTime"] / 1000
+                )
                 last = name
             if last == before or not listing.get("remainingEntries"):
                 return

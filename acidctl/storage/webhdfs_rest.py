@@ -107,11 +107,11 @@ class WebApi:
 
         def attempt(excluded: str) -> bytes:
             parameters = {"offset": offset, "length": length, **_without(excluded)}
-            found = self._ask("GET", "OPEN", path, shown, parameters, redirected)
-            if isinstance(found, bytes):
-                return found
-            data = self._fetch("GET", found, shown, take)
-            source.learn(offset, found)
+            answer = self._ask("GET", "OPEN", path, shown, parameters, redirected)
+            if isinstance(answer, bytes):
+                return answer
+            data = self._fetch("GET", answer, shown, take)
+            source.learn(offset, answer)
             return data
 
         return self._from_some_datanode(attempt)

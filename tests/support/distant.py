@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
 from acidctl.storage.prefetch import TUNING, Budget, RangedFile, Tuning
-from acidctl.storage.remote import Found, walk_tree
+from acidctl.storage.remote import DirectoryEntry, walk_tree
 
 _MEMORY = 256 << 20
 
@@ -51,7 +51,7 @@ class DistantStorage:
     `children` has the entries of every directory, for a tree that is too large to be looked up in the other storage.
     """
 
-    def __init__(self, inner: Storage, children: Mapping[str, Sequence[Found]] | None = None) -> None:
+    def __init__(self, inner: Storage, children: Mapping[str, Sequence[DirectoryEntry]] | None = None) -> None:
         self._inner = inner
         self._children = children
         self.requests = Requests()
@@ -73,30 +73,34 @@ class DistantStorage:
         with self._inner.open(path) as stream:
             return cast(BinaryIO, ranged(stream.read(), self.requests, path))
 
-    def _list(self, path: str) -> Sequence[Found]:
+    def _list(self, path: str) -> Sequence[DirectoryEntry]:
         self.requests.listings[path] += 1
         if self._children is not None:
             return self._children[path]
         found = self._inner.walk(path, lambda name: "/" not in name)
         return [
-            *(Found(name, True) for name in found.directories),
-            *(Found(info.path, False, info.size, info.modified) for info in found.files if "/" not in info.path),
+            *(DirectoryEntry(name, True) for name in found.directories),
+            *(
+                DirectoryEntry(info.path, False, info.size, info.modified)
+                for info in found.files
+                if "/" not in info.path
+            ),
         ]
 
 
-def children_of(root: str, files: Iterable[str]) -> dict[str, list[Found]]:
+def children_of(root: str, files: Iterable[str]) -> dict[str, list[DirectoryEntry]]:
     """The entries of all directories of a tree, given as paths of files below its root, each of a byte."""
-    children: dict[str, list[Found]] = {root: []}
+    children: dict[str, list[DirectoryEntry]] = {root: []}
     for file in files:
-        _siblings(children, root, file).append(Found(file.rpartition("/")[2], False, 1, 0.0))
+        _siblings(children, root, file).append(DirectoryEntry(file.rpartition("/")[2], False, 1, 0.0))
     return children
 
 
-def _siblings(children: dict[str, list[Found]], root: str, path: str) -> list[Found]:
+def _siblings(children: dict[str, list[DirectoryEntry]], root: str, path: str) -> list[DirectoryEntry]:
     """The entries of the directory above a path, which is made known to its own parents when it is new."""
     parent = path.rpartition("/")[0]
     place = f"{root}/{parent}" if parent else root
     if place not in children:
-        _siblings(children, root, parent).append(Found(parent.rpartition("/")[2], True))
+        _siblings(children, root, parent).append(DirectoryEntry(parent.rpartition("/")[2], True))
         children[place] = []
     return children[place]

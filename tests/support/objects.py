@@ -15,7 +15,7 @@ from pathlib import Path
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.objects import Item, ObjectStorage
 from acidctl.storage.port import NewFile, Storage
-from acidctl.storage.remote import Found
+from acidctl.storage.remote import DirectoryEntry
 from acidctl.storage.s3 import FACTS
 from tests.support.faulty import Answer, FaultyStorage
 from tests.support.memory import MemoryStorage
@@ -36,13 +36,13 @@ class FolderObjects:
     def below(self, path: str) -> Iterator[Item]:
         return iter(self._ask("list", path, lambda: [_item(name) for name in _names(path)]))
 
-    def entries(self, path: str) -> Iterable[Found]:
-        def entries() -> list[Found]:
-            tops: dict[str, Found] = {}
+    def entries(self, path: str) -> Iterable[DirectoryEntry]:
+        def entries() -> list[DirectoryEntry]:
+            tops: dict[str, DirectoryEntry] = {}
             for name in _names(path):
                 top, slash, _ = name[len(path) + 1 :].partition("/")
                 item = _item(name)
-                tops[top] = Found(top, True) if slash else Found(top, False, item.size, item.modified)
+                tops[top] = DirectoryEntry(top, True) if slash else DirectoryEntry(top, False, item.size, item.modified)
             if not tops:
                 raise NoSuchTableError(f"{path} does not exist", path=path)
             return list(tops.values())

@@ -12,7 +12,7 @@ from acidctl.errors import NoSuchTableError, StorageError, ThrottledError, Unrea
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Descend, PathStat, Storage, Walk
 from acidctl.storage.prefetch import RangedFile
-from acidctl.storage.remote import Found, walk_tree
+from acidctl.storage.remote import DirectoryEntry, walk_tree
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Retrying, RetryPolicy, retrying
 from tests.support.distant import Requests, ranged
@@ -221,7 +221,7 @@ def test_a_walk_that_asked_again_itself_is_not_begun_anew() -> None:
 
     class Tree(MemoryStorage):
         def walk(self, root: str, descend: Descend | None = None) -> Walk:
-            def list_directory(path: str) -> list[Found]:
+            def list_directory(path: str) -> list[DirectoryEntry]:
                 listed.append(path)
                 raise UnreachableError("no answer")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import DeniedError, NoSuchTableError, StorageError, UnreachableError
-from acidctl.storage.remote import Found, walk_tree
+from acidctl.storage.remote import DirectoryEntry, walk_tree
 from acidctl.storage.retry import RetryPolicy
 from tests.support.memory import MemoryStorage
 
@@ -27,12 +27,12 @@ class Server:
         self.listed: Counter[str] = Counter()
         self.trouble: Callable[[str], None] = lambda path: None
 
-    def list_directory(self, path: str) -> Iterator[Found]:
+    def list_directory(self, path: str) -> Iterator[DirectoryEntry]:
         self.listed[path] += 1
         self.trouble(path)
         found = self.storage.walk(path, lambda name: "/" not in name)
-        yield from (Found(name, True) for name in reversed(found.directories) if "/" not in name)
-        yield from (Found(info.path, False, info.size, 5.0) for info in found.files if "/" not in info.path)
+        yield from (DirectoryEntry(name, True) for name in reversed(found.directories) if "/" not in name)
+        yield from (DirectoryEntry(info.path, False, info.size, 5.0) for info in found.files if "/" not in info.path)
 
 
 def _raise(error: StorageError | NoSuchTableError, *paths: str) -> Callable[[str], None]:
@@ -89,7 +89,7 @@ def test_many_directories_in_one_call() -> None:
     server.trouble = _raise(DeniedError("closed"), "/t/d300/.closed")
     together: list[int] = []
 
-    def list_some(paths: Sequence[str]) -> list[list[Found] | None]:
+    def list_some(paths: Sequence[str]) -> list[list[DirectoryEntry] | None]:
         together.append(len(paths))
         return [None if path.endswith(("7", "0")) else list(server.list_directory(path)) for path in paths]
 
