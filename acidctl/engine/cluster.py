@@ -350,86 +350,65 @@ def _attempts_before() -> int:
 
 _PYTHON_HINT = "Name the right one by --spark-conf spark.pyspark.python=PATH, a path on the worker nodes."
 _SETTINGS_HINT = "Check the values given by --spark-conf, and those of spark-defaults.conf."
+_REFUSED_BY_SPARK = r'Exception in thread "main" org\.apache\.spark\.SparkException: (.+)'
+_REFUSED_BY_JAVA = r"(?:NumberFormatException|IllegalArgumentException): (.+(?:\n(?!\s*at ).+)?)"
 _RERUN = "The table is as it was; run it again, with -v for Spark's own messages."
 
-# A pattern; the error, its message with the pattern's groups, and its hint.
-_Sentence = tuple[str, type[AcidctlError], str, str]
+# By the kind of error: a pattern, the message with the pattern's groups, and the hint.
+_Sentences = Mapping[type[AcidctlError], Sequence[tuple[str, str, str]]]
 
-_OF_ALL_TASKS: tuple[_Sentence, ...] = (
-    (
-        r"different (?:minor )?version:? \(?(\d+)[., ]+(\d+)\S* than that in driver:? \(?(\d+)[., ]+(\d+)",
-        MissingDependencyError,
-        "the executors run Python {0}.{1} and this driver {2}.{3}; the minor versions must be equal",
-        _PYTHON_HINT,
+_OF_ALL_TASKS: _Sentences = {
+    MissingDependencyError: (
+        (
+            r"different (?:minor )?version:? \(?(\d+)[., ]+(\d+)\S* than that in driver:? \(?(\d+)[., ]+(\d+)",
+            "the executors run Python {0}.{1} and this driver {2}.{3}; the minor versions must be equal",
+            _PYTHON_HINT,
+        ),
+        (
+            "PYTHON_VERSION_MISMATCH",
+            "the executors run another Python than this driver; the minor versions must be equal",
+            _PYTHON_HINT,
+        ),
+        (r'Cannot run program "([^"]+)"', "the executors have no Python program {0}", _PYTHON_HINT),
+        (r"No module named '?(pyspark|py4j|acidctl)", "the executors' Python cannot import {0}", _PYTHON_HINT),
     ),
-    (
-        "PYTHON_VERSION_MISMATCH",
-        MissingDependencyError,
-        "the executors run another Python than this driver; the minor versions must be equal",
-        _PYTHON_HINT,
+    AcidctlError: (
+        (
+            r"SparkContext (?:was|has been) shut ?down|stopped SparkContext|Py4JNetworkError|Answer from Java",
+            "the Spark application ended while tasks were running",
+            _RERUN,
+        ),
+        (r"Job \d+ cancelled", "the Spark job was cancelled", _RERUN),
     ),
-    (
-        r'Cannot run program "([^"]+)"',
-        MissingDependencyError,
-        "the executors have no Python program {0}",
-        _PYTHON_HINT,
+}
+_OF_A_START: _Sentences = {
+    MissingDependencyError: (
+        (
+            r"jdk\.incubator\.vector not found",
+            "this Java lacks the module jdk.incubator.vector, which Spark needs",
+            "Install a full JDK or JRE of your system, and set JAVA_HOME to it.",
+        ),
+        (
+            r"^FileNotFoundError: .*?'(.+)'",
+            "Spark's programs are not where they should be: {0}",
+            "Unset SPARK_HOME, or install pyspark anew: `pip install --force-reinstall pyspark`.",
+        ),
     ),
-    (
-        r"No module named '?(pyspark|py4j|acidctl)",
-        MissingDependencyError,
-        "the executors' Python cannot import {0}",
-        _PYTHON_HINT,
+    UsageError: (
+        (
+            r"Could not parse Master URL|Master must either be|Invalid master URL",
+            "{master} is not a Spark master",
+            "Masters are local[N], spark://HOST:PORT, yarn, k8s://https://HOST:PORT.",
+        ),
+        (
+            r"Unrecognized VM option|Could not create the Java Virtual Machine",
+            "Java refuses its options: {problem}",
+            "Check spark.driver.extraJavaOptions and spark.driver.memory.",
+        ),
+        (_REFUSED_BY_SPARK, "Spark refuses a setting: {0}", _SETTINGS_HINT),
     ),
-    (
-        r"SparkContext (?:was|has been) shut ?down|stopped SparkContext|Py4JNetworkError|Answer from Java",
-        AcidctlError,
-        "the Spark application ended while tasks were running",
-        _RERUN,
-    ),
-    (r"Job \d+ cancelled", AcidctlError, "the Spark job was cancelled", _RERUN),
-)
-
-_OF_A_START: tuple[_Sentence, ...] = (
-    (
-        r"jdk\.incubator\.vector not found",
-        MissingDependencyError,
-        "this Java lacks the module jdk.incubator.vector, which Spark needs",
-        "Install a full JDK or JRE of your system, and set JAVA_HOME to it.",
-    ),
-    (
-        r"Could not parse Master URL|Master must either be|Invalid master URL",
-        UsageError,
-        "{master} is not a Spark master",
-        "Masters are local[N], spark://HOST:PORT, yarn, k8s://https://HOST:PORT.",
-    ),
-    (
-        r"Unrecognized VM option|Could not create the Java Virtual Machine",
-        UsageError,
-        "Java refuses its options: {problem}",
-        "Check spark.driver.extraJavaOptions and spark.driver.memory.",
-    ),
-    (
-        r'Exception in thread "main" org\.apache\.spark\.SparkException: (.+)',
-        UsageError,
-        "Spark refuses a setting: {0}",
-        _SETTINGS_HINT,
-    ),
-    (
-        r"^FileNotFoundError: .*?'(.+)'",
-        MissingDependencyError,
-        "Spark's programs are not where they should be: {0}",
-        "Unset SPARK_HOME, or install pyspark anew: `pip install --force-reinstall pyspark`.",
-    ),
-)
-
-_OF_A_SETTING: tuple[_Sentence, ...] = (
-    (
-        r"(?:NumberFormatException|IllegalArgumentException): (.+(?:\n(?!\s*at ).+)?)",
-        UsageError,
-        "Spark refuses a setting: {0}",
-        _SETTINGS_HINT,
-    ),
-)
+}
+_OF_A_SETTING: _Sentences = {UsageError: ((_REFUSED_BY_JAVA, "Spark refuses a setting: {0}", _SETTINGS_HINT),)}
 
 
 def explain(error: Exception, outputs: Sequence[str]) -> tuple[AcidctlError, int | None]:
@@ -466,12 +445,13 @@ def explain_start(error: Exception, printed: str, master: str) -> AcidctlError:
     )
 
 
-def _sentence(sentences: Sequence[_Sentence], text: str, **named: str) -> AcidctlError | None:
+def _sentence(sentences: _Sentences, text: str, **named: str) -> AcidctlError | None:
     """The error of the first pattern that is in the text."""
-    for pattern, kind, message, hint in sentences:
-        match = re.search(pattern, text)
-        if match is not None:
-            return kind(message.format(*map(_short, match.groups()), **named), hint=hint)
+    for kind, entries in sentences.items():
+        for pattern, message, hint in entries:
+            match = re.search(pattern, text)
+            if match is not None:
+                return kind(message.format(*map(_short, match.groups()), **named), hint=hint)
     return None
 
 

@@ -467,3 +467,12 @@ def test_a_start_that_fails_is_a_sentence(error: str, printed: str, kind: type[A
     assert type(explained) is kind
     assert message in explained.message
     assert explained.hint
+
+
+def test_a_spark_home_without_spark_is_a_sentence() -> None:
+    """The program that is missing is named."""
+    missing = FileNotFoundError(2, "No such file or directory", "/opt/spark/bin/spark-submit")
+    explained = cluster.explain_start(missing, "", "local[1]")
+    assert isinstance(explained, MissingDependencyError)
+    assert explained.message == "Spark's programs are not where they should be: /opt/spark/bin/spark-submit"
+    assert "SPARK_HOME" in (explained.hint or "")
