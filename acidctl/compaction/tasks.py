@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from acidctl.compaction.plan import Action, CompactionKind, KeyCut, PartitionPlan, PlannedTask, Role
 from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
-from acidctl.format.id_lists import describe_ids
 from acidctl.format.names import BucketFile, format_bucket_file, parse_file
-from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
+from acidctl.format.write_ids import RangeAnswer, ValidWriteIds, describe_ids
 from acidctl.state.entries import EntryKind
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import TableSchema

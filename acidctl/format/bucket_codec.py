@@ -79,9 +79,8 @@ def encode(
 ) -> int:
     """Encode a bucket property; a missing statement id (None or -1) is written as 0.
 
-    A bucket id above 4095 fits only into bits that `max_statement_id`, the largest of the transaction, leaves
-    free. It does not decode back: Hive goes on to use the decoded numbers for its directory and file names
-    (HIVE-24715).
+    A bucket id above 4095 fits only into bits that `max_statement_id`, the largest of the transaction, leaves free. It
+    does not decode back: Hive goes on to use the decoded numbers for its directory and file names (HIVE-24715).
     """
     statement = 0 if statement_id is None or statement_id == -1 else statement_id
     if version == 0:
@@ -116,9 +115,7 @@ def encode(
 
 
 def bits(value: int) -> str:
-    """The 32 bits of a value grouped as version 1 reads them: version, unused, bucket id, unused, statement
-    id.
-    """
+    """The 32 bits of a value grouped as version 1 reads them: version, unused, bucket id, unused, statement id."""
     text = f"{value & 0xFFFFFFFF:032b}"
     return " ".join((text[:3], text[3], text[4:16], text[16:20], text[20:]))
 

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from acidctl.errors import UsageError
-from acidctl.format.id_lists import (
+from acidctl.format.names import same_table
+from acidctl.format.write_ids import (
     IdList,
     ListFault,
     ListFormatError,
+    Reader,
+    TxnListFormat,
+    ValidTxns,
+    ValidTxnWriteIds,
+    ValidWriteIds,
     describe_ids,
     shorten,
 )
-from acidctl.format.names import same_table
-from acidctl.format.write_ids import Reader, TxnListFormat, ValidTxns, ValidTxnWriteIds, ValidWriteIds
 
 _ONE_OF_EACH = "Give at most one write-id list and one transaction list, each as one line."
 _PERHAPS_HIVE2 = " Lists of Hive 2 are read rightly with --list-format hive2 only."

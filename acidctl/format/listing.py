@@ -14,9 +14,7 @@ from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One file; `path` is relative to the location with `/`, `size` in bytes, `modified` in seconds since
-    1970 UTC.
-    """
+    """One file; `path` is relative to the location with `/`, `size` in bytes, `modified` in seconds since 1970 UTC."""
 
     path: str
     size: int

@@ -172,9 +172,7 @@ class Unrecognised:
 
 @dataclass(frozen=True, slots=True)
 class BucketFile:
-    """`bucket_<id>[_<attempt>]`: a file with ACID columns; the attempt is there after a direct insert (Hive
-    4).
-    """
+    """`bucket_<id>[_<attempt>]`: a file with ACID columns; the attempt is there after a direct insert (Hive 4)."""
 
     name: str
     bucket_id: int
@@ -293,11 +291,9 @@ def parse_file(name: str) -> ParsedFile:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether readers pass over this name; adds Hive 4's temporary `-tmp.` and `-ext-` to the `_` and `.` of
-    Hive.
+    """Whether readers pass over this name; adds Hive 4's temporary `-tmp.` and `-ext-` to the `_` and `.` of Hive.
 
-    Hive 4 itself does not hide `-tmp.` (HIVE-27536), so a running insert shows through there; ours are
-    hidden.
+    Hive 4 itself does not hide `-tmp.` (HIVE-27536), so a running insert shows through there; ours are hidden.
     """
     return name.startswith(("_", ".", "-tmp.", "-ext-"))
 
@@ -365,9 +361,8 @@ def format_bucket_file(bucket_id: int, attempt_id: int | None = None) -> str:
 def path_order_key(path: str) -> bytes:
     """Sort key that orders paths as Hive orders original files (Path.compareTo, thus URI.compareTo).
 
-    The order gives original rows their row ids: changing it changes which rows stored deletes hit. Java
-    compares the percent-encoded path by UTF-16 code units, so `a b` sorts as `a%20b` and `000000_0_copy_10`
-    before `_copy_2`.
+    The order gives original rows their row ids: changing it changes which rows stored deletes hit. Java compares the
+    percent-encoded path by UTF-16 code units, so `a b` sorts as `a%20b` and `000000_0_copy_10` before `_copy_2`.
     """
     if _PLAIN_PATH.fullmatch(path):
         return path.encode("utf-16-be")
@@ -393,9 +388,7 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def escape_partition_value(value: str | None) -> str:
-    """Text of a partition value inside a folder name; NULL and the empty string share Hive's default
-    partition.
-    """
+    """Text of a partition value inside a folder name; NULL and the empty string share Hive's default partition."""
     if not value:
         return DEFAULT_PARTITION
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
@@ -420,9 +413,7 @@ def parse_partition_folder(name: str) -> tuple[str, str | None] | None:
 
 
 def parse_partition(text: str) -> tuple[tuple[str, str | None], ...]:
-    """Keys and values of a partition path such as `ds=2026-01-01/hr=7`; `UsageError` if a part is not
-    key=value.
-    """
+    """Keys and values of a partition path such as `ds=2026-01-01/hr=7`; `UsageError` if a part is not key=value."""
     parts = []
     for folder in text.strip("/").split("/") if text.strip("/") else []:
         part = parse_partition_folder(folder)
@@ -474,9 +465,7 @@ def _parse_delta(name: str, prefix: str, kind: DeltaKind) -> DeltaDir | Unrecogn
 
 
 def _split_visibility(name: str, prefix: str) -> tuple[str, int | None, str | None]:
-    """Numbers before the FIRST `_v`, the visibility txn behind it (None for 0), and what is wrong, if
-    anything.
-    """
+    """Numbers before the FIRST `_v`, the visibility txn behind it (None for 0), and what is wrong, if anything."""
     # Hive searches the whole name; no prefix contains `_v`, so searching behind it is the same.
     numbers, separator, text = name[len(prefix) :].partition("_v")
     if not separator:

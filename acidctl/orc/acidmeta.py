@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.events import Operation, RowId
-from acidctl.format.id_lists import on_one_line
 from acidctl.format.names import EVENT_FIELDS
+from acidctl.format.write_ids import on_one_line
 from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
 from acidctl.orc.tail import OrcKind, Tail, damaged
 from acidctl.types.hive_types import Dialect

@@ -18,10 +18,9 @@ from enum import Enum
 from typing import TypeVar
 
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
-from acidctl.format.id_lists import IdList
 from acidctl.format.listing import Listing
 from acidctl.format.names import BUCKET_PREFIX, VERSION_MARKER, BaseDir, DeltaDir, path_order_key
-from acidctl.format.write_ids import Profile, Reader
+from acidctl.format.write_ids import IdList, Profile, Reader
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,

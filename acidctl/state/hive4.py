@@ -278,9 +278,7 @@ def _snapshot(listing: Listing) -> dict[str, _Listed]:
 
 
 def _inside_acid(path: str) -> bool:
-    """Whether Hive counts the files of this directory to its parent; it looks for the words anywhere in the
-    path.
-    """
+    """Whether Hive counts the files of this directory to its parent; it looks for the words anywhere in the path."""
     if not path or path.rpartition("/")[2].startswith(ACID_PREFIXES):
         return False
     return any(prefix in path for prefix in ACID_PREFIXES)

@@ -304,11 +304,9 @@ def empty_file_notes(state: AcidState) -> list[str]:
 
 
 def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:
-    """Group original files for their row ids; `entry` is the base or delta they lie in, None for the
-    location.
+    """Group original files for their row ids; `entry` is the base or delta they lie in, None for the location.
 
-    The order is Hive's and frozen: stored delete keys name rows by it
-    (OrcRawRecordMerger.OriginalReaderPair).
+    The order is Hive's and frozen: stored delete keys name rows by it (OrcRawRecordMerger.OriginalReaderPair).
     """
     parsed = None if entry is None else entry.parsed
     write_id = statement_id = 0

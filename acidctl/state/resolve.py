@@ -118,10 +118,9 @@ def resolve(
 
     A reader without a transaction list takes every `_v` directory as committed in profile strict; Hive 4 refuses to
     read then. `table_type` None is guessed from this location alone; a whole `TableGuess`, made from all locations,
-    also says whether the table is ACID v1. `mode` concerns profile hive4 only. Raises
-    `NotEnoughHistoryError` where a reader would, and in profile hive4 `HiveFailureError` or
-    `MissingTxnListError` where Hive fails; with `raise_on_history` False the state comes back with
-    `history_gap` set and notes instead.
+    also says whether the table is ACID v1. `mode` concerns profile hive4 only. Raises `NotEnoughHistoryError` where a
+    reader would, and in profile hive4 `HiveFailureError` or `MissingTxnListError` where Hive fails; with
+    `raise_on_history` False the state comes back with `history_gap` set and notes instead.
     """
     inventory = take_inventory(listing)
     if isinstance(table_type, TableGuess):

@@ -59,9 +59,8 @@ from acidctl.state.entries import (
 class Choice:
     """What became of one admitted delta.
 
-    `covered` is True for one that lies inside what is read already; neither taken nor covered is one whose
-    rest is not visible. `cover` are the deltas it was measured against, empty for the base; `covered_to` is
-    how far those reach.
+    `covered` is True for one that lies inside what is read already; neither taken nor covered is one whose rest is not
+    visible. `cover` are the deltas it was measured against, empty for the base; `covered_to` is how far those reach.
     """
 
     directory: Directory

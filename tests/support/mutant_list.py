@@ -140,13 +140,13 @@ PLAN = (
 
 LISTS = (
     Mutant(
-        "format/id_lists.py",
+        "format/write_ids.py",
         '"exceptions", tuple(sorted(open_set | aborted_set))',
         '"exceptions", tuple(sorted(open_set | aborted_set))[:1]',
         "only the first exception heeded",
     ),
     Mutant(
-        "format/id_lists.py",
+        "format/write_ids.py",
         '"exceptions", tuple(sorted(open_set | aborted_set))',
         '"exceptions", tuple(sorted(open_set))',
         "aborted write ids count as valid",

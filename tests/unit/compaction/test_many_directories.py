@@ -24,8 +24,8 @@ from acidctl.compaction.plan import (
 )
 from acidctl.compaction.publish import require_inputs
 from acidctl.engine.local import LocalEngine
-from acidctl.format.id_lists import MAX_ID
 from acidctl.format.listing import Listing
+from acidctl.format.write_ids import MAX_ID
 
 
 def _steps(folder: Path, count: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from acidctl.errors import UsageError
-from acidctl.format.id_lists import MAX_ID
 from acidctl.format.list_texts import recognise, recognise_many
+from acidctl.format.write_ids import MAX_ID
 from tests.support.vectors import load
 
 WHOLE = (

@@ -12,8 +12,8 @@ import pyarrow.orc
 import pytest
 
 from acidctl.errors import DamagedDataError
-from acidctl.format.id_lists import MAX_ID
 from acidctl.format.names import must_hold_events, must_not_hold_events
+from acidctl.format.write_ids import MAX_ID
 from acidctl.orc.acidmeta import is_acid, shape_damage
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import read_tail
