@@ -2,7 +2,7 @@
 
 Arrow's writer takes timestamps of one unit only, and cuts those before 1970 wrongly when they have a fraction; it knows
 neither dictionary arrays nor char, and crashes on some unions. `formers` find a form in which it is right, and raise
-NeedsExactWriter where there is none.
+NeedsExactWriter where there is no such form.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def text(array: pa.Array) -> pa.Array:
 def padded(array: pa.Array, length: int) -> pa.Array:
     """Strings filled with spaces to `length` characters, as Hive stores char; its statistics and filters count on it.
 
-    Every byte that does not continue another begins a character, so text that is no UTF-8 is padded too.
+    Every byte that does not continue another begins a character, so text that is not UTF-8 is padded too.
     """
     missing = np.maximum(length - pc.utf8_length(array).fill_null(length).to_numpy(zero_copy_only=False), 0)
     if not missing.any():
@@ -212,7 +212,7 @@ def children_of(array: pa.StructArray) -> list[pa.Array]:
 
 
 def struct_of(children: Sequence[pa.Array], validity: pa.Buffer | None, rows: int) -> pa.Array:
-    """A struct of formed children, with names that cannot offend: those of files may be doubled and hold anything."""
+    """A struct of formed children under names of ours: those of files may be doubled and hold anything."""
     kind = pa.struct([pa.field(f"c{i}", child.type) for i, child in enumerate(children)])
     return pa.Array.from_buffers(kind, rows, [validity], children=list(children))
 

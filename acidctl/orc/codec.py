@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
+from typing import Any
 
 from acidctl.orc.protobuf import WireError, varint
 
@@ -35,7 +36,7 @@ def expand(data: bytes, compression: Compression, block_size: int, limit: int) -
     """The plain bytes of one section; CodecError when it is damaged or larger than `limit`."""
     if compression is Compression.NONE:
         if len(data) > limit:
-            raise CodecError("a section is absurdly large")
+            raise CodecError("a section is too large")
         return data
     parts: list[bytes] = []
     total = at = 0
@@ -52,7 +53,7 @@ def expand(data: bytes, compression: Compression, block_size: int, limit: int) -
         part = chunk if header & 1 else expand_chunk(chunk, compression, block_size)
         total += len(part)
         if total > limit:
-            raise CodecError("a section is absurdly large")
+            raise CodecError("a section is too large")
         parts.append(part)
     return b"".join(parts)
 
@@ -80,11 +81,15 @@ def _shrink(plain: bytes, compression: Compression) -> bytes | None:
     name = _STREAMED.get(compression) or _SIZED.get(compression, (None,))[0]
     if name is None:
         return None
-    import pyarrow as pa
-
-    small = pa.Codec(name).compress(plain, asbytes=True)
-    assert isinstance(small, bytes)
+    small: bytes = _pyarrow().Codec(name).compress(plain, asbytes=True)
     return small
+
+
+def _pyarrow() -> Any:
+    # Only some codecs need it: reading the tail of a ZLIB file stays free of it.
+    import pyarrow
+
+    return pyarrow
 
 
 def expand_chunk(chunk: bytes, compression: Compression, block_size: int) -> bytes:
@@ -104,9 +109,7 @@ def expand_chunk(chunk: bytes, compression: Compression, block_size: int) -> byt
 
 
 def _expand_by_arrow(chunk: bytes, compression: Compression, block_size: int) -> bytes:
-    # Only these codecs need pyarrow: reading the tail of a ZLIB file stays free of it.
-    import pyarrow as pa
-
+    pa = _pyarrow()
     try:
         if compression in _STREAMED:
             with pa.CompressedInputStream(pa.BufferReader(chunk), _STREAMED[compression]) as stream:

@@ -48,7 +48,7 @@ def read_logical_length(file: ReadableFile, *, name: str) -> int:
     file.seek(0, 2)
     size = file.tell()
     if size > _MAX_SIDE_FILE:
-        raise DamagedDataError(f"side file {name} is absurdly large ({size} bytes)", path=name)
+        raise DamagedDataError(f"side file {name} is too large ({size} bytes)", path=name)
     # The values before the last are history; the remainder decides where the last complete one lies.
     start = max(0, size // 8 * 8 - 8)
     return parse_logical_length(read_range(file, start, size - start, name), name=name)
@@ -141,7 +141,7 @@ def with_blocks(file: ReadableFile, size: int, name: str) -> ReadableFile:
     costs milliseconds, and the read-ahead of fsspec would fetch megabytes for each and throw them away.
     """
     if can_fetch(file):
-        return AheadFile(file)
+        return PrefetchingFile(file)
     return file if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)) else _BlockFile(file, size, name)
 
 
@@ -206,7 +206,7 @@ _KEYS = 64 << 10
 _ALL_KEYS = 8 << 20
 
 
-class AheadFile:
+class PrefetchingFile:
     """A file that announces the next stripes of a scan whenever a read comes to a new one.
 
     Callers see to it that one thread reads at a time.

@@ -167,7 +167,7 @@ def column_names(tail: Tail) -> tuple[str, ...]:
 
 
 def parse_columns(text: str, tail: Tail) -> tuple[int, ...]:
-    """Column ids of a list such as `1,4` or `row.id`; `*` means all. UsageError for what is no column."""
+    """Column ids of a list such as `1,4` or `row.id`; `*` means all. UsageError for what is not a column."""
     if text.strip() == "*":
         return tuple(range(len(tail.types)))
     names = {name: column for column, name in enumerate(column_names(tail)) if name}
@@ -177,7 +177,7 @@ def parse_columns(text: str, tail: Tail) -> tuple[int, ...]:
         column = int(word) if word.isascii() and word.isdigit() else names.get(word, -1)
         if not 0 <= column < len(tail.types):
             raise UsageError(
-                f"--rowindex: '{word}' is no column of {tail.name}",
+                f"--rowindex: {tail.name} has no column '{word}'",
                 hint=f"Its column ids are 0 to {len(tail.types) - 1}; `*` stands for all.",
             )
         columns.append(column)
@@ -301,7 +301,7 @@ def _decimal_bounds(values: DecimalStatistics) -> Json:
 
 
 def _decimal(text: str) -> str:
-    """The number without exponent and trailing zeros; what is no number stays as it is."""
+    """The number without exponent and trailing zeros; other text stays as it is."""
     try:
         number = Decimal(text)
     except ArithmeticError:
@@ -536,7 +536,7 @@ def event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
     """A batch of events as columns: the operation by name, the bucket property as it is and decoded.
 
     A bucket that no codec version knows has no bucket id and no statement id; nor has a bare bucket number of ACID
-    version 1 a statement id. An operation that is none of Hive's is shown as its number.
+    version 1 a statement id. An operation that Hive does not know is shown as its number.
     """
     operation, write_id, bucket, row_id, current, row = batch.columns
     bucket_id, statement_id = _decoded(bucket)

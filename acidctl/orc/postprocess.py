@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from acidctl.format.arrays import WIDE, flat
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.stats import DateStatistics
-from acidctl.orc.streams import Beside, PresentStream, WideColumn
+from acidctl.orc.streams import ExtraStreams, PresentStream, WideColumn
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail
 from acidctl.orc.tail_edit import offered_name
@@ -96,20 +96,20 @@ def _apply(finish: Finisher | None, array: pa.Array, held: BoolArray | None) -> 
 _SWITCH_DAY = -141_427
 
 
-def finisher(tail: Tail, column: int, beside: Beside) -> Finisher | None:
+def finisher(tail: Tail, column: int, extra: ExtraStreams) -> Finisher | None:
     """What is to be done with arrays of the column at this id, or None for nothing."""
     entry = tail.types[column]
-    if column in beside.wide:
-        return _wide(beside.wide[column], tail.is_hybrid and entry.kind is OrcKind.TIMESTAMP)
+    if column in extra.wide:
+        return _wide(extra.wide[column], tail.is_hybrid and entry.kind is OrcKind.TIMESTAMP)
     if entry.kind is OrcKind.DATE:
         return _hybrid_dates if tail.is_hybrid and _may_be_old(tail, column) else None
     if entry.kind is OrcKind.CHAR:
         return _trim
     if entry.kind is OrcKind.DECIMAL and not entry.precision:
         return lambda array, held: array.cast(pa.decimal128(38, 10), safe=False)
-    inner = [finisher(tail, child, beside) for child in entry.subtypes]
+    inner = [finisher(tail, child, extra) for child in entry.subtypes]
     if entry.kind is OrcKind.UNION:
-        return _union(beside.unions[column], inner)
+        return _union(extra.unions[column], inner)
     if all(child is None for child in inner):
         return None
     return lambda array, held: rebuild(array, inner, held)
@@ -235,7 +235,7 @@ def project(
     tail: Tail,
     names: Sequence[str],
     indexes: Sequence[int],
-    beside: Beside,
+    extra: ExtraStreams,
     *,
     row: StructType | None,
     fields: Sequence[int] | None,
@@ -247,7 +247,7 @@ def project(
     outputs: list[Output] = []
 
     def add(column: int) -> int:
-        parts.append(Part(column, finisher(tail, column, beside)))
+        parts.append(Part(column, finisher(tail, column, extra)))
         return len(parts) - 1
 
     for index in indexes:

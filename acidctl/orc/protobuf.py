@@ -17,7 +17,7 @@ _U64 = (1 << 64) - 1
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf message; the text says where."""
+    """The bytes are not a protobuf message; the text says where."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -214,7 +214,7 @@ def zigzagged(value: int) -> int:
 
 
 def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message in order: number, and the whole field with its key; WireError when there is none."""
+    """The fields of a message in order: number, and the whole field with its key; WireError when it is not one."""
     at = 0
     while at < len(data):
         start = at

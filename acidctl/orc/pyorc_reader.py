@@ -1,7 +1,7 @@
 """A second opinion on a file: chosen rows as another ORC library (pyorc) reads them, as Arrow arrays of ours.
 
 It shares neither code nor decoder with `reader`: pyorc carries a copy of ORC's C++ library of its own and knows nothing
-of gates and tails. What it cannot hold is not compared, with a reason: the tag of a union, bytes that are no UTF-8.
+of our footers. What it cannot hold is not compared, with a reason: the tag of a union, bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CannotRead(Exception):
 
 
 class _Nameless:
-    """A file without its name: pyorc asks for it, and fails where its bytes are no UTF-8."""
+    """A file without its name: pyorc asks for it, and fails where its bytes are not UTF-8."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read, self.seek, self.tell, self.seekable = file.read, file.seek, file.tell, file.seekable
@@ -95,7 +95,7 @@ class Rows:
 def _judged(error: Exception) -> Exception:
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, UnicodeDecodeError):
-        return CannotRead("a string is no valid UTF-8")
+        return CannotRead("a string is not valid UTF-8")
     if "zoneinfo" in text or "timezone" in text.lower():
         return CannotRead(f"there is no time zone database for it ({text})")
     return ValueError(text)
@@ -125,7 +125,7 @@ def undecided(kind: HiveType, values: pa.Array) -> str | None:
     """Why a difference in these values proves nothing, None if it does."""
     below = kinds(kind)
     if TypeKind.FLOAT in below and _any(values.to_pylist(), lambda value: isinstance(value, float) and value != value):
-        return "pyorc may change the bits of a float that is no number"
+        return "pyorc may change the bits of a NaN"
     if TypeKind.MAP in below and _any(values.to_pylist(), _repeats):
         return "pyorc keeps one of the equal keys of a map"
     return None

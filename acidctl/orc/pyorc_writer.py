@@ -2,7 +2,8 @@
 
 Slower than Arrow's by more than an order of magnitude, and able to write what that cannot: moments before 1970 with
 fractions, timestamps of one column that no unit holds. Text goes through it as binary, since Hive's
-strings may be no UTF-8, and gets its type back in the tail; unions go as structs, which `UnionSink` makes unions again.
+strings may be other than UTF-8, and gets its type back in the tail; unions go as structs, which `UnionSink` makes
+unions again.
 """
 
 from __future__ import annotations
@@ -252,7 +253,7 @@ def _by_identity(kind: type) -> type:
 
 
 _DISTINCT = {kind: _by_identity(kind) for kind in (int, float, bytes, tuple, list, dict)}
-# Of bool there is no subclass, and pyorc takes a number as well.
+# bool cannot have a subclass, and pyorc takes a number as well.
 _DISTINCT[bool] = _DISTINCT[int]
 
 

@@ -26,15 +26,15 @@ from acidctl.format.events import RowId
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc import acidmeta
 from acidctl.orc.acidmeta import check_shape, is_acid
-from acidctl.orc.agreement import Agreement
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.input_file import AheadFile, SplicedFile, with_blocks
+from acidctl.orc.input_file import PrefetchingFile, SplicedFile, with_blocks
 from acidctl.orc.postprocess import Projection, can_flatten, columns_below, project, selected
 from acidctl.orc.protobuf import Budget
+from acidctl.orc.statistics_check import StatisticsCheck
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stream_guard import Guard, WideRows
-from acidctl.orc.streams import Beside, PresentStream, SecondaryStream, WideColumn, wide_columns
+from acidctl.orc.streams import ExtraStreams, PresentStream, SecondaryStream, WideColumn, wide_columns
 from acidctl.orc.stripe import StripeFooter, read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import (
     Calendar,
@@ -158,7 +158,7 @@ class OrcFile:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:
             with self._lock:
-                if isinstance(self._file, AheadFile):
+                if isinstance(self._file, PrefetchingFile):
                     self._file.expect_footers(self.tail, keys=self.is_acid)
                 stripes = self.tail.stripes
                 budget = Budget(sum(stripe.footer_length for stripe in stripes))
@@ -213,42 +213,42 @@ class OrcFile:
             return
         footers = self.stripe_footers()
         # Whatever stripes are asked for, the types of the delivered columns are those of the whole file.
-        projection, beside = self._project(indexes, fields, footers)
+        projection, extra = self._project(indexes, fields, footers)
         if stripes is not None:
             footers = footers[stripes.start : stripes.stop]
         footers = footers[: len(tail.stripes)]
-        if isinstance(self._file, AheadFile):
+        if isinstance(self._file, PrefetchingFile):
             with self._lock:
                 self._file.expect_scan(tail, footers, projection.columns(tail))
-        agreement = Agreement(tail) if tail.rows == self.tail.rows else None
+        check = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
         given = 0
 
         while given < tail.rows:
             part, part_footers, skipped = _part_from(tail, footers, given, batch_size)
             try:
-                for batch in self._decoded(part, part_footers, projection, beside, batch_size, agreement, skipped):
+                for batch in self._decoded(part, part_footers, projection, extra, batch_size, check, skipped):
                     given += len(batch)
                     yield batch
             except WideRows as wide:
                 batch_size = wide.rows
-        if agreement is not None:
-            agreement.check()
+        if check is not None:
+            check.check()
 
     def _decoded(
         self,
         tail: Tail,
         footers: Sequence[StripeFooter],
         projection: Projection,
-        beside: Beside,
+        extra: ExtraStreams,
         batch_size: int,
-        agreement: Agreement | None,
+        check: StatisticsCheck | None,
         skipped: int,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """All batches of the stripes of `tail` but its first `skipped` rows; `agreement` sees them as read.
+        """All batches of the stripes of `tail` but its first `skipped` rows; `check` sees them as read.
 
         WideRows asks for smaller batches.
         """
-        end, suffix = safe_tail(tail, beside.wide, flatten=projection.flat)
+        end, suffix = safe_tail(tail, extra.wide, flatten=projection.flat)
         guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail), batch_size)
         failures: list[AcidctlError] = []
         open_view = partial(
@@ -261,7 +261,7 @@ class OrcFile:
             before_read=guard.before_read,
             failures=failures,
         )
-        clock = _StripeClock(tail, footers, beside)
+        clock = _StripeClock(tail, footers, extra)
         try:
             names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
@@ -272,8 +272,8 @@ class OrcFile:
                     batch, rows, skipped = batch.slice(start), rows.slice(start), skipped - start
                 if not len(rows):
                     continue
-                if agreement is not None:
-                    agreement.add([(part.column, batch.column(part.offered)) for part in projection.parts])
+                if check is not None:
+                    check.add([(part.column, batch.column(part.offered)) for part in projection.parts])
                 yield rows
         except AcidctlError:
             raise
@@ -301,7 +301,7 @@ class OrcFile:
 
     def _project(
         self, indexes: tuple[int, ...], fields: Sequence[int] | None, footers: tuple[StripeFooter, ...]
-    ) -> tuple[Projection, Beside]:
+    ) -> tuple[Projection, ExtraStreams]:
         roots = self.tail.types[0].subtypes
         row = self.columns if self.is_acid else None
         flatten = fields is not None and row is not None and can_flatten(roots[-1], footers)
@@ -313,12 +313,12 @@ class OrcFile:
             self._check_zones(footers)
         wide = wide_columns(self.tail, footers)
         source = (self._file, self._lock, self.tail)
-        beside = Beside(
+        extra = ExtraStreams(
             wide={i: WideColumn(SecondaryStream(*source, i)) for i in needed if i in wide},
             unions={i: PresentStream(*source, i) for i in needed if self.tail.types[i].kind is OrcKind.UNION},
         )
         names = self.schema.names
-        return project(self.tail, names, indexes, beside, row=row, fields=fields, flatten=flatten), beside
+        return project(self.tail, names, indexes, extra, row=row, fields=fields, flatten=flatten), extra
 
     def _check_zones(self, footers: tuple[StripeFooter, ...]) -> None:
         """Refuse zones that do not exist before C++ looks for a file of that name."""
@@ -366,12 +366,12 @@ def _part_from(
 class _StripeClock:
     """Follows the rows of a scan through the stripes and starts what is read beside at each."""
 
-    def __init__(self, tail: Tail, footers: Sequence[StripeFooter], beside: Beside) -> None:
+    def __init__(self, tail: Tail, footers: Sequence[StripeFooter], extra: ExtraStreams) -> None:
         self._name = tail.name
         self._stored = tail.file_length
         self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])
         self._left = 0
-        self._beside = beside
+        self._extra = extra
         self.rows = 0
 
     def advance(self, rows: int) -> None:
@@ -379,7 +379,7 @@ class _StripeClock:
         if not self._left:
             self._left, footer = next(self._ahead, (0, None))
             if footer is not None:
-                self._beside.start(footer, self._stored)
+                self._extra.start(footer, self._stored)
         if rows > self._left:
             raise damaged(self._name, "delivers more rows than its stripes hold")
         self._left -= rows

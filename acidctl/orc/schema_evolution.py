@@ -450,11 +450,11 @@ def _float_digits(array: pa.Array) -> pa.Array:
     digits = np.asarray(array.cast(pa.string()).cast(pa.float64()).fill_null(0)).copy()
     # Where Java's text may not be the shortest one: large, subnormal, and small powers of two.
     with np.errstate(invalid="ignore"):
-        odd = (size >= 2.0**24) | ((size > 0) & (size < 1e-30))
-        odd |= (size < 1e-3) & (values.view(np.uint32) & 0x7FFFFF == 0) & (size > 0)
-    odd &= np.isfinite(values)
-    if odd.any():
-        digits[odd] = [float(float_text(float(value))) for value in values[odd]]
+        special = (size >= 2.0**24) | ((size > 0) & (size < 1e-30))
+        special |= (size < 1e-3) & (values.view(np.uint32) & 0x7FFFFF == 0) & (size > 0)
+    special &= np.isfinite(values)
+    if special.any():
+        digits[special] = [float(float_text(float(value))) for value in values[special]]
     return pa.array(digits, mask=np.asarray(array.is_null()))
 
 

@@ -115,7 +115,7 @@ class ColumnStatistics:
 
 
 def stated_decimal(text: str | None) -> Decimal | None:
-    """A bound of decimals; None where none is stated, or the text is no number."""
+    """A bound of decimals; None where none is stated, or the text is not a number."""
     try:
         return Decimal(text) if text else None
     except InvalidOperation:

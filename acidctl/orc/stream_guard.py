@@ -43,7 +43,7 @@ _MAX_ELEMENTS = 1 << 24
 # filled.
 _UNSUSPICIOUS = 1 << 31
 _MAX_LENGTH = (1 << 31) - 1
-# A negative scale is none of Hive's, and C++ takes it for an enormous one.
+# Hive has no negative scale, and C++ reads one as enormous.
 _MAX_SCALE = 76
 # How much a byte can stand for at most; Zstandard knows no bound, this is beyond any real text.
 _EXPANSION = {
@@ -127,7 +127,7 @@ class Guard:
             return
         held = stripe.dictionaries + stripe.of(self._columns, 1)
         if held > self._most_held:
-            raise damaged(self._tail.name, f"has a row that takes {int(held)} bytes, for which there is no room")
+            raise damaged(self._tail.name, f"has a row that takes {int(held)} bytes, more than the file can hold")
         wanted = batch
         while wanted > 1 and stripe.of(self._columns, wanted) > _BATCH_BYTES:
             wanted //= 2
@@ -178,7 +178,7 @@ class Guard:
         if exact.top > most:
             raise WireError(f"a length of {int(exact.top)} is impossible")
         if exact.total > room:
-            raise WireError(f"lengths add up to {int(exact.total)}, for which there is no room")
+            raise WireError(f"lengths add up to {int(exact.total)}, more than the file can hold")
         return exact
 
     def _check_scales(self, data: bytes, values: int, *, second: bool) -> None:
@@ -205,7 +205,7 @@ class Guard:
     def _read(self, stream: Stream) -> bytes:
         most = min(_MAX_STREAM, self._bytes_left)
         if stream.length > most:
-            raise WireError(f"a stream of {stream.length} bytes is absurdly large")
+            raise WireError(f"a stream of {stream.length} bytes is too large")
         with self._lock:
             raw = read_range(self._file, stream.offset, stream.length, self._tail.name)
         post = self._tail.postscript

@@ -215,7 +215,7 @@ class WideColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ExtraStreams:
     """What is read beside the C++ reader, by column id: wide timestamps, and which unions are NULL."""
 
     wide: Mapping[int, WideColumn]

@@ -92,7 +92,7 @@ class StripeFooter:
 
 
 def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budget | None = None) -> StripeFooter:
-    """Read and check the footer of one stripe; DamagedDataError when it cannot be right.
+    """Read and check the footer of one stripe; DamagedDataError when it is damaged.
 
     `budget` is for all stripes that are read.
     """
@@ -107,18 +107,18 @@ def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budge
         _require_one_version(footer, tail.types)
         return footer
     except (WireError, CodecError) as error:
-        raise damaged(tail.name, f"has a stripe {index} whose footer cannot be right: {error}") from error
+        raise damaged(tail.name, f"has a stripe {index} with a damaged footer: {error}") from error
 
 
 def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budget | None = None) -> StripeFooter:
-    """The footer of a stripe of so many columns; WireError when it cannot be right."""
+    """The footer of a stripe of so many columns; WireError when it is damaged."""
     message = Message(plain, budget)
     if message.count(2) != columns:
         raise WireError(f"it has encodings of {message.count(2)} columns, there are {columns}")
     if message.count(1) > _MOST_STREAMS * (columns + 1):
         raise WireError(f"it lists {message.count(1)} streams of {columns} columns")
     if len(message.data(3) or b"") > _MAX_ZONE:
-        raise WireError("the name of its time zone is absurdly long")
+        raise WireError("the name of its time zone is too long")
     return StripeFooter(
         streams=_streams(message, stripe, columns),
         encodings=_encodings(message),
@@ -234,7 +234,7 @@ class ColumnIndex:
 
 
 def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, column: int) -> ColumnIndex:
-    """Read what indexes a column has; DamagedDataError when they cannot be right."""
+    """Read what indexes a column has; DamagedDataError when they are damaged."""
     entries = footer.stream(StreamKind.ROW_INDEX, column)
     # A writer that leaves both forms of filter means the one in UTF-8 (ORC-101).
     filters = footer.stream(StreamKind.BLOOM_FILTER_UTF8, column) or footer.stream(StreamKind.BLOOM_FILTER, column)
@@ -244,7 +244,7 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
             None if filters is None else _filters(_section(file, tail, filters)),
         )
     except (WireError, CodecError) as error:
-        raise damaged(tail.name, f"has a row index of column {column} that cannot be right: {error}") from error
+        raise damaged(tail.name, f"has a damaged row index of column {column}: {error}") from error
 
 
 def _section(file: ReadableFile, tail: Tail, stream: Stream) -> Message:

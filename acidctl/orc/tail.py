@@ -238,7 +238,7 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
     try:
         return _parse_footer(file, name, end, window, post)
     except (WireError, CodecError) as error:
-        raise damaged(name, f"has a tail that cannot be right: {error}") from error
+        raise damaged(name, f"has a damaged tail: {error}") from error
 
 
 def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
@@ -292,7 +292,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     wanted = post.footer_length + after
     if wanted > len(window):
         if post.footer_length > _MAX_FOOTER:
-            raise CodecError("its footer is absurdly large")
+            raise CodecError("its footer is too large")
         window = read_range(file, end - wanted, wanted - len(window), name) + window
     raw = window[len(window) - wanted : len(window) - after]
     footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
@@ -329,13 +329,13 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
 
 
 def _check_counts(footer: Message) -> None:
-    """Refuse what no writer leaves before anything is made of it."""
+    """Refuse numbers that no writer makes before anything is built from them."""
     if footer.count(3) > _MAX_STRIPES:
         raise WireError(f"it lists {footer.count(3)} stripes")
     if not 0 < footer.count(4) <= _MAX_TYPES:
         raise WireError(f"it declares {footer.count(4)} types")
     if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
-        raise WireError("its user metadata is absurdly large")
+        raise WireError("its user metadata is too large")
 
 
 def _postscript(window: bytes, end: int) -> PostScript:

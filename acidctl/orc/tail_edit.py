@@ -206,7 +206,7 @@ def _place(stripe: bytes) -> Place:
 # Arrow's nanoseconds cannot hold is declared `bigint`, which makes the reader hand out its raw seconds (see `streams`).
 
 
-# The reader begins with so many bytes at the end, whatever they are: they are none of a stripe.
+# The reader begins with so many bytes at the end, whatever they are; no stripe has any of them.
 _FIRST_READ = 16 << 10
 
 

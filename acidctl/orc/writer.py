@@ -195,7 +195,7 @@ class OrcWriter:
         )
 
     def abort(self) -> None:
-        """Forget the file; what the sink got so far is no ORC file."""
+        """Forget the file; what the sink got so far is not an ORC file."""
         self._sink.hold()
         self._backend.abort()
 
@@ -341,7 +341,7 @@ class _KeyLog:
 def bloom_ids(types: Sequence[OrcType], names: Iterable[str], *, acid: bool) -> frozenset[int]:
     """The ids of the table columns of these names, without regard to case.
 
-    Other names are left out, and columns of kinds by whose filter no reader goes.
+    Other names are left out, and columns of kinds whose filters no reader uses.
     """
     row = types[types[0].subtypes[-1]] if acid else types[0]
     wanted = {name.lower() for name in names}

@@ -91,11 +91,11 @@ def _floats(array: pa.Array) -> pa.Array:
     if whole.any():
         integers = pc.cast(pa.array(np.where(whole, values, 0).astype(np.int64)), pa.string())
         text = pc.if_else(pc.and_(pa.array(whole), pc.is_valid(array)), integers, text)
-    odd = pc.match_substring(text, "e")
-    if pc.any(odd).as_py():
-        chosen = text.filter(odd).to_pylist()
+    special = pc.match_substring(text, "e")
+    if pc.any(special).as_py():
+        chosen = text.filter(special).to_pylist()
         plain = pa.array([format(Decimal(number), "f") for number in chosen], pa.string())
-        text = pc.replace_with_mask(text, pc.fill_null(odd, False), plain)
+        text = pc.replace_with_mask(text, pc.fill_null(special, False), plain)
     return text
 
 

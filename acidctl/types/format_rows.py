@@ -52,7 +52,7 @@ HIGH = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How leaves are written; each function takes an array and gives its text, NULL for NULL.
+    """How primitive values are written; each function takes an array and gives its text, NULL for NULL.
 
     `strings`, `dates`, `timestamps` (the flag: with local time zone) and `decimals` give what stands between
     quotes, the latter complete text if `bare_decimals`; `floats` gives complete text. With `names`, structs
@@ -280,7 +280,7 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
     return pa.concat_arrays(texts).take(pa.array(back))
 
 
-# --- leaves
+# --- primitive values
 
 
 def _quoted(text: pa.Array) -> list[Piece]:

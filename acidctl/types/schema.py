@@ -295,7 +295,7 @@ class _Parser:
             raise self.error("expected a column name")
         self._at += 1
         name = token.text
-        # Hive's own type text leaves odd names of struct fields bare, blanks included.
+        # Hive's own type text does not quote names of struct fields, even with blanks in them.
         while self.peek().kind == "word" and self.peek(1).text == ":" and self.peek(1).kind == "punct":
             name = self._text[token.offset : self.peek().offset] + self.take().text
         self.accept(":")

@@ -16,7 +16,7 @@ class Mutant:
     why: str = ""
 
 
-_FINISH = "    inner = [finisher(tail, child, beside) for child in entry.subtypes]\n"
+_FINISH = "    inner = [finisher(tail, child, extra) for child in entry.subtypes]\n"
 _CHILD = "            fitted.append(fit_array(arrays[child[0]], child[1]))"
 _KEYS = "        events = EventBatch(keys_of(batch, name=self.name), columns)"
 _V1 = (

@@ -170,7 +170,7 @@ def test_a_small_file_cannot_ask_for_much() -> None:
         expand_chunk(bomb, Compression.ZSTD, 1 << 18)
     chunk = pa.Codec("snappy").compress(bytes(1 << 18), asbytes=True)
     section = (len(chunk) << 1).to_bytes(3, "little") + chunk
-    with pytest.raises(CodecError, match="absurdly large"):
+    with pytest.raises(CodecError, match="too large"):
         expand(section * 100, Compression.SNAPPY, 1 << 18, 1 << 20)
 
 

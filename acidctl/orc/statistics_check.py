@@ -58,7 +58,7 @@ class _Seen:
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
 
-class Agreement:
+class StatisticsCheck:
     """Takes the arrays of a scan as the C++ reader delivers them, by column id, and compares at the end."""
 
     def __init__(self, tail: Tail) -> None:
@@ -153,7 +153,7 @@ def _take_in(seen: _Seen, kind: OrcKind, array: pa.Array) -> None:
     elif kind is OrcKind.DATE:
         array = array.cast(pa.int32())
     elif kind in _FLOATS:
-        # Writers disagree about the order of what is no number; it makes the sum none.
+        # Writers disagree about the order of NaN; the sum is NaN too then.
         seen.unordered = seen.unordered or isnan(pc.sum(array).as_py())
     elif kind is not OrcKind.DECIMAL:
         return
