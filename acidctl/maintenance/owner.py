@@ -7,7 +7,6 @@ as dead.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import secrets
@@ -56,11 +55,39 @@ class Owner:
         return f"process {self.pid} on {self.host}, since {self.created}"
 
 
-def new_owner(now: float) -> Owner:
-    """This process, with a new id; `now` is in seconds since 1970."""
-    pid = os.getpid()
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What tells a machine, its boot and a container on it from others; None where a fact cannot be had.
+
+    `booted` is when the machine was started, in seconds since 1970.
+    """
+
+    boot_id: str | None = None
+    machine_id: str | None = None
+    pid_namespace: str | None = None
+    booted: int | None = None
+
+    @classmethod
+    def this(cls) -> Machine:
+        """That of this process."""
+        try:
+            namespace = os.readlink("/proc/self/ns/pid")
+        except OSError:
+            namespace = None
+        try:
+            with open("/proc/stat", "rb") as stream:
+                booted = next((int(line.split()[1]) for line in stream if line.startswith(b"btime ")), None)
+        except (OSError, ValueError, IndexError):
+            booted = None
+        return cls(_line("/proc/sys/kernel/random/boot_id"), _line("/etc/machine-id"), namespace, booted)
+
+
+def new_owner(now: float, machine: Machine | None = None) -> Owner:
+    """This process, with a new id; `now` is in seconds since 1970, `machine` this one if not given."""
+    pid, here = os.getpid(), machine or Machine.this()
     moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Owner(secrets.token_hex(6), socket.gethostname(), pid, moment, _started(pid)[0], *_machine())
+    facts = _started(pid)[0], here.boot_id, here.machine_id, here.pid_namespace
+    return Owner(secrets.token_hex(6), socket.gethostname(), pid, moment, *facts)
 
 
 def to_bytes(owner: Owner, kind: str, more: Mapping[str, Any] | None = None) -> bytes:
@@ -89,15 +116,14 @@ def is_id(text: str) -> bool:
     return len(text) == 12 and all(letter in "0123456789abcdef" for letter in text)
 
 
-def life_of(owner: Owner) -> Life:
-    """Whether the process of an owner still lives."""
-    boot, machine, namespace = _machine()
-    if owner.host != socket.gethostname() or _differ(owner.machine_id, machine):
+def life_of(owner: Owner, machine: Machine | None = None) -> Life:
+    """Whether the process of an owner still lives; `machine` is this one if not given."""
+    here = machine or Machine.this()
+    if owner.host != socket.gethostname() or _differ(owner.machine_id, here.machine_id):
         return Life.UNKNOWN
-    if _differ(owner.boot_id, boot):
-        known = owner.machine_id is not None and owner.machine_id == machine
-        return Life.DEAD if known and _ended_by_restart(owner, namespace) else Life.UNKNOWN
-    if _differ(owner.pid_namespace, namespace):
+    if _differ(owner.boot_id, here.boot_id):
+        return Life.DEAD if _ended_by_restart(owner, here) else Life.UNKNOWN
+    if _differ(owner.pid_namespace, here.pid_namespace):
         return Life.UNKNOWN
     started, ended = _started(owner.pid)
     if ended or not _exists(owner.pid) or _differ(owner.pid_started, started):
@@ -105,29 +131,21 @@ def life_of(owner: Owner) -> Life:
     return Life.OURSELVES if owner.pid == os.getpid() else Life.ALIVE
 
 
-def _ended_by_restart(owner: Owner, namespace: str | None) -> bool:
+def _ended_by_restart(owner: Owner, here: Machine) -> bool:
     """Whether an owner under another boot id ran before this machine was started, and not on a machine like it.
 
     Containers of one image may share host name and machine id on nodes that both run, so it has to be no container, and
     older than this boot.
     """
-    if namespace != _FIRST_NAMESPACE or owner.pid_namespace != _FIRST_NAMESPACE:
+    if owner.machine_id is None or owner.machine_id != here.machine_id:
         return False
-    booted = _boot_time()
+    if here.pid_namespace != _FIRST_NAMESPACE or owner.pid_namespace != _FIRST_NAMESPACE:
+        return False
     try:
         created = datetime.fromisoformat(owner.created).timestamp()
     except (ValueError, OverflowError):
         return False
-    return booted is not None and created < booted - _CLOCK_SECONDS
-
-
-def _boot_time() -> int | None:
-    """When this machine was started, in seconds since 1970."""
-    try:
-        with open("/proc/stat", "rb") as stream:
-            return next((int(line.split()[1]) for line in stream if line.startswith(b"btime ")), None)
-    except (OSError, ValueError, IndexError):
-        return None
+    return here.booted is not None and created < here.booted - _CLOCK_SECONDS
 
 
 def _differ(first: str | None, second: str | None) -> bool:
@@ -154,20 +172,6 @@ def _started(pid: int) -> tuple[str | None, bool]:
     except OSError:
         return None, False
     return (rest[19].decode("ascii"), rest[0] in (b"Z", b"X")) if len(rest) > 19 else (None, False)
-
-
-@functools.cache
-def _facts() -> tuple[str | None, str | None]:
-    return _line("/proc/sys/kernel/random/boot_id"), _line("/etc/machine-id")
-
-
-def _machine() -> tuple[str | None, str | None, str | None]:
-    """Boot id, machine id and process-id namespace."""
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        namespace = None
-    return (*_facts(), namespace)
 
 
 def _line(path: str) -> str | None:

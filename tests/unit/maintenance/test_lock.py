@@ -17,9 +17,8 @@ import pytest
 
 from acidctl.compaction.recover import recover
 from acidctl.errors import ExitCode, StalePlanError, StorageError
-from acidctl.maintenance import owner as owners
 from acidctl.maintenance.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
-from acidctl.maintenance.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
+from acidctl.maintenance.owner import Life, Machine, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.maintenance.work_dir import list_location
 from acidctl.storage.local import LocalStorage
 from tests.support.faulty import Fault, FaultyStorage, broken_run, in_child, sweep
@@ -134,6 +133,10 @@ def test_force_breaks_the_lock_of_a_living_process(tmp_path: Path) -> None:
             lock.check()
 
 
+BOOTED = NOW + 60
+HERE = "pid:[4026531836]"
+
+
 @pytest.mark.parametrize(
     ("change", "life"),
     [
@@ -159,16 +162,10 @@ def test_force_breaks_the_lock_of_a_living_process(tmp_path: Path) -> None:
         "no process id at all",
     ],
 )
-def test_what_is_known_of_an_owner(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[Owner], Owner], life: Life
-) -> None:
+def test_what_is_known_of_an_owner(change: Callable[[Owner], Owner], life: Life) -> None:
     """Dead is only what is known to be: machine, boot, container, process id and start time decide."""
-    monkeypatch.setattr(owners, "_facts", lambda: ("boot", "machine"))
-    assert life_of(change(new_owner(NOW))) is life
-
-
-BOOTED = NOW + 60
-HERE = "pid:[4026531836]"
+    machine = Machine("boot", "machine", HERE)
+    assert life_of(change(new_owner(NOW, machine)), machine) is life
 
 
 @pytest.mark.parametrize(
@@ -207,7 +204,6 @@ HERE = "pid:[4026531836]"
     ],
 )
 def test_a_restart_is_the_end_only_on_this_machine(
-    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, Any],
     machine: tuple[str | None, str | None, str | None],
     booted: int | None,
@@ -215,21 +211,19 @@ def test_a_restart_is_the_end_only_on_this_machine(
 ) -> None:
     """Containers of one image have one host name and one machine id, on nodes that both live."""
     owner = replace(new_owner(NOW), **{"boot_id": "before", "machine_id": "machine", "pid_namespace": HERE, **more})
-    monkeypatch.setattr(owners, "_machine", lambda: machine)
-    monkeypatch.setattr(owners, "_boot_time", lambda: booted)
-    assert life_of(owner) is life
+    assert life_of(owner, Machine(*machine, booted)) is life
 
 
 def test_the_system_says_when_it_was_started() -> None:
     """In seconds since 1970, and before now."""
-    booted = owners._boot_time()
+    booted = Machine.this().booted
     assert booted is not None
     assert 1_000_000_000 < booted < time.time() + 1
 
 
 def test_the_living_lock_of_a_container_elsewhere_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until somebody says that its run has ended."""
-    monkeypatch.setattr(owners, "_machine", lambda: ("here", "of the image", "pid:[4026532001]"))
+    monkeypatch.setattr(Machine, "this", lambda: Machine("here", "of the image", "pid:[4026532001]"))
     _leave(tmp_path, replace(new_owner(NOW), boot_id="there", pid_namespace="pid:[4026539999]"))
     with pytest.raises(StalePlanError, match="is locked by process") as caught:
         acquire(LocalStorage(), str(tmp_path), now=NOW)
@@ -257,15 +251,12 @@ def test_a_zombie_is_dead() -> None:
         os.waitpid(pid, 0)
 
 
-def test_a_system_without_proc_is_judged_by_process_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_proc_is_judged_by_process_ids() -> None:
     """Facts that cannot be had are left out."""
-    monkeypatch.setattr(owners, "_facts", lambda: (None, None))
-    monkeypatch.setattr(owners, "_machine", lambda: (None, None, None))
-    monkeypatch.setattr(owners, "_started", lambda pid: (None, False))
-    owner = new_owner(NOW)
-    assert (owner.pid_started, owner.boot_id) == (None, None)
-    assert life_of(owner) is Life.OURSELVES
-    assert life_of(replace(owner, pid=2**22 + 1)) is Life.DEAD
+    owner = replace(new_owner(NOW, Machine()), pid_started=None)
+    assert (owner.boot_id, owner.machine_id, owner.pid_namespace) == (None, None, None)
+    assert life_of(owner, Machine()) is Life.OURSELVES
+    assert life_of(replace(owner, pid=2**22 + 1), Machine()) is Life.DEAD
 
 
 def test_another_host_is_only_broken_by_force(tmp_path: Path) -> None:
