@@ -40,6 +40,38 @@ from acidctl.storage.port import Descend, NewFile, Storage, Walk, already_exists
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.remote import DirectoryEntry, in_thread, walk_tree
 
+Answer = TypeVar("Answer")
+
+_BUFFER_BYTES = 1 << 20
+# As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
+_PAGE = 1000
+# What several listings in one call may take together, so that they are far from the time of one request.
+_SOME_SECONDS = 1.0
+_TRASH = ".Trash/Current"
+# What Hadoop's own clients give, by their usual umask.
+_FILE_MODE = 0o644
+# A path that does not exist.
+_NOWHERE = "/.acidctl-is-there-a-trash"
+# How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
+_FIRST_LOOK = 0.004
+_SLOWER = 1.5
+_USER = "HADOOP_USER_NAME"
+# How long a machine on a network may take to accept a connection, repeated attempts included.
+_CONNECT_SECONDS = 5.0
+# How long other NameNodes are waited for when one has accepted.
+_OTHERS_SECONDS = 0.3
+# What the first answer of a NameNode may take; after it, `Place.timeout` counts.
+_FIRST_SECONDS = 20.0
+# An error with so many attempts is not tried again.
+_NO_RETRY = 3
+_BROKEN = (
+    "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
+    "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
+)
+_AFTER_PANIC = "Run the command again; with --debug it shows what hdfs-native prints."
+# What a change may take after an interrupt, so that it is known whether it was made.
+GRACE = 3.0
+
 
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
@@ -60,23 +92,6 @@ def options_elsewhere(
         if user is not None:
             elsewhere["user"] = user
     return elsewhere
-
-
-Answer = TypeVar("Answer")
-
-_BUFFER_BYTES = 1 << 20
-# As many entries as NameNodes send at once (dfs.ls.limit): each page has the time of one request.
-_PAGE = 1000
-# What several listings in one call may take together, so that they are far from the time of one request.
-_SOME_SECONDS = 1.0
-_TRASH = ".Trash/Current"
-# What Hadoop's own clients give, by their usual umask.
-_FILE_MODE = 0o644
-# A path that does not exist.
-_NOWHERE = "/.acidctl-is-there-a-trash"
-# How soon a file that is being closed is looked at, and how the pauses grow, in seconds.
-_FIRST_LOOK = 0.004
-_SLOWER = 1.5
 
 
 class HdfsStorage(HadoopStorage):
@@ -360,20 +375,7 @@ def _number(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdecimal() else None
 
 
-_USER = "HADOOP_USER_NAME"
-# How long a machine on a network may take to accept a connection, repeated attempts included.
-_CONNECT_SECONDS = 5.0
-# How long other NameNodes are waited for when one has accepted.
-_OTHERS_SECONDS = 0.3
-# What the first answer of a NameNode may take; after it, `Place.timeout` counts.
-_FIRST_SECONDS = 20.0
-# An error with so many attempts is not tried again.
-_NO_RETRY = 3
-_BROKEN = (
-    "Check that this is the port of the NameNode's own protocol (8020), not of its web pages. Where the cluster uses "
-    "Kerberos, name its configuration by HADOOP_CONF_DIR, and log in with `kinit`."
-)
-_AFTER_PANIC = "Run the command again; with --debug it shows what hdfs-native prints."
+# --- The client: hdfs-native's, with time limits, the user that was asked for, and our errors.
 
 
 class HdfsClient:
@@ -646,10 +648,6 @@ _inherited: list[hdfs_native.Client] = []
 
 os.register_at_fork(after_in_child=_loop.cache_clear)
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
-
-
-# What a change may take after an interrupt, so that it is known whether it was made.
-GRACE = 3.0
 
 
 def bounded(action: Callable[[], Answer], seconds: float, *, changes: bool = False) -> Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat
 import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -394,7 +393,7 @@ def rename_new(source: str, target: str, source_in: int | None = None, target_in
 
 def _is_file(path: str, parent: int | None) -> bool:
     with suppress(OSError):
-        return stat.S_ISREG(os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode)
+        return stat_bits.S_ISREG(os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode)
     return False
 
 
@@ -547,7 +546,7 @@ def refuse_link(number: int, name: str, path: str) -> None:
         status = os.stat(name, dir_fd=number, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(status.st_mode):
+    if stat_bits.S_ISLNK(status.st_mode):
         raise link_error(path)
 
 

@@ -255,6 +255,9 @@ def _path_of(info: FileInfo) -> str:
     return info.path
 
 
+# --- Through fsspec: object stores for reading and writing, all other file systems for reading.
+
+
 _READING = Facts(atomic_rename=False, exclusive_create=False, trash=False)
 _OBJECTS = replace(OBJECT_FACTS, knows_own=False)
 UNCACHED = {"use_listings_cache": False, "skip_instance_cache": True}

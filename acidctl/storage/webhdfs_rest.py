@@ -297,10 +297,12 @@ class _Paced(AuthBase):
     def __init__(self, inner: AuthBase) -> None:
         self._inner = inner
         self._lock = threading.Lock()
+        self._last = 0.0
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         with self._lock:
-            time.sleep(0.001)
+            time.sleep(max(self._last + 0.001 - time.monotonic(), 0))
+            self._last = time.monotonic()
         return self._inner(request)
 
 

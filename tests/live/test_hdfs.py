@@ -593,7 +593,7 @@ class TestReach:
         """A machine or a name service: nobody can tell; asking again is of no use."""
         storage, path = resolve("hdfs://no-such-lake.invalid/w")
         begin = time.monotonic()
-        with pytest.raises(UnreachableError, match=r"the host name in no-such-lake is unknown") as caught:
+        with pytest.raises(UnreachableError, match=r"the host name in no-such-lake.* is unknown") as caught:
             storage.stat(path)
         assert "dfs.ha.namenodes" in (caught.value.hint or "")
         assert (caught.value.transient, time.monotonic() - begin < 5) == (False, True)
