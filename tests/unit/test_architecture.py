@@ -83,7 +83,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 23, 50
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 22, 49
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {
@@ -120,13 +120,12 @@ PRIVATE_WORDS = (
 # How often a package still has them; likewise, and a package that is not named has none.
 STILL_PRIVATE = {
     "api": 4,
-    "cleaning": 118,
+    "cleaning": 22,
     "cli": 32,
-    "compaction": 99,
+    "compaction": 98,
     "errors": 1,
-    "format": 13,
+    "format": 4,
     "state": 3,
-    "storage": 18,
 }
 
 # Names of modules below `acidctl`; what they hold is read only by the tests that run.
