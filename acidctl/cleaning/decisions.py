@@ -331,9 +331,9 @@ def find_leftovers(
     """Every hidden entry that a dead or failed run may have left.
 
     A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended (`dead`). One
-    that names no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), cannot be told from what a running
-    one needs, so they go only on request, by age. `halves` are the work directories of half published compactions,
-    `linked` the names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
+    that names no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), look like what a running one needs,
+    so they go only on request, by age. `halves` are the work directories of half published compactions, `linked` the
+    names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
     """
     for entry in inventory.decided:
         if entry.name in linked:
@@ -427,7 +427,7 @@ class Survey:
         return tuple(sorted((names & directories) - self.times.keys()))
 
     def modified(self, directory: Directory) -> float | None:
-        """When something last changed in an entry; None when that cannot be told."""
+        """When something last changed in an entry; None when the storage does not say."""
         times = [info.modified for info in directory.files]
         if any(time is None for time in times):
             return None

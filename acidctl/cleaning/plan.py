@@ -1,6 +1,6 @@
 """What `clean` may remove, as data: entries to remove with reason and cover, all that is kept, and the guards.
 
-Made of a survey and of what opened files have told (`Evidence`); carried out by `cleaning.run`, which makes it again
+Made of a survey and of what opened files show (`Evidence`); carried out by `cleaning.run`, which makes it again
 right before it removes anything. Where one guard fails, nothing goes. G1 to G9 are those of Hive's own cleaner and of
 what it cannot do for us; the last one, `simulation`, asks whether any reader would open something else. Values only: no
 clock, no storage.
@@ -41,7 +41,7 @@ class GuardResult:
 
 @dataclass(frozen=True, slots=True)
 class CoverFacts:
-    """What opening a cover told: `problem` is None when it is complete, `rows` None when nobody counted.
+    """What opening a cover shows: `problem` is None when it is complete, `rows` None when nobody counted.
 
     `rows_below` and `deletes_below` are the rows and deletes of what it covers, counted only where it has none.
     """
@@ -54,7 +54,7 @@ class CoverFacts:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What files told. `empty` says of deltas by name whether readers see any event in them.
+    """What opened files show. `empty` says of deltas by name whether readers see any event in them.
 
     `linked` is a symbolic link elsewhere in the table by which something here is read. `changed` is what differs from
     an earlier plan, when this one is made right before the deletion.
@@ -419,7 +419,7 @@ def _simulation(seen: Survey) -> _Answer:
     gone = {top for directory in directories if directory.name in victims for top in _tops(directory)}
     # Without a list, what carries a transaction is left alone (G2); here it counts as committed.
     common = Reader(seen.common.write_ids, seen.common.effective_txns)
-    odd = equivalent(seen.listing, seen.listing.without(gone), boundary_readers(seen.listing, common), seen.kind)
-    if odd is not None:
-        return f"a reader by profile {odd.profile.value} would read something else; please report this", ""
+    missing = equivalent(seen.listing, seen.listing.without(gone), boundary_readers(seen.listing, common), seen.kind)
+    if missing is not None:
+        return f"a reader by profile {missing.profile.value} would read something else; please report this", ""
     return None, "readers open the same directories with and without what goes"

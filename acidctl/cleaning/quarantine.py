@@ -6,7 +6,7 @@
 A box within a location belongs to the directory that holds it, whatever that is called by now. It may also lie in a
 directory of the user's choice on the same storage; there the manifest tells whose it is. One box holds what one run
 took out of one location. Whatever dies between, an entry is either in its place or in the box; on object stores, where
-moving is copying and then removing, it may be in both, until `settle` has ended what was begun.
+moving is copying and then removing, it may be in both, until `end_moves` has ended what was begun.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def take_back(storage: Storage, root: str, box: Box, name: str) -> None:
     move(storage, join(box.path, f"{DATA}/{name}"), join(root, name))
 
 
-def settle(storage: Storage, root: str, box: Box) -> list[str]:
+def end_moves(storage: Storage, root: str, box: Box) -> list[str]:
     """End moves that stopped in the middle; sentences of what was done. There are none where renames are atomic.
 
     What is whole on one side is removed from the other; where neither side holds all of the other, both stay.
     """
     if storage.facts.atomic_rename:
         return []
-    said = []
+    sentences = []
     for entry in box.manifest.entries:
         for name in entry.paths:
             place, boxed = join(root, name), join(box.path, f"{DATA}/{name}")
@@ -127,8 +127,8 @@ def settle(storage: Storage, root: str, box: Box) -> list[str]:
             else:
                 continue
             (remove_file if "" in here else remove_directory)(storage, gone)
-            said.append(f"Ended an interrupted move of {name}: all of it is in {kept}.")
-    return said
+            sentences.append(f"Ended an interrupted move of {name}: all of it is in {kept}.")
+    return sentences
 
 
 def _sizes(storage: Storage, path: str) -> dict[str, int]:

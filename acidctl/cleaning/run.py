@@ -5,8 +5,8 @@ It is carried out under the lock, after one more look, and in an order in which 
     lock -> what dead runs left -> list and judge again: the same? -> move victims away, one by one -> remove them
 
 A victim leaves the location by one rename, into the hidden work directory of this run (or a quarantine box), so that no
-reader ever meets half of one. Every victim by itself is out of every reader's reach, so whatever a run that dies has
-moved by then, the table reads as before; the next run removes what lies in the work directory.
+reader ever sees half of one. No reader needs any of the victims, so wherever a run dies, the table reads as before;
+the next run removes what lies in the work directory.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Cleaning:
         """Put back what boxes below `base` (None: within the location) hold of one location, where that is harmless.
 
         Only what a directory covers that is still there, and only to a place that is free; aborted writes never. Boxes
-        of other tables stay as they are and are told of; where there are only such, that is a problem of exit code 3.
+        of other tables stay as they are and are named; where there are only such, that is a problem of exit code 3.
         """
         root = location.listing.root
         path = root[len(self.root) :].strip("/")
@@ -159,8 +159,8 @@ class Cleaning:
             with self._lock(root) as lock:
                 listing = self._recovered(root, lock)[0]
                 if base is not None:
-                    said = [line for box in found for line in boxes.settle(self.storage, root, box)]
-                    listing = list_location(self.storage, root) if said else listing
+                    ended = [line for box in found for line in boxes.end_moves(self.storage, root, box)]
+                    listing = list_location(self.storage, root) if ended else listing
                 return replace(self._restore(listing, nothing, found), notes=notes)
         except AcidctlError as error:
             return replace(CleanedLocation.planned(nothing), outcome=Outcome.FAILED, problem=Problem.of(error))
@@ -224,11 +224,11 @@ class Cleaning:
         listing = list_location(self.storage, root)
         if half_published(listing):
             return listing, ()
-        said = recover(self.storage, root, listing, lock=lock, txns=self.common.txns)
+        sentences = recover(self.storage, root, listing, lock=lock, txns=self.common.txns)
         if QUARANTINE_NAME in listing.directories and not self.storage.facts.atomic_rename:
             for box in boxes.boxes_of(self.storage, root, boxes.find_boxes(self.storage, boxes.default_base(root))):
-                said += boxes.settle(self.storage, root, box)
-        return (list_location(self.storage, root) if said else listing), tuple(said)
+                sentences += boxes.end_moves(self.storage, root, box)
+        return (list_location(self.storage, root) if sentences else listing), tuple(sentences)
 
     def _tidy(self, root: str, kept: Iterable[Entry]) -> None:
         """Take away the lock of a dead run where there is nothing else to do; one that lives is none of ours."""
@@ -246,15 +246,15 @@ class Cleaning:
             return answer
         try:
             with self._lock(root) as lock:
-                listing, said = self._recovered(root, lock)
+                listing, sentences = self._recovered(root, lock)
                 fresh = self._judge(listing, part.partition, part.path, again=part)
                 if not fresh.holds:
-                    return replace(CleanedLocation.planned(fresh), notes=said)
+                    return replace(CleanedLocation.planned(fresh), notes=sentences)
                 lock.check()
                 done = act(root, lock, fresh)
                 # What a dead run had left is gone by now, and was promised.
                 dead = tuple(v for v in part.victims if v.reason_code == "work_dead" and _is_gone(v, listing))
-                return replace(done, victims=(*done.victims, *dead), notes=(*done.notes, *said))
+                return replace(done, victims=(*done.victims, *dead), notes=(*done.notes, *sentences))
         except AcidctlError as error:
             return replace(
                 answer,
@@ -289,7 +289,7 @@ class Cleaning:
         return answer
 
     def _discard(self, path: str) -> None:
-        """Into the trash by one rename, so that no reader meets half of it."""
+        """Into the trash by one rename, so that no reader sees half of it."""
         try:
             until_done(lambda: self.storage.discard(path), lambda: self.storage.stat(path) is None)
         except StorageError as error:

@@ -205,7 +205,7 @@ def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
     hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
     for name in sorted(hive_names - our_names, key=path_order_key):
         entry = our_entries.get(name)
-        # What follows from a base is told with that base.
+        # What follows from a base is part of the sentence about that base.
         if not _is_covered(entry, ours.base):
             why = "" if entry is None else f": {entry.reason}"
             covers = _covers(hive, ours, our_names) if name == _name(hive.base) else ""

@@ -22,7 +22,7 @@ from acidctl.format.names import (
     parse_directory,
     path_order_key,
 )
-from acidctl.format.write_ids import RangeAnswer, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import RangeAnswer, Reader
 from acidctl.state.entries import (
     Directory,
     EntryState,
@@ -76,16 +76,10 @@ class _Listed:
 
 
 def select_hive4(
-    listing: Listing,
-    ids: ValidWriteIds,
-    txns: ValidTxns | None,
-    *,
-    mode: ListingMode,
-    ignore_empty_files: bool,
-    tolerant: bool,
+    listing: Listing, reader: Reader, *, mode: ListingMode, ignore_empty_files: bool, tolerant: bool
 ) -> HiveSelection:
     """Run Hive's algorithm; with `tolerant` a failure is noted and the directory passed over, else raised."""
-    run = _Run(listing, ids, txns, mode, tolerant)
+    run = _Run(listing, reader, mode, tolerant)
     answer = run.answer
     for directory in _list_as_hive(listing, mode):
         if not directory.path:
@@ -111,12 +105,10 @@ def select_hive4(
 class _Run:
     """One pass over the directories, as Hive's processing of base and delta directories keeps its state."""
 
-    def __init__(
-        self, listing: Listing, ids: ValidWriteIds, txns: ValidTxns | None, mode: ListingMode, tolerant: bool
-    ) -> None:
+    def __init__(self, listing: Listing, reader: Reader, mode: ListingMode, tolerant: bool) -> None:
         self._listing = listing
-        self._ids = ids
-        self._txns = txns
+        self._ids = reader.effective_write_ids
+        self._reader = reader
         self._mode = mode
         self._tolerant = tolerant
         self._oldest: Directory | None = None
@@ -138,14 +130,14 @@ class _Run:
         marker, problem = self._marker(listed)
         directory = Directory(listed.path, parsed, tuple(listed.files), marker, problem)
         self.answer.considered[directory.name] = directory
-        if self._txns is None:
+        if self._reader.txns is None:
             self._fail(
                 MissingTxnListError(
                     f"Hive 4 does not read {listed.path} without a list of valid transactions",
                     hint="Give one with --validtxns.",
                 )
             )
-        unseen = judge_visibility(parsed, self._txns or ValidTxns.everything())
+        unseen = judge_visibility(parsed, self._reader.effective_txns)
         if unseen is not None:
             self.answer.verdicts[directory.name] = unseen
             if unseen.state is EntryState.ABORTED:

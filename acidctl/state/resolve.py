@@ -135,7 +135,7 @@ def resolve(
         state = _resolve_strict(listing, inventory, reader, kind, acid_v1, ignore_empty_files)
     else:
         selection = select_hive4(
-            listing, ids, reader.txns, mode=mode, ignore_empty_files=ignore_empty_files, tolerant=not raise_on_history
+            listing, reader, mode=mode, ignore_empty_files=ignore_empty_files, tolerant=not raise_on_history
         )
         state = _from_hive(listing, inventory, selection, kind, acid_v1)
     if state.history_gap is not None and raise_on_history:

@@ -2,7 +2,7 @@
 
 Differs from Hive 4 on purpose: no `N <= minOpen` shortcut for bases (HIVE-22754 lets an uncommitted overwrite
 through), missing history is an error whenever a compacted base had to be passed over, and of two compactions
-of the same range the later one counts. Nothing raises for odd names.
+of the same range the later one counts. No name raises an error.
 
 Both profiles choose deltas by the same walk (findBestWorkingDeltas). The order of its sort decides everything: lowest
 first id, then the WIDEST, then the statement, so that a compacted delta comes before what it covers:
@@ -233,7 +233,7 @@ def _judge_base(base: Directory, ids: ValidWriteIds, selection: Selection) -> tu
     if base.marker is MarkerContent.BAD and parsed.visibility_txn_id is None:
         selection.notes.append(f"{base.name}/_metadata_acid {base.marker_problem}.")
         usable = judge_compacted(parsed, ids) is None and judge_overwrite(parsed, ids) is None
-        # Where both readings allow it, what the marker should have said does not matter.
+        # Where both meanings allow it, it does not matter which one the marker had.
         return (None if usable else bad_marker(base)), True
     if base.marker is MarkerContent.UNREAD and parsed.visibility_txn_id is None:
         kind = "a compaction" if base.guessed_compacted else "a truncation"

@@ -92,11 +92,9 @@ def _reader(case: dict[str, Any], profile: Profile = Profile.HIVE4) -> Reader:
 
 def _lists(case: dict[str, Any]) -> dict[str, Any]:
     """What Hive's own state holds beside what is read; no command of ours shows it."""
-    reader = _reader(case)
     found = select_hive4(
         vector_listing(case),
-        reader.effective_write_ids,
-        reader.txns,
+        _reader(case),
         mode=ListingMode(case.get("mode", "snapshot")),
         ignore_empty_files=bool(case.get("ignore_empty_files")),
         tolerant=False,
