@@ -60,8 +60,8 @@ _DEFAULTS = {
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
-_POLL_SECONDS = 1.0  # between looks at a job of which no answer comes
-_NOTIFY_SECONDS = 15.0  # without a running task
+POLL_SECONDS = 1.0  # between looks at a job of which no answer comes
+NOTIFY_SECONDS = 15.0  # without a running task
 _JOB_ENDING_SECONDS = 10.0  # that cancelled or superfluous attempts get to end
 _JVM_ENDING_SECONDS = 10.0
 
@@ -254,12 +254,12 @@ class Job:
         notified = False
         while True:
             try:
-                answer = self._arrived.get(timeout=_POLL_SECONDS)
+                answer = self._arrived.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if self.running_tasks() > 0:
                     since = time.monotonic()
                 waited = time.monotonic() - since
-                if waited > _NOTIFY_SECONDS and not notified:
+                if waited > NOTIFY_SECONDS and not notified:
                     notified = True
                     notify("Spark has no free executor for the tasks yet; waiting")
                 if waited > idle_seconds:

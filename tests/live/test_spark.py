@@ -147,7 +147,7 @@ def test_an_executor_without_a_package_is_one_sentence(
     assert "on every worker node" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(("url", "name"), [("hdfs://lake/t", "hdfs_native"), ("webhdfs://lake/t", "hdfs")])
+@pytest.mark.parametrize(("url", "name"), [("hdfs://lake/t", "hdfs_native"), ("webhdfs://lake/t", "requests")])
 def test_an_executor_without_the_package_of_the_storage_is_one_sentence(
     context: pyspark.SparkContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, name: str
 ) -> None:
@@ -198,12 +198,12 @@ def test_a_job_without_executors_is_not_waited_for_for_ever(
     context: pyspark.SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it waits, and gives up after a while; running tasks may take as long as they like."""
-    monkeypatch.setattr("acidctl.engine.spark._POLL_SECONDS", 0.1)
+    monkeypatch.setattr("acidctl.engine.spark.POLL_SECONDS", 0.1)
     engine = SparkEngine(session=context, idle_seconds=1.0, work=standing_in(waits_for={0: "go"}))
     threading.Timer(4, (tmp_path / "go").touch).start()
     assert len(list(engine.run(specs(1, tmp_path)))) == 1
     monkeypatch.setattr("acidctl.engine.spark.Job.running_tasks", lambda job: 0)
-    monkeypatch.setattr("acidctl.engine.spark._NOTIFY_SECONDS", 0.2)
+    monkeypatch.setattr("acidctl.engine.spark.NOTIFY_SECONDS", 0.2)
     told: list[str] = []
     engine = SparkEngine(
         session=context, idle_seconds=1.0, notify=told.append, work=standing_in(waits_for={1: "never"})
