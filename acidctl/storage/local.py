@@ -181,6 +181,9 @@ class _NewFile(NewFile):
     def _finish(self) -> None:
         with writing(self._path):
             os.fsync(self._number)
+            # File systems of other machines may refuse here what they took before.
+            number, self._number = self._number, -1
+            os.close(number)
             _sync(self._parent)
         self._release()
 
