@@ -69,7 +69,7 @@ def _ignore(*anything: object) -> None:
     """Nothing is done with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CompactArguments(CompactOptions):
     """What Python may say beside the options of `compact`.
 
@@ -91,7 +91,7 @@ class CompactArguments(CompactOptions):
     verbose: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CleanArguments(CleanOptions):
     """What Python may say beside the options of `clean`.
 

@@ -34,7 +34,7 @@ def is_safety_option(name: str) -> bool:
     return name in _AGREEMENTS or name.startswith(("assume_", "unsafe_"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Option:
     """How a field is asked for: its name on the command line, and what may stand there.
 
@@ -67,7 +67,7 @@ def option_of(one: Any) -> Option | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ReadView:
     """Whose view of which part of a table is asked for: which lists, whose rules, and what is known of the table."""
 
@@ -126,7 +126,7 @@ class ReadView:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LsOptions(ReadView):
     """What is asked of a listing; `progress` counts directories whose files were opened."""
 
@@ -135,7 +135,7 @@ class LsOptions(ReadView):
     progress: Progress = unwatched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ChangeOptions(ReadView):
     """What `compact` and `clean` have in common; `progress` counts what was looked into while planning."""
 
@@ -150,7 +150,7 @@ class ChangeOptions(ReadView):
     progress: Progress = unwatched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CompactOptions(ChangeOptions):
     """What is asked of a compaction; sizes are in bytes, times in seconds. None means that the table decides."""
 
@@ -222,7 +222,7 @@ class CompactOptions(ChangeOptions):
         return self.max_bytes is not None or self.max_partitions is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CleanOptions(ChangeOptions):
     """What is asked of a cleaning; `older_than` in seconds, None for no retention."""
 

@@ -42,10 +42,10 @@ class CommandEntry:
 COMMANDS = {
     "ls": CommandEntry("acidctl.cli.ls", "List every directory with its state, and say why."),
     "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
-    "dump": CommandEntry("acidctl.cli.dump", "Show what is in an ORC file, the ACID layer decoded."),
+    "dump": CommandEntry("acidctl.cli.dump", "Show the contents of an ORC file, with ACID columns decoded."),
     "clean": CommandEntry("acidctl.cli.clean", "Show what no reader can reach any more, and remove it."),
     "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
-    "compact": CommandEntry("acidctl.cli.compact", "Rewrite deltas into fewer directories, prove it, publish it."),
+    "compact": CommandEntry("acidctl.cli.compact", "Compact deltas into fewer directories; verify, then publish."),
 }
 
 _MAX_HELP_WIDTH = 100
@@ -110,7 +110,7 @@ class AcidctlGroup(click.Group):
 # A container may well carry its version in ACIDCTL_VERSION.
 @click.version_option(__version__, prog_name="acidctl", allow_from_autoenv=False)
 def cli() -> None:
-    """What Hive would answer about an ACID table, without Hive, and why."""
+    """Inspect, read, compact and clean Hive ACID tables without Hive."""
 
 
 def main() -> NoReturn:

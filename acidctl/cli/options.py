@@ -6,7 +6,6 @@ from the configuration file, except those that agree to a risk.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
@@ -250,6 +249,8 @@ def column_names(ctx: click.Context, param: click.Parameter, value: str | None) 
     """Names with commas between; backticks around one that holds a comma."""
     if value is None:
         return ()
+    import csv
+
     # Backticks as in SQL: a doubled one stands for itself.
     (names,) = csv.reader([value.replace("\n", " ")], quotechar="`", skipinitialspace=True)
     found = tuple(name.strip() for name in names)

@@ -61,6 +61,7 @@ class Terminal:
     stderr: ByteSink
     width: int | None = None
     stderr_is_terminal: bool = False
+    error_width: int | None = None
     color: bool = False
     error_color: bool = False
     # What stderr never says, because it was given as a secret.
@@ -76,6 +77,7 @@ def system_terminal(environment: Mapping[str, str] | None = None) -> Terminal:
         stderr=_binary(sys.stderr),
         width=terminal_width() if out_tty else None,
         stderr_is_terminal=err_tty,
+        error_width=terminal_width() - 2 if err_tty else None,
         color=_color(env, out_tty),
         error_color=_color(env, err_tty),
     )
@@ -170,9 +172,12 @@ class Output:
         self._write_error(dump_json({"error": fields}))
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
-        if self.terminal.error_color and word:
-            word = f"\x1b[{paint.value}m{word}\x1b[0m"
-        self._write_error(word + shown(without_secrets(text, self.terminal.secrets)))
+        """A sentence; on a terminal no word of it is broken."""
+        lines = wrap(word + shown(without_secrets(text, self.terminal.secrets)), self.terminal.error_width)
+        for number, line in enumerate(lines):
+            if self.terminal.error_color and word and not number:
+                line = f"\x1b[{paint.value}m{word}\x1b[0m{line[len(word) :]}"
+            self._write_error(line if not number else "  " + line)
 
     def _write_error(self, text: str) -> None:
         with suppress(OSError):  # whoever flushes at the end says so
@@ -265,11 +270,12 @@ def human_age(seconds: float) -> str:
 
 
 def say_assumed(out: Output, assumed: Sequence[str]) -> None:
-    """Tell which lists were not given and so count as "everything committed"."""
-    if assumed:
-        what = {"write_ids": "every write id", "txns": "every transaction"}
-        taken = " and ".join(what[name] for name in assumed)
-        out.note(f"{taken} is taken as committed, because --validtxns does not tell otherwise")
+    """Say which lists were not given and so count as "everything committed"."""
+    if len(assumed) > 1:
+        out.note("No --validtxns given: treating every write as committed, including open and aborted ones.")
+    elif assumed:
+        what = {"write_ids": "write-id list", "txns": "transaction list"}[assumed[0]]
+        out.note(f"No {what} given with --validtxns: treating all of them as committed.")
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
