@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
+
+import pyarrow as pa
 
 from acidctl.api import open_table
 from acidctl.cli.options import HEADER, table_argument
@@ -29,13 +31,13 @@ from acidctl.cli.output import (
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import ReadView, option
+from acidctl.rows.export import write_arrow, write_bytes
+from acidctl.rows.pipeline import ordered_map
+from acidctl.rows.snapshot import Rows, Snapshot, limited
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from acidctl.rows.snapshot import Rows, Snapshot
+from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
+from acidctl.types.format_scalars import Damage
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
@@ -252,17 +254,11 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 def _limited(snapshot: Snapshot, view: View, limit: int | None) -> Iterator[Rows]:
-    from acidctl.rows.snapshot import limited
-
     return limited(snapshot.rows(view.columns), limit)
 
 
 def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
     """The rows rendered, batch by batch, in threads beside the reading."""
-    from acidctl.rows.pipeline import ordered_map
-    from acidctl.types.format_rows import csv_header, csv_lines, json_lines
-    from acidctl.types.format_scalars import Damage
-
     damage = Damage()
 
     def render(rows: Rows) -> bytes | pa.Buffer:
@@ -302,8 +298,6 @@ def _write_array(out: Output, chunks: Iterator[bytes | pa.Buffer]) -> None:
 
 
 def _export(out: Output, snapshot: Snapshot, view: View) -> None:
-    from acidctl.rows.export import write_arrow, write_bytes
-
     assert view.to is not None
     path = Path(view.to)
     if path.suffix in (".parquet", ".arrow"):
@@ -340,8 +334,6 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:
-    from acidctl.types.format_rows import json_column
-
     cells: list[list[Cell]] = []
     for rows in _limited(snapshot, view, limit):
         _, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
