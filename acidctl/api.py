@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.partition_run import TablePlace
     from acidctl.compaction.plan import CompactionPlan
     from acidctl.compaction.report import CompactionReport
-    from acidctl.compaction.run import Compaction, Prepared, Told, Watch
+    from acidctl.compaction.run import Compaction, OnPartition, OnProgress, Prepared
     from acidctl.engine.base import Task, TaskOutcome
     from acidctl.maintenance.limits import TimeLimit
     from acidctl.rows.file_report import DataFile
@@ -83,8 +83,8 @@ class CompactArguments(CompactOptions):
     plan: CompactionPlan | None = None
     accept_edited: bool = False
     planned: Callable[[CompactionPlan, str], None] = _ignore
-    watch: Watch | None = None
-    finished: Told | None = None
+    watch: OnProgress | None = None
+    finished: OnPartition | None = None
     notify: Callable[[str], None] = _ignore
     during: Callable[[Compaction], AbstractContextManager[object]] = nullcontext
     limit: TimeLimit | None = None
@@ -245,11 +245,11 @@ class Table:
         prepared = self._prepared(asked)
         if prepared.idle:
             asked.planned(prepared.plan, "")
-            return prepared.start(_Idle(), told=asked.finished).run()
+            return prepared.start(_Idle(), on_partition=asked.finished).run()
         engine, why = make_engine(choice, prepared.bytes_in, notify=asked.notify, verbose=asked.verbose)
         with closing(engine):
             asked.planned(prepared.plan, why)
-            run = prepared.start(engine, watch=asked.watch, told=asked.finished)
+            run = prepared.start(engine, watch=asked.watch, on_partition=asked.finished)
             with asked.during(run):
                 return run.run()
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from acidctl.compaction.cross_check import Committed, bucket_of
 from acidctl.compaction.inputs import state_of_entries
-from acidctl.compaction.merge_audit import Committed, bucket_of
 from acidctl.compaction.plan import (
     CompactionKind,
     CompactionPlan,
@@ -99,19 +99,19 @@ def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan
     inputs = {entry.name for entry in part.inputs}
     for name in sorted(selected ^ inputs):
         what = "would be read" if name in inputs else "would be left out"
-        raise _stale(listing, f"{name} {what}, which is not what the write-id list asks for")
+        raise _stale(listing, f"{name} {what}, against the write-id list")
     _check_inputs(listing, part, plan, state)
     _check_outputs(listing, part, plan)
     _check_tasks(listing, part, plan, state)
 
 
 def _require_lists(listing: Listing, plan: CompactionPlan) -> None:
-    """The tasks must judge by the list that the plan was made with; a lower watermark only leaves more out."""
+    """The tasks must judge by the list that the plan was made with; a lower watermark only excludes more."""
     mine, whole = (Committed.write_ids(text) for text in (plan.table.write_ids, plan.write_ids))
     if mine.top > whole.top or not set(mine.excepted) <= set(whole.excepted):
-        raise _wrong(listing, "its tasks would judge write ids by another list than the one that was given")
+        raise _wrong(listing, "its tasks would use another write-id list than the one that was given")
     if plan.write_ids and mine.excepted != whole.excepted:
-        raise _wrong(listing, "its tasks would take writes as committed that the write-id list excepts")
+        raise _wrong(listing, "its tasks would treat writes as committed that the write-id list excludes")
 
 
 def _check_inputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState) -> None:
@@ -122,7 +122,7 @@ def _check_inputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, s
     for name in inputs:
         unseen = name.txn and (name.txn not in txns or name.txn == plan.visibility_txn)
         if unseen or not _is_read(name, listing, ids, plan):
-            raise _wrong(listing, f"{name.name} would be read, although by the lists it is not committed")
+            raise _wrong(listing, f"{name.name} would be read, but it is not committed by these lists")
     base = None if state.base is None else _Name.of(state.base.name)
     covers = sorted([*inputs, *([base] if base else [])], key=lambda name: name.low)
     lows, reach = [name.low for name in covers], list(accumulate((name.high for name in covers), max))
@@ -177,7 +177,7 @@ def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan) 
     for output in part.outputs:
         name = _Name.of(output.name)
         if name is None or name.txn != (plan.visibility_txn or 0) or name.statement is not None:
-            raise _wrong(listing, f"{output.name} is no name of what it would publish")
+            raise _wrong(listing, f"{output.name} is not a valid name for what it would publish")
         fits = name.high == high or (bool(plan.write_ids) and high < name.high <= ids.top)
         if plan.kind is CompactionKind.MAJOR:
             fits = fits and name.base and output.kind == EntryKind.BASE.value
@@ -196,7 +196,7 @@ def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan) 
                 )
             fits = fits and name.low <= low
         if not fits:
-            raise _wrong(listing, f"{output.name} is not the name of what its inputs hold")
+            raise _wrong(listing, f"{output.name} does not match the write ids of its inputs")
     if len({output.name for output in part.outputs}) < len(part.outputs) or (
         plan.kind is CompactionKind.MAJOR and len(part.outputs) != 1
     ):
@@ -226,9 +226,9 @@ def _check_tasks(listing: Listing, part: PartitionPlan, plan: CompactionPlan, st
         if len({*task.files}) < len(task.files) or len({*task.delete_files}) < len(task.delete_files):
             raise _wrong(listing, f"{task.output} would be made of a file twice")
         for paths, wanted in ((task.files, task.role is Role.DELETES), (task.delete_files, True)):
-            odd = next((path for path in paths if deletes.get(path) is not wanted), None)
-            if odd is not None:
-                raise _wrong(listing, f"{task.output} would be made of {odd}, which is no such input")
+            wrong = next((path for path in paths if deletes.get(path) is not wanted), None)
+            if wrong is not None:
+                raise _wrong(listing, f"{task.output} would be made of {wrong}, which is not an input of that kind")
 
 
 def _roles(table: TableFacts, kind: str) -> tuple[Role, ...]:
@@ -283,12 +283,12 @@ class _Readings:
         totals: Counter[str] = Counter()
         files: dict[str, list[FileRead]] = defaultdict(list)
         for answer in answers:
-            odd = next((i for i in answer.committed if i not in self._committed), None)
-            if odd is not None:
-                raise self._error(f"{task.output} takes write id {odd} as committed, which the list excepts")
-            odd = next((i for i in answer.hidden_ids if i in self._committed), None)
-            if odd is not None:
-                raise self._error(f"{task.output} leaves out events of write id {odd}, which the list does not except")
+            wrong = next((i for i in answer.committed if i not in self._committed), None)
+            if wrong is not None:
+                raise self._error(f"{task.output} treats write id {wrong} as committed, which the list excludes")
+            wrong = next((i for i in answer.hidden_ids if i in self._committed), None)
+            if wrong is not None:
+                raise self._error(f"{task.output} skips events of write id {wrong}, which the list does not exclude")
             for _, bucket_property, _ in answer.counts:
                 if task.bucket_id is not None and bucket_of(bucket_property) != task.bucket_id:
                     raise self._error(f"{task.output} holds rows of bucket {bucket_of(bucket_property)}")
@@ -354,7 +354,7 @@ class _Readings:
                         self._require_reader(path, bucket_of(bucket))
 
     def _error(self, what: str) -> AcidctlError:
-        return VerificationError(f"what was planned is not published: {what}", path=self._root, hint=_HINT)
+        return VerificationError(f"nothing was published: {what}", path=self._root, hint=_HINT)
 
 
 def _stale(listing: Listing, what: str) -> StalePlanError:
@@ -362,12 +362,12 @@ def _stale(listing: Listing, what: str) -> StalePlanError:
 
 
 def _wrong(listing: Listing, what: str) -> VerificationError:
-    return VerificationError(f"what was planned is not carried out: {what}", path=listing.root or None, hint=_HINT)
+    return VerificationError(f"the plan was not run: {what}", path=listing.root or None, hint=_HINT)
 
 
 # --- Whether readers will select the outputs of a plan, and stop reading its inputs: a simulation on values.
 
-_STALE_HINT = "Run compact again: it plans anew with what is there now."
+_STALE_HINT = "Run compact again: it makes a new plan."
 _WRONG_HINT = "Nothing was published. Please report this with the output of `acidctl ls`."
 
 
@@ -438,7 +438,7 @@ class Selection:
         taken = _directories(self._listing)
         for output in self._outputs:
             if output.name in taken:
-                raise self._stale(f"{output.name}, which is to be published, exists already")
+                raise self._stale(f"the output {output.name} exists already")
 
     def _check_inputs(self, before: AcidState) -> None:
         entries = {entry.name: entry for entry in before.entries}
@@ -457,7 +457,7 @@ class Selection:
             for output in self._outputs:
                 why = _contradiction(entry, parse_directory(output.name), is_input=entry.name in self._inputs)
                 if why is not None:
-                    raise self._stale(f"{entry.name} stands beside {output.name}, which is to be published, {why}")
+                    raise self._stale(f"{entry.name} stands beside the output {output.name} {why}")
 
     def _with_outputs(self) -> Listing:
         """The location with the outputs in it; how large their files are does not matter."""
@@ -501,8 +501,8 @@ class Selection:
             return
         found, wanted = self._hive_reads(simulated, self._after_txns), _live(after)
         if found is not None and found != wanted:
-            odd = _join(found ^ wanted)
-            raise self._stale(f"Hive 4 and acidctl would not agree afterwards whether to read {odd}")
+            wrong = _join(found ^ wanted)
+            raise self._stale(f"Hive 4 and acidctl would not agree afterwards whether to read {wrong}")
 
     def _hive_reads(self, listing: Listing, txns: ValidTxns) -> frozenset[str] | None:
         """What Hive 4 reads; None where it fails."""
@@ -518,7 +518,7 @@ class Selection:
         return StalePlanError(f"the plan for {self._where()} is stale: {what}", path=self._path(), hint=_STALE_HINT)
 
     def _wrong(self, what: str) -> VerificationError:
-        message = f"what was planned for {self._where()} is not published: {what}"
+        message = f"nothing was published for {self._where()}: {what}"
         return VerificationError(message, path=self._path(), hint=_WRONG_HINT)
 
     def _where(self) -> str:

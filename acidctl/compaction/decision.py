@@ -119,8 +119,8 @@ def decide(
 ) -> Decision:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
 
-    Partitions come in the order of `locations`, stray ones are left out. `progress` is told how many files are done of
-    how many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a later run;
+    Partitions come in the order of `locations`, stray ones are left out. `progress` gets how many files are done of how
+    many. Partitions whose turn does not come within half of the time that `limit` leaves are left for a later run;
     where not all may have their turn, those with the most directories to merge have it first. What is wrong with one of
     several partitions makes that one REFUSED; with a single location it is raised: NotEnoughHistoryError,
     DamagedDataError, StorageError. UsageError: no lists and nothing assumed, or options that contradict each other or
@@ -253,7 +253,7 @@ class _Reading:
                 why = "--max-runtime left no time to read its files; a later run compacts it"
                 yield draft.refused(MAX_RUNTIME, why), None
             elif draft.compacts and self.reach is not None and self.reach.stopped:
-                why = "it was not begun, because the storage has stopped answering; a later run compacts it"
+                why = "not started, because the storage no longer answers; a later run compacts it"
                 yield draft.refused(UNREACHABLE, why), None
             else:
                 yield draft, None
@@ -437,7 +437,7 @@ def plan_again(
     if new.action is not Action.COMPACT:
         return new
     if again.table.file_format != facts.file_format:
-        why = f"its files are {again.table.file_format} now, and {facts.file_format} was planned"
+        why = f"its files are {again.table.file_format} now, but {facts.file_format} was planned"
         return new.refused("mixed_formats", why)
     columns = parse_type(facts.columns)
     assert isinstance(columns, StructType)
@@ -520,9 +520,7 @@ def accept(edited: CompactionPlan, fresh: CompactionPlan) -> CompactionPlan:
     for place, part in enumerate(edited.partitions):
         new = planned.pop((part.partition, part.path), None)
         if new is None:
-            raise _refused(
-                f"plan.partitions[{place}] is no partition that acidctl plans for now, or stands there twice"
-            )
+            raise _refused(f"plan.partitions[{place}] is not among the partitions of a new plan, or is listed twice")
         parts.append(_accepted(part, new, f"plan.partitions[{place}]"))
     problem = problem_of_settings(edited.table.writer, _columns(fresh), fresh.target)
     if problem is not None:
@@ -539,9 +537,9 @@ def _accepted(part: PartitionPlan, new: PartitionPlan, where: str) -> PartitionP
         reason = part.reason or "the plan was edited to leave it out"
         return PartitionPlan(part.partition, part.path, part.action, part.reason_code or "left_out", reason)
     if new.action is not Action.COMPACT:
-        raise _refused(f"{where} is to be compacted, and acidctl plans otherwise now: {new.reason}")
+        raise _refused(f"{where} is to be compacted, but a new plan does not compact it: {new.reason}")
     if len(part.tasks) != len(new.tasks):
-        raise _refused(f"{where}.tasks are {len(part.tasks)}, and acidctl plans {len(new.tasks)} now")
+        raise _refused(f"{where} has {len(part.tasks)} tasks, but a new plan has {len(new.tasks)}")
     pairs = enumerate(zip(part.tasks, new.tasks, strict=True))
     tasks = tuple(_with_cuts(new_task, task.cuts, f"{where}.tasks[{i}].cuts") for i, (task, new_task) in pairs)
     return replace(new, tasks=tasks)
@@ -550,12 +548,12 @@ def _accepted(part: PartitionPlan, new: PartitionPlan, where: str) -> PartitionP
 def _with_cuts(task: PlannedTask, cuts: Sequence[KeyCut], where: str) -> PlannedTask:
     """The task cut otherwise: any ascending keys make parts that together are the bucket."""
     if cuts and task.role in (Role.ROWS, Role.BYTES, Role.JOIN):
-        raise _refused(f"{where} divide rows that have no ROW__ID")
+        raise _refused(f"{where} divide rows without ROW__ID")
     keys = [(cut.write_id, cut.bucket_property, cut.row_id) for cut in cuts]
     if not all(MIN_LONG <= number <= MAX_ID for key in keys for number in key):
         raise _refused(f"{where} hold a number of more than 64 bits")
     if keys != sorted(set(keys)) or len(keys) >= MAX_PARTS:
-        raise _refused(f"{where} do not ascend, or are {MAX_PARTS} or more")
+        raise _refused(f"{where} must ascend, and be fewer than {MAX_PARTS}")
     return replace(task, cuts=tuple(cuts))
 
 
@@ -585,7 +583,7 @@ def _require_same(edited: Any, fresh: Any, where: str) -> None:
         for place, (one, other) in enumerate(zip(edited, fresh, strict=True)):
             _require_same(one, other, f"{where}[{place}]")
     elif edited != fresh:
-        raise _refused(f"{where} is {_shown(edited)}, and acidctl plans {_shown(fresh)} now")
+        raise _refused(f"{where} is {_shown(edited)}, but {_shown(fresh)} in a new plan")
 
 
 def _shown(value: Any) -> str:
@@ -597,7 +595,7 @@ def _shown(value: Any) -> str:
 
 def _refused(what: str) -> EditedPlanError:
     return EditedPlanError(
-        f"the edited plan is not carried out: {what}",
-        hint="Make a new plan with --plan-out. Of a plan only partitions can be left out, and `table.writer` and the "
-        "`cuts` of tasks be changed.",
+        f"the edited plan was not run: {what}",
+        hint="Make a new plan with --plan-out. In a plan you can only remove partitions and change `table.writer` and "
+        "the `cuts` of tasks.",
     )

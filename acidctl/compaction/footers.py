@@ -72,7 +72,7 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
             return InputFile(path, entry.name, 0, 0, source.max_write_id, deletes=deletes, before=before)
         acid = orc.is_acid
         bounds = orc.key_range()
-        # Rows whose file name tells no bucket, or one that no event can mean, are refused later, by name.
+        # Rows of a file without a bucket number in its name, or with an invalid one, are refused later, by name.
         number = None if source.apart else source.raw_bucket
         raw = None if acid else (source.raw_write_id, number)
         write_ids = (source.raw_write_id, source.raw_write_id) if not acid else None
@@ -211,7 +211,7 @@ def _decoded(values: Iterable[int | None], name: str) -> tuple[int, ...]:
         return tuple(sorted({decode(value).bucket_id for value in values if value is not None}))
     except BucketCodecError as error:
         raise DamagedDataError(
-            f"{name} holds rows of a bucket that cannot be: {error.message}",
+            f"{name} contains an invalid bucket value: {error.message}",
             path=name,
             hint="Restore the file from a copy.",
         ) from error

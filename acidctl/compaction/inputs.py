@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from acidctl.compaction.merge_audit import Committed, Hashes, KeySum, distinct, key_hashes, require_events, require_rows
+from acidctl.compaction.cross_check import (
+    Committed,
+    Hashes,
+    InputSample,
+    KeySum,
+    distinct,
+    key_hashes,
+    require_events,
+    require_rows,
+)
 from acidctl.compaction.plan import FileRead, InputEntry, KeyCut, Role, TableFacts, TaskSpec
-from acidctl.compaction.second_reading import InputSample
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
@@ -85,11 +93,11 @@ def _row_id(cut: KeyCut | None) -> RowId | None:
 
 
 @dataclass(slots=True)
-class Tally:
+class FileTally:
     """Stored events of one file: those of the task, and those of them that an aborted write left.
 
-    `passed` are those that go on; `hashes` of their keys are there where a sieve keeps them. `buckets` counts all that
-    were read by bucket property, `committed` and `aborted` are write ids of the task's events that were (not) let
+    `passed` are those that go on; `hashes` of their keys are there where the filter keeps them. `buckets` counts all
+    that were read by bucket property, `committed` and `aborted` are write ids of the task's events that were (not) let
     through.
     """
 
@@ -133,15 +141,17 @@ class TaskEvents:
     def __iter__(self) -> Iterator[EventBatch]:
         _require_row_ids(self._inserts)
         role = self._task.role
-        sieve = Sieve(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
-        aside = Sieve(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
+        event_filter = EventFilter(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
+        delete_filter = EventFilter(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
         sample = self._sample()
         for source in self._inserts:
-            source.through = lambda source, batches: sieve(source, sample.stored(source, batches))
+            source.through = lambda source, batches: event_filter(source, sample.stored(source, batches))
         deletes = self._sample(stored=True) if self._deletes and role is not Role.DELETES else None
         for source in self._deletes:
             source.through = (
-                sieve if deletes is None else lambda source, batches: aside(source, deletes.stored(source, batches))
+                event_filter
+                if deletes is None
+                else lambda source, batches: delete_filter(source, deletes.stored(source, batches))
             )
         self.deletes_applied = 0
         left = KeySum()
@@ -150,18 +160,20 @@ class TaskEvents:
                 left.add(key_hashes(batch.keys, current=True))
                 yield batch
             sample.require_found(self._committed, distinct([]))
-            require_events(self._task.output, sieve.passed, left, lambda: self._once_more(self._deletes, current=True))
+            require_events(
+                self._task.output, event_filter.passed, left, lambda: self._once_more(self._deletes, current=True)
+            )
         else:
             for batch in sample.compared(self._rows(collapse=role is Role.SURVIVING)):
                 left.add(key_hashes(batch.keys))
                 yield batch
-            self._require_rows(sieve, aside, left, sample)
+            self._require_rows(event_filter, delete_filter, left, sample)
             if deletes is not None:
                 deletes.require_found(self._committed, distinct([]))
-        self.rows_in, self.hidden = sieve.rows_in, sieve.hidden
-        self._report([*sieve.tallies, *aside.tallies])
+        self.rows_in, self.hidden = event_filter.rows_in, event_filter.hidden
+        self._report([*event_filter.tallies, *delete_filter.tallies])
 
-    def _report(self, tallies: Sequence[Tally]) -> None:
+    def _report(self, tallies: Sequence[FileTally]) -> None:
         """What was read of each file, for the judgement of all tasks together."""
         buckets: dict[DataSource, Counter[int]] = {source: Counter() for source in (*self._inserts, *self._deletes)}
         for tally in tallies:
@@ -185,26 +197,28 @@ class TaskEvents:
         sample.read(self._deletes if events else self._inserts, self._open)
         return sample
 
-    def _require_rows(self, sieve: Sieve, aside: Sieve, left: KeySum, sample: InputSample) -> None:
-        """Judge the merge by its books. Updates in place (ACID version 1) have no such simple ones."""
+    def _require_rows(
+        self, event_filter: EventFilter, delete_filter: EventFilter, left: KeySum, sample: InputSample
+    ) -> None:
+        """Check that the merge kept and dropped the right rows; updates in place (ACID version 1) have no such sums."""
         for source in self._deletes:
-            if source not in aside.seen:
+            if source not in delete_filter.seen:
                 # The merge has judged by statistics that this file does not concern the bucket.
                 for _ in source.events(None, BATCH_ROWS, self._span):
                     pass
         if any(source.facts.may_update for source in self._inserts):
             return
-        deleted = distinct([hashes for tally in aside.tallies for hashes in tally.hashes])
+        deleted = distinct([hashes for tally in delete_filter.tallies for hashes in tally.hashes])
         sample.require_found(self._committed, deleted)
         require_rows(
-            self._task.output, sieve.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
+            self._task.output, event_filter.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
         )
 
     def _once_more(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
         """The keys of all events that pass, without their rows."""
-        sieve = Sieve(self._task.bucket_id, self._write_ids)
+        event_filter = EventFilter(self._task.bucket_id, self._write_ids)
         for source in sources:
-            source.through = sieve
+            source.through = event_filter
             for batch in source.events(None, BATCH_ROWS, self._span):
                 yield key_hashes(batch.keys, current=current)
 
@@ -212,7 +226,7 @@ class TaskEvents:
         """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
         if not collapse:
             _require_inserts(self._inserts)
-        watch = _NoDoubles(self._task.output)
+        watch = _RefuseDoubles(self._task.output)
         reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
         merge = reader.merge(self._projection, span=self._span, threads=self._threads)
         last: RowId | None = None
@@ -231,7 +245,7 @@ class TaskEvents:
             operation = batch.keys.operation
             if operation is None or (operation != Operation.DELETE).any():
                 raise DamagedDataError(
-                    f"A delete delta among the inputs of {self._task.output} holds events that delete nothing.",
+                    f"A delete delta among the inputs of {self._task.output} holds events other than deletes.",
                     hint="Restore it from a copy; nothing was published.",
                 )
             yield EventBatch(batch.keys)
@@ -251,14 +265,14 @@ def _double(row: RowId, output: str) -> DamagedDataError:
     the inputs did.
     """
     return DamagedDataError(
-        f"Two of the live files that {output} is to replace hold a row {row.write_id},{row.bucket_property},"
-        f"{row.row_id}.",
-        hint="A crashed write left both, or a directory was copied: remove the one that is not of the table"
-        " (`acidctl ls -l` shows buckets that stand twice). Nothing was published.",
+        f"Row id {row.write_id},{row.bucket_property},{row.row_id} exists twice in the files that {output} would "
+        "replace.",
+        hint="A write crashed, or a directory was copied: remove the copy that does not belong to the table"
+        " (`acidctl ls -l` shows buckets with two files). Nothing was published.",
     )
 
 
-class _NoDoubles(Findings):
+class _RefuseDoubles(Findings):
     """Two inserts of one row end the task: where rows are updated in place, the merge would keep one of them."""
 
     def __init__(self, output: str) -> None:
@@ -277,7 +291,7 @@ def _require_row_ids(sources: Sequence[DataSource]) -> None:
     for source in sources:
         if source.facts.rows and (source.apart or not source.has_row_ids):
             raise DamagedDataError(
-                f"{source.name} has rows to which its name gives no ROW__ID of their own, so they cannot be merged.",
+                f"{source.name} has rows without a ROW__ID: its name has no bucket number, so they cannot be merged.",
                 path=source.name,
                 hint="Load its rows into the table with Hive (INSERT ... SELECT); nothing was published.",
             )
@@ -293,13 +307,13 @@ def _require_inserts(sources: Sequence[DataSource]) -> None:
             )
 
 
-class Sieve:
+class EventFilter:
     """Lets those events of a file through that are of the task's bucket and of committed writes, and counts them.
 
     It also refuses what a compaction must not carry on: events that the name of their directory rules out, buckets
     that no codec knows, files that are not in ROW__ID order. Files are read by several threads, so each has a tally of
-    its own. With `same_write` only events of the write that made their row pass. Books are kept by ROW__ID, or with
-    `current` by event; with `keep` of deletes alone, each hash of them.
+    its own. With `same_write` only events of the write that made their row pass. Keys are summed up by ROW__ID, or with
+    `current` by event; with `keep` those of deletes alone, each hash of them kept.
     """
 
     def __init__(
@@ -316,7 +330,7 @@ class Sieve:
         self._same_write = same_write
         self._current = current
         self._keep = keep
-        self.tallies: list[Tally] = []
+        self.tallies: list[FileTally] = []
         self.seen: set[DataSource] = set()
 
     @property
@@ -335,7 +349,7 @@ class Sieve:
         return sum((tally.passed for tally in self.tallies), KeySum())
 
     def __call__(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        tally = Tally(source)
+        tally = FileTally(source)
         self.tallies.append(tally)
         self.seen.add(source)
         # Rows that were there before the table was an ACID table have write id 0, whatever their base is called.
@@ -366,7 +380,7 @@ class Sieve:
                 self._enter(tally, kept.keys)
                 yield kept
 
-    def _enter(self, tally: Tally, keys: EventKeys) -> None:
+    def _enter(self, tally: FileTally, keys: EventKeys) -> None:
         if self._keep:
             if keys.operation is None:
                 return
@@ -420,7 +434,7 @@ def _decoded(value: int, name: str) -> int:
         return bucket_codec.decode(value).bucket_id
     except bucket_codec.BucketCodecError as error:
         raise DamagedDataError(
-            f"{name} holds rows of a bucket that cannot be: {error.message}",
+            f"{name} contains an invalid bucket value: {error.message}",
             path=name,
             hint="Restore the file from a copy; nothing was published.",
         ) from error
@@ -430,8 +444,8 @@ def _check_limit(keys: EventKeys, limit: int, name: str) -> None:
     newest = max(int(keys.current.max()), int(keys.write_id.max()))
     if newest > limit:
         raise DamagedDataError(
-            f"{name} holds an event of write id {newest}, but its directory ends at {limit}: whether that write is"
-            " committed cannot be told.",
+            f"{name} holds an event of write id {newest}, but its directory ends at {limit}; acidctl cannot tell"
+            " whether that write is committed.",
             path=name,
             hint="Find out who renamed or wrote the directory; nothing was published.",
         )

@@ -19,15 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from acidctl.compaction.cross_check import HINT, InputSample
 from acidctl.compaction.inputs import state_of
-from acidctl.compaction.merge_audit import HINT
 from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
-from acidctl.compaction.second_reading import InputSample
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch
 from acidctl.orc.acidmeta import TARGET
-from acidctl.orc.protobuf import encode_varint, varint, zigzag
+from acidctl.orc.protobuf import encode_varint
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.rows.scan import BATCH_ROWS, Projection, live_sources
@@ -41,7 +40,7 @@ _CHUNK = 1 << 20
 _GZIP = ".gz"
 #: What a window size of zlib needs to be added to read gzip.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-# Compressed text that stays whole when it is put together; others are told by their endings.
+# Compressed text that stays whole when it is put together; others have endings of their own.
 _STRANGE_ENDINGS = (".bz2", ".deflate", ".snappy", ".lz4", ".lzo", ".zst", ".xz")
 
 
@@ -229,15 +228,12 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
 # --- The footer of a Parquet file with another `created_by`, by which Hive decides how it reads timestamps.
 #
 # Arrow writes its own name there and offers no way to write another. The footer is a Thrift struct (FileMetaData of
-# parquet.thrift) in the compact protocol, whose numbers are written as protobuf's are, followed by its length and a
+# parquet.thrift) in the compact protocol, where lengths are written as protobuf's are, followed by its own length and a
 # magic word.
 
 
 _MAGIC = b"PAR1"
 _END = 4 + len(_MAGIC)
-# FileMetaData.created_by, and the type of its value.
-_CREATED_BY = 6
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 
 
 class TailHolder:
@@ -280,59 +276,14 @@ def renamed(end: bytes, created_by: str) -> bytes:
         raise InternalError("Arrow has not ended a Parquet file as was expected.")
     start = len(end) - _END - length
     footer = end[start:-_END]
-    begin, stop = _place(footer)
-    name = created_by.encode()
-    footer = footer[:begin] + encode_varint(len(name)) + name + footer[stop:]
+    # A string is its length and its bytes; behind this one only orders of columns follow, which hold no text.
+    arrow = f"parquet-cpp-arrow version {pa.cpp_version}".encode()
+    stored, name = encode_varint(len(arrow)) + arrow, created_by.encode()
+    before, found, after = footer.rpartition(stored)
+    if not found:
+        raise InternalError("Arrow has not written its name into a Parquet file.")
+    footer = before + encode_varint(len(name)) + name + after
     return end[:start] + footer + struct.pack("<I", len(footer)) + _MAGIC
-
-
-def _place(footer: bytes) -> tuple[int, int]:
-    """Where the value of `created_by` begins and where it ends."""
-    at, field = 0, 0
-    while (head := footer[at]) != _STOP:
-        kind, delta = head & 0x0F, head >> 4
-        at += 1
-        if delta:
-            field += delta
-        else:
-            number, at = varint(footer, at)
-            field = zigzag(number)
-        end = _skip(footer, at, kind)
-        if field == _CREATED_BY and kind == _BINARY:
-            return at, end
-        at = end
-    raise InternalError("Arrow has not written its name into a Parquet file.")
-
-
-def _skip(data: bytes, at: int, kind: int, *, inside: bool = False) -> int:
-    """Where a value ends; `inside` a list or map a truth value takes a byte."""
-    if kind in (_TRUE, _FALSE):
-        return at + inside
-    if kind == _BYTE:
-        return at + 1
-    if kind in (_I16, _I32, _I64):
-        return varint(data, at)[1]
-    if kind == _DOUBLE:
-        return at + 8
-    if kind == _BINARY:
-        length, at = varint(data, at)
-        return at + length
-    if kind in (_LIST, _SET):
-        count, element = data[at] >> 4, data[at] & 0x0F
-        at += 1
-        if count == 15:
-            count, at = varint(data, at)
-        for _ in range(count):
-            at = _skip(data, at, element, inside=True)
-        return at
-    if kind == _STRUCT:
-        while (head := data[at]) != _STOP:
-            at += 1
-            if not head >> 4:
-                at = varint(data, at)[1]
-            at = _skip(data, at, head & 0x0F)
-        return at + 1
-    raise InternalError(f"A Parquet footer holds a value of Thrift type {kind}.")
 
 
 _BATCH_ROWS = 32768

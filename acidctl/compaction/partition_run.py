@@ -1,4 +1,4 @@
-"""A partition that is being compacted: its tasks as pieces of work, their answers, and the report at the end."""
+"""A partition that is being compacted: its tasks as parts for an engine, their answers, and the report at the end."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class TablePlace:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class PartitionRun:
     """What a partition holds on storage while it is worked on, and what its tasks have answered.
 
-    `left` counts the pieces whose answer is awaited; `parts` are those of tasks that are cut, in key order.
+    `left` counts the parts of tasks whose answer is awaited; `parts` are the answers for tasks that are cut, in key
+    order.
     """
 
     plan: PartitionPlan
@@ -79,7 +80,7 @@ class Session:
         """The answers of whole and of joined tasks, in the order of the plan."""
         return [self.done[index] for index in sorted(self.done)]
 
-    def pieces(self) -> list[Piece]:
+    def task_parts(self) -> list[TaskPart]:
         """All work but the joins, which become possible when their parts are done."""
         found = []
         for index, task in enumerate(self.plan.tasks):
@@ -88,7 +89,7 @@ class Session:
                 self.parts[index] = [None] * count
             for part in range(count):
                 rows, size = _share(task.rows_in, part, count), _share(task.bytes_in, part, count)
-                found.append(Piece(self, index, part if count > 1 else None, size, rows))
+                found.append(TaskPart(self, index, part if count > 1 else None, size, rows))
         self.left = len(found)
         return found
 
@@ -104,7 +105,7 @@ class Session:
     def require_complete(self, storage: Storage, table: TableFacts) -> None:
         """Raise VerificationError unless the tasks together have read every stored event of the inputs just once.
 
-        Which files and stripes concern a bucket is told by statistics; a wrong one would lose rows in silence. How many
+        Statistics tell which files and stripes concern a bucket; a wrong one would lose rows in silence. How many
         rows a text file has is not known beforehand.
         """
         require_read(storage, self.root, self.plan, table, self._answers())
@@ -135,10 +136,10 @@ class Session:
 
     def _answers(self) -> dict[int, list[TaskResult]]:
         """All answers by task: its own and those of its parts."""
-        found: dict[int, list[TaskResult]] = {index: [result] for index, result in self.done.items()}
+        answers: dict[int, list[TaskResult]] = {index: [result] for index, result in self.done.items()}
         for index, parts in self.parts.items():
-            found.setdefault(index, []).extend(one for one in parts if one is not None)
-        return found
+            answers.setdefault(index, []).extend(one for one in parts if one is not None)
+        return answers
 
     def _readers(self) -> list[TaskResult]:
         """The answers of those tasks and parts that have read inputs."""
@@ -176,10 +177,10 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class TaskPart:
     """A task of a partition: whole, one part of it, or (`part` is None and the task is cut) the join of its parts."""
 
-    session: Session
+    running: PartitionRun
     task: int
     part: int | None
     bytes: int
@@ -187,26 +188,26 @@ class Piece:
 
     def hosts(self, storage: Storage) -> tuple[str, ...]:
         """The machines that hold the most of the largest input, the best first; empty where it does not matter."""
-        files = [info for entry in self.session.inputs(self.session.plan.tasks[self.task]) for info in entry.files]
+        files = [info for entry in self.running.inputs(self.running.plan.tasks[self.task]) for info in entry.files]
         largest = max(files, key=lambda info: info.size, default=None)
         if largest is None or largest.size < _WORTH_A_WAY:
             return ()
         try:
-            return storage.hosts(join(self.session.root, largest.path))[:_HOSTS]
+            return storage.hosts(join(self.running.root, largest.path))[:_HOSTS]
         except AcidctlError:
             # A hint only: who reads the file will say what is wrong with it.
             return ()
 
     def spec(self, place: TablePlace, table: TableFacts, hosts: tuple[str, ...] = ()) -> TaskSpec:
         """What an engine is given."""
-        session, part = self.session, self.part
-        task = session.plan.tasks[self.task]
+        running, part = self.running, self.part
+        task = running.plan.tasks[self.task]
         spec = TaskSpec(
-            url=join(place.url, session.plan.path),
-            work=session.work.name,
+            url=join(place.url, running.plan.path),
+            work=running.work.name,
             table=table,
             task=task,
-            inputs=session.inputs(task),
+            inputs=running.inputs(task),
             hosts=hosts,
             storage_options=place.options,
         )
@@ -214,30 +215,30 @@ class Piece:
             edges: tuple[KeyCut | None, ...] = (None, *task.cuts, None)
             return replace(spec, part=part, lower=edges[part], upper=edges[part + 1])
         if task.cuts:
-            parts = tuple(result for result in session.parts[self.task] if result is not None)
+            parts = tuple(result for result in running.parts[self.task] if result is not None)
             return replace(spec, task=replace(task, role=Role.JOIN), parts=parts)
         return spec
 
-    def take(self, outcome: TaskOutcome) -> list[Piece]:
+    def take(self, outcome: TaskOutcome) -> list[TaskPart]:
         """Note an answer; gives the join that has become possible by it."""
-        session = self.session
-        session.left -= 1
+        running = self.running
+        running.left -= 1
         if outcome.error is not None or outcome.result is None:
-            session.error = session.error or outcome.error or InternalError("a task gave neither result nor error")
+            running.error = running.error or outcome.error or InternalError("a task gave neither result nor error")
             return []
         if self.part is None:
-            session.done[self.task] = outcome.result
+            running.done[self.task] = outcome.result
             return []
-        parts = session.parts[self.task]
+        parts = running.parts[self.task]
         parts[self.part] = outcome.result
-        if None in parts or session.error is not None:
+        if None in parts or running.error is not None:
             return []
-        session.left += 1
-        return [Piece(session, self.task, None, 0, 0)]
+        running.left += 1
+        return [TaskPart(running, self.task, None, 0, 0)]
 
 
-def ours(error: Exception) -> AcidctlError:
-    """Any failure as one of ours: a fault in one partition must not stop the others."""
+def as_acidctl_error(error: Exception) -> AcidctlError:
+    """Any failure as one of acidctl's own errors: a fault in one partition must not stop the others."""
     if isinstance(error, AcidctlError):
         return error
     text = " ".join(str(error).split())
@@ -247,7 +248,7 @@ def ours(error: Exception) -> AcidctlError:
     )
 
 
-def failed(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
+def failed_report(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
     """The report of a partition in which nothing was published."""
     return PartitionReport(
         part.partition,

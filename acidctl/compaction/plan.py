@@ -261,18 +261,18 @@ def from_json(values: object, *, accept_edited: bool = False) -> CompactionPlan:
     if isinstance(values, dict) and "hash" in values and not accept_edited and values["hash"] != hash_of(values):
         raise StalePlanError("the plan was changed after it was made", hint=_EDITED_HINT)
     if not isinstance(values, dict) or values.get("type") != PLAN_TYPE:
-        found = values.get("type") if isinstance(values, dict) else None
-        what = f"is a {found}" if isinstance(found, str) else "is something else"
+        kind = values.get("type") if isinstance(values, dict) else None
+        what = f"is a {kind}" if isinstance(kind, str) else "is something else"
         raise UsageError(
             f"the plan {what}, not a {PLAN_TYPE}", hint="Make one with `acidctl compact ... --plan-out FILE`."
         )
     if values.get("schema_version") != SCHEMA_VERSION:
         raise UsageError(
             f"the plan has schema version {values.get('schema_version')!r}, this acidctl knows {SCHEMA_VERSION}",
-            hint="Make the plan anew with this version.",
+            hint="Make a new plan with this version.",
         )
     if "hash" not in values and not accept_edited:
-        raise StalePlanError("the plan has no hash: an older acidctl made it, or somebody edited it", hint=_EDITED_HINT)
+        raise StalePlanError("the plan has no hash: it was made by an older acidctl, or edited", hint=_EDITED_HINT)
     plan = decode(CompactionPlan, values, "plan")
     stray = next((path for part in plan.partitions for path in _paths(part) if not _is_inside(path)), None)
     if stray is not None:
@@ -301,13 +301,13 @@ def _is_inside(path: str) -> bool:
 
 
 _EDITED_HINT = (
-    "Make it anew with `acidctl compact ... --plan-out FILE`, or add --accept-edited if the change is meant: all of it "
-    "is then compared with a new plan."
+    "Make a new one with `acidctl compact ... --plan-out FILE`, or add --accept-edited if the change is meant: the "
+    "plan is then compared with a new one."
 )
 
 
 def parse(text: str, *, accept_edited: bool = False) -> CompactionPlan:
-    """A plan from the text of a plan file; UsageError when it is none, and see `from_json`."""
+    """A plan from the text of a plan file; UsageError when it is not, and see `from_json`."""
     try:
         return from_json(json.loads(text), accept_edited=accept_edited)
     except (ValueError, RecursionError) as error:
@@ -376,7 +376,7 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
 
 def _misfit(where: str) -> UsageError:
     return UsageError(
-        f"the plan is damaged at {where}", hint="Make it anew with `acidctl compact ... --plan-out FILE`."
+        f"the plan is damaged at {where}", hint="Make a new one with `acidctl compact ... --plan-out FILE`."
     )
 
 
@@ -419,7 +419,7 @@ def to_options(options: CompactOptions) -> dict[str, Any]:
 
 
 def from_options(values: Mapping[str, Any]) -> CompactOptions:
-    """The options that a plan records; UsageError for what none can be."""
+    """The options that a plan records; UsageError for what they cannot be."""
     hints = get_type_hints(CompactOptions)
     given: dict[str, Any] = {}
     for part, names in (("request", _REQUEST), ("view", _VIEW), ("", ("partitions",))):
@@ -442,7 +442,7 @@ def check_options(request: CompactOptions, view: TableView) -> None:
     """UsageError for values that cannot be, and options that exclude or need each other."""
     if request.drop_columns and view.schema is None:
         raise UsageError(
-            "--drop-columns names columns that --schema does not keep, and there is no --schema",
+            "--drop-columns needs --schema",
             hint="Give the columns that the table has today with --schema; without it every column is kept.",
         )
     txn = request.visibility_txn
@@ -450,7 +450,7 @@ def check_options(request: CompactOptions, view: TableView) -> None:
         raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
     if txn is not None and txn >= MAX_ID:
         raise UsageError(
-            f"--visibility-txn {txn} is no transaction id: they are 64 bit numbers, and the largest stands for none",
+            f"--visibility-txn {txn} is not a transaction id: the largest 64-bit number stands for none",
             hint="Give the id of the transaction that was opened for the compaction.",
         )
     if txn is not None and request.target == Target.HIVE3.value:
@@ -459,7 +459,7 @@ def check_options(request: CompactOptions, view: TableView) -> None:
             hint="Leave one of them out.",
         )
     if request.split_bytes < 1:
-        raise UsageError(f"the size from which buckets are divided is {request.split_bytes}, it must be positive")
+        raise UsageError(f"the size from which buckets are divided must be positive, not {request.split_bytes}")
     if request.max_bytes is not None and request.max_bytes < 1:
         raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
     if request.max_partitions is not None and request.max_partitions < 1:
@@ -473,16 +473,15 @@ def window_missing(request: CompactOptions, renames: bool, locks: bool) -> tuple
     if not locks:
         return (
             "needs_exclusive_window",
-            "this storage offers no way to lock the table against another run; use --assume-exclusive while nobody "
-            "else uses the table",
+            "this storage cannot lock the table against another run; use --assume-exclusive while nobody else uses the "
+            "table",
         )
     if renames or request.visibility_txn is not None:
         return None
     return (
         "needs_exclusive_window",
-        "this storage cannot rename, so the result comes file by file, and Hive reads it from the first one on; "
-        "publish it under a transaction that is committed only afterwards (--visibility-txn), or with "
-        "--assume-exclusive while nobody uses the table",
+        "object stores cannot rename: Hive would see a half-copied result. Publish it under a transaction that is "
+        "committed only afterwards (--visibility-txn), or use --assume-exclusive while nobody uses the table",
     )
 
 
@@ -530,12 +529,12 @@ def not_needed(state: AcidState, kind: CompactionKind, limits: Thresholds) -> st
     large = kind is CompactionKind.MAJOR and base > 0 and deltas / base > limits.delta_pct
     if large or count > limits.delta_num:
         return None
-    said = f"{count} of them, and more than {limits.delta_num} are asked for"
+    why = f"{count} deltas (more than {limits.delta_num} are needed)"
     if base > 0:
-        said += f"; their size is {deltas / base:.1%} of the base's"
+        why += f", {deltas / base:.1%} of the size of the base"
         if kind is CompactionKind.MAJOR:
-            said += f", and more than {limits.delta_pct:.1%} is asked for"
-    return f"the deltas are below the thresholds of --only-if-needed: {said}"
+            why += f" (more than {limits.delta_pct:.1%} is needed)"
+    return f"not needed by the thresholds of --only-if-needed: {why}"
 
 
 def _size(files: tuple[FileInfo, ...]) -> int:
@@ -543,7 +542,7 @@ def _size(files: tuple[FileInfo, ...]) -> int:
 
 
 def _property(schema: TableSchema | None, key: str, default: float) -> float:
-    """A number of a table property; what is no number counts as not set."""
+    """A number of a table property; what is not a number counts as not set."""
     text = None if schema is None else schema.table_property(key)
     try:
         number = default if text is None else float(text)

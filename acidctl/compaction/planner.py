@@ -147,30 +147,30 @@ def validate_request(
         watermark = largest if write_ids is None else min(largest, write_ids.high_watermark)
         write_ids = ValidWriteIds.as_of(watermark)
         notes.append(
-            "What is on disk counts as committed, and no running write has a lower write id than what is compacted "
-            "(--assume-committed)."
+            "--assume-committed: everything on disk is treated as committed; make sure that no write is running."
         )
     refusal = None
     schema = view.schema
     if view.guess.ambiguous and view.guess.type is not TableType.EMPTY:
-        why = f"the kind of table is not certain: {view.guess.why}; give --table-type, or SHOW CREATE TABLE in --schema"
+        why = (
+            f"cannot tell whether this is a full ACID or an insert-only table: {view.guess.why}. Give --table-type, or "
+            "the text of SHOW CREATE TABLE as --schema"
+        )
         refusal = ("ambiguous_table_type", why)
     elif schema is not None and schema.sort_columns:
-        why = "the table is SORTED BY, and a compaction sorts by row id; Hive's worker refuses such tables too"
+        why = "the table is SORTED BY, but a compaction sorts by row id; Hive's compactor refuses such tables too"
         refusal = ("sorted_table", why)
     else:
         refusal = window_missing(request, renames, locks)
     if schema is not None and (schema.table_property("no_auto_compaction") or "").lower() == "true":
-        notes.append("The table is marked no_auto_compaction; that concerns Hive's own initiator only.")
+        notes.append("The table is marked no_auto_compaction; that only stops Hive's own compactions.")
     if request.target == Target.HIVE3.value:
         named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
         if named is not None:
-            notes.append(
-                f"Hive 3 fails on names with _v, such as {named}: it can read the table when they are cleaned."
-            )
-    txns, said = _inputs_txns(lists.effective_txns, request.visibility_txn)
+            notes.append(f"Hive 3 cannot read names with _v, such as {named}: remove them with `acidctl clean` first.")
+    txns, txn_notes = _inputs_txns(lists.effective_txns, request.visibility_txn)
     limits = thresholds(request.delta_num, request.delta_pct, schema) if request.only_if_needed else None
-    return PlanContext(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *said), limits)
+    return PlanContext(request, view, write_ids, txns, lists.assumed, refusal, (*notes, *txn_notes), limits)
 
 
 def draft_partition(context: PlanContext, partition: str, path: str, listing: Listing) -> PartitionDraft:
@@ -188,18 +188,20 @@ def draft_partition(context: PlanContext, partition: str, path: str, listing: Li
     idle = _nothing_to_do(context, state)
     if idle is not None:
         return PartitionDraft(replace(blank, reason_code=idle[0], reason=idle[1]), listing.root)
-    spare = None if context.limits is None else not_needed(state, CompactionKind(context.request.kind), context.limits)
-    if spare is not None:
-        return PartitionDraft(replace(blank, reason_code="not_needed", reason=spare), listing.root)
+    below_limits = (
+        None if context.limits is None else not_needed(state, CompactionKind(context.request.kind), context.limits)
+    )
+    if below_limits is not None:
+        return PartitionDraft(replace(blank, reason_code="not_needed", reason=below_limits), listing.root)
     refusal = _refusal(context, state, consumed)
     if refusal is not None:
         return PartitionDraft(blank.refused(*refusal), listing.root)
     reach = _reach(context, state, consumed)
     outputs = _outputs(context, consumed, reach)
     present = frozenset(output.name for output in outputs if _exists(listing, output.name))
-    settled = _judge_outputs(state, consumed, reach, outputs, present)
-    if settled is not None:
-        action, code, reason = settled
+    decided = _check_output_names(state, consumed, reach, outputs, present)
+    if decided is not None:
+        action, code, reason = decided
         return PartitionDraft(replace(blank, action=action, reason_code=code, reason=reason), listing.root)
     replaced = _replaced_for_readers(context, listing, consumed)
     if replaced is not None:
@@ -224,19 +226,19 @@ def _check_lists(view: TableView, request: CompactOptions, listings: Sequence[Li
     if request.as_of is not None:
         raise UsageError(
             "--as-of alone does not say which writes are open or aborted",
-            hint="Give the write ids with --validtxns, or add --assume-committed if all that is on disk is committed.",
+            hint="Give the write ids with --validtxns, or add --assume-committed if everything on disk is committed.",
         )
     if view.lists.write_ids is None:
         raise UsageError(
-            "compact needs to know which write ids are committed, and no list of them was given",
-            hint="Give the write ids (db.table:20:...) with --validtxns, or --assume-committed if all that is on disk "
+            "compact needs a write-id list to know which writes are committed",
+            hint="Give the write ids (db.table:20:...) with --validtxns, or --assume-committed if everything on disk "
             "is committed.",
         )
     if view.lists.txns is None:
         named = next((name for listing in listings for name in _compacted_by_hive4(listing)), None)
         if named is not None:
             raise UsageError(
-                f"{named} was made by a compaction, and without a list of transactions nobody knows if it is committed",
+                f"{named} was written by a compaction; a transaction list is needed to know whether it is committed",
                 hint="Add the transaction list with a second --validtxns, or --assume-committed.",
             )
 
@@ -247,7 +249,7 @@ def _inputs_txns(txns: ValidTxns, own: int | None) -> tuple[ValidTxns, tuple[str
         return txns, ()
     if txns.is_aborted(own):
         raise UsageError(
-            f"--visibility-txn {own} is aborted: whatever is published under it is never seen",
+            f"--visibility-txn {own} is aborted: what is published under it would never be visible",
             hint="Open a new transaction for the compaction.",
         )
     notes: tuple[str, ...] = ()
@@ -255,10 +257,12 @@ def _inputs_txns(txns: ValidTxns, own: int | None) -> tuple[ValidTxns, tuple[str
         # The list that a transaction has of itself ends with it.
         if own < txns.high_watermark:
             raise UsageError(
-                f"--visibility-txn {own} is committed already, and what is published under it would be seen half done",
+                f"--visibility-txn {own} is committed already: readers would see its output half published",
                 hint="Open a new transaction for the compaction.",
             )
-        notes = (f"The list of transactions ends with {own}: it is taken to be the compaction's own, still open.",)
+        notes = (
+            f"The transaction list ends with {own}: it is treated as the compaction's own transaction, still open.",
+        )
     return replace(txns, open=(*txns.open, own)), notes
 
 
@@ -275,15 +279,18 @@ def _nothing_to_do(context: PlanContext, state: AcidState) -> tuple[str, str] | 
         return None
     live = [entry.name for entry in live_entries(state)]
     if not live:
-        return "empty", "there is nothing that a compaction may read"
-    what = "deltas to merge" if minor else "directories to merge"
-    found = deltas if minor else live
-    names = ", ".join(live) if len(live) <= 3 else f"{len(live)} directories"
-    pair = " (the two halves of one range gain nothing)" if minor and len(found) == 2 else ""
-    obsolete = sum(e.state in (EntryState.OBSOLETE, EntryState.ABORTED) for e in state.entries)
-    entries = "entry is" if obsolete == 1 else "entries are"
-    clean = f"; {obsolete} obsolete or aborted {entries} for `acidctl clean`" if obsolete else ""
-    return "not_enough", f"there are not enough {what}: {names} {_are(len(live))} all that is read{pair}{clean}"
+        return "empty", "there is nothing to compact"
+    if len(live) == 1:
+        why = f"{live[0]} already holds everything"
+    else:
+        names = ", ".join(live) if len(live) <= 3 else f"{len(live)} directories"
+        pair = " (a delta and a delete delta of one range)" if minor and len(deltas) == 2 else ""
+        why = f"there are not enough deltas to merge: readers read only {names}{pair}"
+    obsolete = sum(entry.state in (EntryState.OBSOLETE, EntryState.ABORTED) for entry in state.entries)
+    entries = "entry" if obsolete == 1 else "entries"
+    return "not_enough", why + (
+        f"; `acidctl clean` removes {obsolete} obsolete or aborted {entries}" if obsolete else ""
+    )
 
 
 def _replaced_for_readers(context: PlanContext, listing: Listing, consumed: Sequence[StateEntry]) -> str | None:
@@ -291,14 +298,14 @@ def _replaced_for_readers(context: PlanContext, listing: Listing, consumed: Sequ
     lowest = context.write_ids.lowest_open
     if lowest is None:
         return None
-    seen = resolve(
+    for_readers = resolve(
         listing, Reader(context.write_ids, context.inputs_txns), table_type=context.view.guess, raise_on_history=False
     )
-    live = {entry.name for entry in live_entries(seen)}
+    live = {entry.name for entry in live_entries(for_readers)}
     if all(entry.name in live for entry in consumed):
         return None
-    cover = seen.base.name if seen.base is not None else "something later"
-    return f"readers read {cover} instead of what lies below write id {lowest}, which is still open"
+    newer = for_readers.base.name if for_readers.base is not None else "something later"
+    return f"readers already read {newer}, which replaces everything below the open write id {lowest}"
 
 
 def _refusal(context: PlanContext, state: AcidState, consumed: Sequence[StateEntry]) -> tuple[str, str] | None:
@@ -306,23 +313,23 @@ def _refusal(context: PlanContext, state: AcidState, consumed: Sequence[StateEnt
     if context.refusal is not None:
         return context.refusal
     if state.acid_v1 and context.request.kind == CompactionKind.MINOR.value:
-        return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; a major compaction is the way"
+        return "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; run a major compaction"
     overlap = first_overlap(live_entries(state))
     if overlap is not None:
         first, second = overlap
         return (
             "overlapping_ranges",
-            f"the ranges of {first.name} and {second.name} overlap in part, and rows that both hold are read twice; "
-            "a compaction would make that permanent",
+            f"the write ids of {first.name} and {second.name} overlap in part; readers may read rows of both, and a "
+            "compaction would keep such duplicates for good",
         )
     twins = first_twins(consumed)
     if twins is not None:
-        return "same_range", f"{twins[0].name} and {twins[1].name} hold the same range, and both are read"
+        return "same_range", f"{twins[0].name} and {twins[1].name} have the same write ids, and readers read both"
     twice = None if context.insert_only else _bucket_twice(consumed)
     if twice is not None:
         return (
             "bucket_twice",
-            f"{twice} stands beside another file of the same bucket: an unfinished or crashed write left both",
+            f"{twice} is a second file of its bucket: a write was not finished, or crashed",
         )
     return None
 
@@ -375,7 +382,7 @@ def _newest(context: PlanContext, state: AcidState, consumed: Sequence[StateEntr
     return watermark
 
 
-def _judge_outputs(
+def _check_output_names(
     state: AcidState,
     consumed: Sequence[StateEntry],
     reach: WriteIdRange,

@@ -125,7 +125,7 @@ class CompactionReport:
     def exit_code(self) -> ExitCode:
         """13 where a verification failed; the failures' own code where nothing else was done; 3 for a part undone.
 
-        A refusal is no failure: what is left undone is told by 3. What was left because of a failure has its code.
+        A refusal is no failure: 3 says that something is left undone. What was left because of a failure has its code.
         """
         failed = {part.exit_code for part in self.partitions if part.outcome is Outcome.FAILED or part.exit_code}
         wrong = any(part.reason_code == "verification_failed" for part in self.partitions)

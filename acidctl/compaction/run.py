@@ -2,7 +2,7 @@
 
     lock -> recover what a dead run left -> inputs still as planned? -> work directory -> tasks -> verify, publish
 
-A failure concerns its partition alone. An interrupt ends the engine, takes away work directories and locks, and leaves
+A failure concerns its partition alone. An interrupt ends the engine, removes work directories and locks, and leaves
 every table as it was; partitions that were published before stay so. The end of the time that a run may take does the
 same to what is not finished by then, and is no failure; a storage that has stopped answering ends a run as well, and
 keeps what there is. Nothing that a table consists of is ever removed.
@@ -18,10 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from acidctl.compaction.coverage import require_selected
-from acidctl.compaction.partition_run import Piece, Session, TablePlace, failed, ours
+from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
 from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TaskSpec
-from acidctl.compaction.publish import publish, require_absent, require_inputs
-from acidctl.compaction.recover import has_leftovers, recover
+from acidctl.compaction.publish import has_leftovers, publish, recover, require_absent, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine.base import Engine, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
@@ -58,22 +57,22 @@ class Progress:
     bytes: int
 
 
-Watch = Callable[[Progress], None]
-# Told of each partition as soon as it is finished; from any thread, one at a time.
-Told = Callable[[PartitionReport], None]
+OnProgress = Callable[[Progress], None]
+# Called for each partition as soon as it is finished; from any thread, one at a time.
+OnPartition = Callable[[PartitionReport], None]
 # The plan of one partition that is to be compacted, made anew from what lies there now: the same or less.
 Replan = Callable[[PartitionPlan, Listing], PartitionPlan]
 
 
-class _StoppedError(Exception):
+class _StorageGoneError(Exception):
     """The storage does not answer any more."""
 
 
-def _unwatched(progress: Progress) -> None:
+def _ignore_progress(progress: Progress) -> None:
     """Nobody looks."""
 
 
-def _untold(report: PartitionReport) -> None:
+def _ignore_report(report: PartitionReport) -> None:
     """Nobody listens."""
 
 
@@ -81,7 +80,7 @@ def _untold(report: PartitionReport) -> None:
 class Prepared:
     """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`.
 
-    `break_locks` takes over locks whose owner cannot be told to be dead. `limit` bounds the time of the whole run.
+    `break_locks` takes over locks although their owner may be alive. `limit` bounds the time of the whole run.
     """
 
     place: TablePlace
@@ -101,9 +100,11 @@ class Prepared:
         """Whether nothing is to be done on any storage."""
         return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
 
-    def start(self, engine: Engine, *, watch: Watch | None = None, told: Told | None = None) -> Compaction:
+    def start(
+        self, engine: Engine, *, watch: OnProgress | None = None, on_partition: OnPartition | None = None
+    ) -> Compaction:
         """The run; it begins with its `run`."""
-        return Compaction(self, engine, watch=watch or _unwatched, told=told or _untold)
+        return Compaction(self, engine, watch=watch or _ignore_progress, on_partition=on_partition or _ignore_report)
 
 
 class Compaction:
@@ -115,8 +116,8 @@ class Compaction:
         engine: Engine,
         *,
         now: Callable[[], float] = wall_clock,
-        watch: Watch = _unwatched,
-        told: Told = _untold,
+        watch: OnProgress = _ignore_progress,
+        on_partition: OnPartition = _ignore_report,
     ) -> None:
         """`leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too.
 
@@ -132,14 +133,14 @@ class Compaction:
         self._limit = prepared.limit
         self._txns = ValidTxns.parse(plan.txns) if plan.txns else None
         self._now = now
-        self._watch = watch
-        self._told = told
+        self._on_progress = watch
+        self._on_partition = on_partition
         self._cancelled = False
         self._expired = False
         self._engaged = False
         self._reach = Reach(self._place.storage, self._place.root)
-        self._telling = threading.Lock()
-        self._open: dict[str, Session] = {}
+        self._reporting = threading.Lock()
+        self._open: dict[str, PartitionRun] = {}
         self._reports: dict[str, PartitionReport] = {}
         todo = [part for part in plan.partitions if part.action is Action.COMPACT]
         self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
@@ -174,26 +175,26 @@ class Compaction:
         started = self._now()
         for part in self._plan.partitions:
             if part.action is not Action.COMPACT and part.path not in self._leftovers:
-                self._settle(part, untouched(part))
+                self._record(part, untouched(part))
         work = [part for part in self._plan.partitions if part.path not in self._reports]
-        queue = deque(sorted(work, key=self._turn))
+        queue = deque(sorted(work, key=self._priority))
         try:
             # Whatever changes the storage is done by these threads: an interrupt comes to the main thread alone.
             with ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
                 try:
-                    self._waves(queue, workers)
+                    self._run_waves(queue, workers)
                 except BaseException:
                     workers.shutdown(wait=True, cancel_futures=True)
                     raise
         except AcidctlError as error:
-            self._abandon()
+            self._abort()
             if not self.compacted:
                 raise
             for part in work:
                 if part.path not in self._reports:
-                    self._settle(part, failed(part, error, 0.0, part.notes))
+                    self._record(part, failed_report(part, error, 0.0, part.notes))
         except BaseException:
-            self._abandon()
+            self._abort()
             raise
         return CompactionReport(
             location=self._plan.location,
@@ -207,78 +208,78 @@ class Compaction:
             notes=self._plan.notes,
         )
 
-    def _abandon(self) -> None:
+    def _abort(self) -> None:
         """End the engine first: a task that still runs would write into what is being removed."""
         with suppress(Exception):
             self._engine.close()
-        for session in list(self._open.values()):
+        for running in list(self._open.values()):
             with suppress(Exception):
-                session.work.remove()
+                running.work.remove()
             with suppress(Exception):
-                session.lock.release()
+                running.lock.release()
         self._open.clear()
 
-    def _settle(self, part: PartitionPlan, report: PartitionReport) -> None:
+    def _record(self, part: PartitionPlan, report: PartitionReport) -> None:
         """Note how a partition ended, and pass it on at once."""
-        with self._telling:
+        with self._reporting:
             self._reports[part.path] = report
-            self._told(report)
+            self._on_partition(report)
 
     # --- waves
 
-    def _turn(self, part: PartitionPlan) -> tuple[int, int]:
+    def _priority(self, part: PartitionPlan) -> tuple[int, int]:
         """Longest first keeps all cores busy; where not all may have their turn, those in most need come first."""
         return (0 if self._limit is None else -len(part.inputs)), -part.bytes_in
 
-    def _waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
+    def _run_waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
         """Feed the engine until nothing is left, or the time is over."""
         finishing: list[Future[None]] = []
         try:
-            self._work_off(queue, workers, finishing)
-        except (TimeUpError, _StoppedError):
+            self._run_wave_after_wave(queue, workers, finishing)
+        except (TimeUpError, _StorageGoneError):
             with suppress(Exception):
                 self._engine.close()
-            self._leave(queue)
-            late = [session for session in list(self._open.values()) if session.left]
-            finishing += [workers.submit(self._give_up, session) for session in late]
+            self._leave_for_later(queue)
+            late = [running for running in list(self._open.values()) if running.left]
+            finishing += [workers.submit(self._stop_partition, running) for running in late]
         for future in finishing:
             future.result()
-            # What waits for its turn yet is not begun any more.
+            # What still waits for its turn is not begun any more.
             if self._cancelled and not all(other.done() for other in finishing):
                 raise KeyboardInterrupt
 
-    def _work_off(
+    def _run_wave_after_wave(
         self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor, finishing: list[Future[None]]
     ) -> None:
         """Wave after wave; parts that are complete are joined along with the next wave."""
-        joins: list[Piece] = []
+        joins: list[TaskPart] = []
         while queue or joins:
             if self._limit is not None and self._limit.over:
-                self._leave(queue)
-            pieces, joins = joins, []
-            for session in workers.map(self._begin, self._wave(queue)):
-                if session is None:
+                self._leave_for_later(queue)
+            task_parts, joins = joins, []
+            for running in workers.map(self._begin, self._wave(queue)):
+                if running is None:
                     continue
-                pieces += session.pieces()
-                if not session.left:
-                    finishing.append(workers.submit(self._finish, session))
+                task_parts += running.task_parts()
+                if not running.left:
+                    finishing.append(workers.submit(self._finish, running))
             if self._reach.stopped:
-                raise _StoppedError
-            pieces.sort(key=lambda piece: -piece.bytes)
-            specs = self._specs(pieces, workers)
-            with _ended(self._engine.run(specs) if specs else iter(())) as outcomes:
+                raise _StorageGoneError
+            task_parts.sort(key=lambda task_part: -task_part.bytes)
+            specs = self._specs(task_parts, workers)
+            with _closed_at_end(self._engine.run(specs) if specs else iter(())) as outcomes:
                 while (outcome := self._next(outcomes)) is not None:
-                    piece = pieces[outcome.index]
+                    task_part = task_parts[outcome.index]
                     if outcome.error is None:
                         self._reach.answered()
                     else:
-                        self._reach.heed(piece.session.plan.path, outcome.error)
-                    joins += piece.take(outcome)
-                    self._tell(piece.session.plan.partition, rows=piece.rows, bytes=piece.bytes)
-                    if not piece.session.left:
-                        finishing.append(workers.submit(self._finish, piece.session))
+                        self._reach.heed(task_part.running.plan.path, outcome.error)
+                    joins += task_part.take(outcome)
+                    self._report_progress(task_part.running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
+                    if not task_part.running.left:
+                        finishing.append(workers.submit(self._finish, task_part.running))
                     if self._reach.stopped:
-                        raise _StoppedError
+                        raise _StorageGoneError
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""
@@ -293,44 +294,42 @@ class Compaction:
             size += chosen[-1].bytes_in
         return chosen
 
-    def _leave(self, queue: deque[PartitionPlan]) -> None:
+    def _leave_for_later(self, queue: deque[PartitionPlan]) -> None:
         """What has not begun when the time is over, or the storage gone."""
         for part in queue:
             if part.action is Action.COMPACT:
-                self._settle(part, self._left(part))
+                self._record(part, self._left_report(part))
             else:
-                self._settle(part, untouched(part))
+                self._record(part, untouched(part))
         queue.clear()
 
-    def _left(
+    def _left_report(
         self, part: PartitionPlan, seconds: float | None = None, notes: Sequence[str] | None = None
     ) -> PartitionReport:
-        """The report of a partition for which there was no time, or no storage; `seconds` where it had begun."""
-        what = "it was not begun" if seconds is None else "it was begun, and given up"
+        """The report of a partition that the time or the storage did not allow; `seconds` where it had begun."""
+        begun = seconds is not None
         if self._reach.stopped:
-            why = f"{what}, because the storage has stopped answering"
+            why = f"{'stopped' if begun else 'not started'}, because the storage no longer answers"
         else:
-            why = f"{what} " + (
-                "within --max-runtime" if seconds is None else "when the grace of --max-runtime was over"
-            )
+            why = "stopped at the end of --max-runtime and --grace" if begun else "not started within --max-runtime"
         return PartitionReport(
             part.partition,
             Outcome.REFUSED,
             UNREACHABLE if self._reach.stopped else MAX_RUNTIME,
-            f"{why}; a later run takes it",
+            f"{why}; a later run compacts it",
             inputs=tuple(entry.name for entry in part.inputs),
             seconds=seconds or 0.0,
             notes=part.notes if notes is None else tuple(notes),
             exit_code=ExitCode.STORAGE if self._reach.stopped else ExitCode.DONE,
         )
 
-    def _specs(self, pieces: Sequence[Piece], workers: ThreadPoolExecutor) -> list[TaskSpec]:
+    def _specs(self, task_parts: Sequence[TaskPart], workers: ThreadPoolExecutor) -> list[TaskSpec]:
         """What the engine is given, with the machines that hold the inputs where that helps it."""
         place, table = self._place, self._plan.table
         if not getattr(self._engine, "uses_hosts", False):
-            return [piece.spec(place, table) for piece in pieces]
-        hosts = workers.map(lambda piece: piece.hosts(place.storage), pieces)
-        return [piece.spec(place, table, found) for piece, found in zip(pieces, hosts, strict=True)]
+            return [task_part.spec(place, table) for task_part in task_parts]
+        hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
+        return [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
 
     def _next(self, outcomes: Iterator[TaskOutcome]) -> TaskOutcome | None:
         """What the engine answers next, None at its end."""
@@ -348,10 +347,10 @@ class Compaction:
             self._engaged = False
         return outcome
 
-    def _begin(self, part: PartitionPlan) -> Session | None:
-        """A session with its work directory, or None and a report."""
+    def _begin(self, part: PartitionPlan) -> PartitionRun | None:
+        """A partition run with its work directory, or None and a report."""
         if self._reach.stopped:
-            self._leave(deque([part]))
+            self._leave_for_later(deque([part]))
             return None
         started = self._now()
         root = join(self._place.root, part.path)
@@ -377,95 +376,95 @@ class Compaction:
                     now=self._now(),
                     lock=lock,
                 )
-                session = Session(part, root, lock, work, started, (*part.notes, *notes))
-                self._open[part.path] = session
-                return session
-            self._settle(part, replace(untouched(part), notes=(*part.notes, *notes)))
+                running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
+                self._open[part.path] = running
+                return running
+            self._record(part, replace(untouched(part), notes=(*part.notes, *notes)))
         except Exception as error:
             if part.action is not Action.COMPACT and isinstance(error, StalePlanError):
                 # Somebody else works there, and there was nothing for us to do.
-                self._settle(part, replace(untouched(part), notes=(*part.notes, error.message)))
+                self._record(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
-                self._settle(part, failed(part, ours(error), self._now() - started, part.notes))
-            self._reach.heed(part.path, ours(error))
+                self._record(part, failed_report(part, as_acidctl_error(error), self._now() - started, part.notes))
+            self._reach.heed(part.path, as_acidctl_error(error))
         if lock is not None and self._reach.gone:
             lock.leave()
         elif lock is not None:
             with suppress(AcidctlError):
                 lock.release()
-        self._tell(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
+        self._report_progress(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
     # --- the end of a partition
 
-    def _finish(self, session: Session) -> None:
+    def _finish(self, running: PartitionRun) -> None:
         """Publish, or keep or remove what was made."""
-        error = session.error
+        error = running.error
         outputs: tuple[str, ...] = ()
         if error is None and self._reach.gone:
-            self._give_up(session)
+            self._stop_partition(running)
             return
         try:
             if error is None:
-                session.require_complete(self._place.storage, self._plan.table)
+                running.require_complete(self._place.storage, self._plan.table)
                 outputs = publish(
                     self._place.storage,
-                    session.root,
-                    session.work,
-                    session.plan,
+                    running.root,
+                    running.work,
+                    running.plan,
                     self._plan,
-                    session.results,
-                    session.lock,
+                    running.results,
+                    running.lock,
                 )
         except Exception as problem:
-            error = ours(problem)
-            self._reach.heed(session.plan.path, error)
-        notes = [*session.notes, *self._take_away(session, error)]
-        seconds = self._now() - session.started
+            error = as_acidctl_error(problem)
+            self._reach.heed(running.plan.path, error)
+        notes = [*running.notes, *self._remove_work(running, error)]
+        seconds = self._now() - running.started
         if error is not None:
-            report = failed(session.plan, error, seconds, notes)
+            report = failed_report(running.plan, error, seconds, notes)
         else:
-            report = session.report(outputs, seconds, notes)
-        del self._open[session.plan.path]
-        self._settle(session.plan, report)
-        self._tell(session.plan.partition, partitions=1)
+            report = running.report(outputs, seconds, notes)
+        del self._open[running.plan.path]
+        self._record(running.plan, report)
+        self._report_progress(running.plan.partition, partitions=1)
 
-    def _take_away(self, session: Session, error: AcidctlError | None = None) -> list[str]:
+    def _remove_work(self, running: PartitionRun, error: AcidctlError | None = None) -> list[str]:
         """Remove what a partition has on storage beside its result, but evidence; sentences on what stays there."""
         if self._reach.gone:
-            session.lock.leave()
-            return [f"{session.work.name} and the lock are left behind; the next run removes them."]
+            running.lock.leave()
+            return [f"{running.work.name} and the lock are left behind; the next run removes them."]
         notes = []
         try:
             if isinstance(error, VerificationError):
-                session.work.fail(error.message)
+                running.work.fail(error.message)
                 notes.append(
-                    f"What was written is kept as evidence in {session.work.name}; `acidctl clean` removes it."
+                    f"What was written is kept as evidence in {running.work.name}; `acidctl clean` removes it."
                 )
             else:
-                session.work.remove()
+                running.work.remove()
         except AcidctlError as problem:
             notes.append(f"The work directory could not be removed: {problem.message}")
         try:
-            session.lock.release()
+            running.lock.release()
         except AcidctlError as problem:
             notes.append(f"The lock could not be removed: {problem.message}")
         return notes
 
-    def _give_up(self, session: Session) -> None:
+    def _stop_partition(self, running: PartitionRun) -> None:
         """End a partition that is not finished when the grace is over, or the storage gone."""
-        notes = [*session.notes, *self._take_away(session)]
-        seconds = self._now() - session.started
-        if session.error is not None and self._reach.stopped:
-            # Why the run stops is told by those that found it out.
-            report = failed(session.plan, session.error, seconds, notes)
+        notes = [*running.notes, *self._remove_work(running)]
+        seconds = self._now() - running.started
+        if running.error is not None and self._reach.stopped:
+            # The partitions that met the failure report why the run stops.
+            report = failed_report(running.plan, running.error, seconds, notes)
         else:
-            report = self._left(session.plan, seconds, notes)
-        del self._open[session.plan.path]
-        self._settle(session.plan, report)
+            report = self._left_report(running.plan, seconds, notes)
+        del self._open[running.plan.path]
+        self._record(running.plan, report)
 
-    def _tell(self, partition: str, *, partitions: int = 0, rows: int = 0, bytes: int = 0) -> None:
-        with self._telling:
+    def _report_progress(self, partition: str, *, partitions: int = 0, rows: int = 0, bytes: int = 0) -> None:
+        with self._reporting:
             known = self._progress
             self._progress = Progress(
                 partition,
@@ -476,7 +475,7 @@ class Compaction:
                 min(known.bytes_done + bytes, known.bytes),
                 known.bytes,
             )
-            self._watch(self._progress)
+            self._on_progress(self._progress)
 
 
 def leftovers(root: str, locations: Sequence[Location]) -> frozenset[str]:
@@ -494,7 +493,7 @@ def _bytes(part: PartitionPlan) -> int:
 
 
 @contextmanager
-def _ended(outcomes: Iterator[TaskOutcome]) -> Iterator[Iterator[TaskOutcome]]:
+def _closed_at_end(outcomes: Iterator[TaskOutcome]) -> Iterator[Iterator[TaskOutcome]]:
     """Tell the engine when its outcomes are not wanted any more, where it gives them by a generator."""
     try:
         yield outcomes

@@ -1,7 +1,7 @@
 """A log of runs for machines: one JSON object a line, one line for each partition as soon as it is finished.
 
 Each line is one write to a file that is opened to append, so that runs which share a log do not mix their lines, and a
-log that is rotated or removed is begun anew. A log that cannot be written is told of once and harms nothing else.
+log that is rotated or removed is begun anew. A log that cannot be written is reported once and harms nothing else.
 """
 
 from __future__ import annotations

@@ -86,18 +86,17 @@ def problem_of(files: Sequence[InputFile], *, insert_only: bool) -> tuple[str, s
         if file.apart:
             return (
                 "v1_copies",
-                f"{file.path} is a further file of its bucket from before the table was ACID, and Hive 1 and 2 give "
-                "its rows the ids of other rows; let a newer Hive take over the table first",
+                f"{file.path} is a second file of its bucket from before the table was ACID, and Hive 1 and 2 give "
+                "its rows the ids of other rows; upgrade the table to a newer Hive first",
             )
         if file.raw is None or file.raw[1] is None:
-            return "no_row_ids", f"the name of {file.path} tells no bucket, so that its rows have no row ids"
+            return "no_row_ids", f"the name of {file.path} has no bucket number, so that its rows have no row ids"
         before = file.before
         while before is not None and before in named:
             if named[before].is_acid and named[before].rows:
                 return (
                     "mixed_files",
-                    f"{file.path} has no ACID columns and {before} beside it has; how Hive numbers their rows together "
-                    "is not certain",
+                    f"{file.path} has no ACID columns, but {before} beside it has; their row ids are ambiguous",
                 )
             before = named[before].before
     return None
@@ -190,8 +189,8 @@ def has_visible_rows(file: InputFile, ids: ValidWriteIds) -> bool:
 def _may_concern(delete: InputFile, bucket_id: int) -> bool:
     """Whether a delete file may hold keys of a bucket.
 
-    No books would miss a file that was left out, and rows would come back. So its statistics are believed only where
-    its name says the same, and those of write ids not at all. Hive 3.1 writes deletes of other buckets into a file.
+    No accounting would miss a file that was left out, and rows would come back. So its statistics are believed only
+    where its name says the same, and those of write ids not at all. Hive 3.1 writes deletes of other buckets elsewhere.
     """
     if not delete.rows:
         return False
@@ -232,10 +231,6 @@ def _order(key: KeyCut) -> tuple[int, int, int]:
 
 # --- The plan of one location, once its files are known.
 
-_HIVE3_REMEDY = (
-    "publish it under a transaction (--visibility-txn), or with --assume-exclusive while nobody uses the table"
-)
-
 
 def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[InputFile]) -> PartitionPlan:
     """The plan of one location; `files` are all of its inputs, in the order of directories and paths."""
@@ -260,12 +255,13 @@ def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[I
     if names.keys() & draft.present:
         first = min(names.keys() & draft.present)
         return plan.refused("output_exists", f"{first} exists, but not all of {', '.join(sorted(names))}")
-    alone = context.request.visibility_txn is not None or context.request.assume_exclusive
-    if len(outputs) > 1 and not alone:
+    protected = context.request.visibility_txn is not None or context.request.assume_exclusive
+    if len(outputs) > 1 and not protected:
         return plan.refused(
             "needs_two_renames",
-            f"{outputs[0].name} and {outputs[1].name} belong together, and whoever reads between their two renames "
-            f"misreads the table; {_HIVE3_REMEDY}",
+            f"a minor compaction publishes two directories ({outputs[0].name} and {outputs[1].name}), and a reader "
+            "between the two renames would see wrong rows. Use --visibility-txn, or --assume-exclusive while nobody "
+            "uses the table",
         )
     tasks = make_tasks(sides, context.request.split_bytes)
     return replace(plan, outputs=outputs, tasks=tasks, rows_in=rows)
@@ -281,11 +277,11 @@ def _problem_of_table(context: PlanContext, files: Sequence[InputFile]) -> tuple
     """Code and reason where the kind of compaction, or what the DDL says, forbids these files."""
     schema = context.view.schema
     if not context.insert_only:
-        strange = next((file for file in files if context.acid_v1 and _is_of_another_bucket(file)), None)
-        if strange is not None:
+        renamed = next((file for file in files if context.acid_v1 and _is_of_another_bucket(file)), None)
+        if renamed is not None:
             return (
                 "v1_buckets",
-                f"{strange.path} holds rows of bucket {describe_ids(strange.buckets)}; Hive 1 and 2 bring updates and "
+                f"{renamed.path} holds rows of bucket {describe_ids(renamed.buckets)}; Hive 1 and 2 bring updates and "
                 "rows together by the names of files, so that readers see other rows than a compaction would write: "
                 "give the file back its name",
             )
@@ -294,8 +290,8 @@ def _problem_of_table(context: PlanContext, files: Sequence[InputFile]) -> tuple
             return None
         return (
             "acid_v1_minor",
-            f"{updated.path} holds updates or deletes among its rows, as Hive 1 and 2 wrote them; a major compaction "
-            "is the way",
+            f"{updated.path} holds updates or deletes among its rows, as Hive 1 and 2 wrote them; run a major "
+            "compaction",
         )
     texts = [file for file in files if file.size and plain_format(file.file_format) == "text"]
     if len(texts) > 1:
@@ -306,7 +302,7 @@ def _problem_of_table(context: PlanContext, files: Sequence[InputFile]) -> tuple
         return None
     unnumbered = next((file for file in files if file.size and not file.buckets), None)
     if schema.bucket_count is not None and unnumbered is not None:
-        return "no_bucket", f"the table has buckets, and the name of {unnumbered.path} does not tell which it is"
+        return "no_bucket", f"the table is bucketed, but the name of {unnumbered.path} has no bucket number"
     return None
 
 
@@ -321,22 +317,22 @@ def _problem_of_text(schema: TableSchema | None, texts: Sequence[InputFile]) -> 
     if marked is not None:
         return (
             "text_mark",
-            f"{marked.path} begins with a byte order mark, which readers take away at the beginning of a file only",
+            f"{marked.path} begins with a byte order mark, which readers remove only at the beginning of a file",
         )
     if schema is None or not schema.from_ddl:
         first = texts[0].first_line
         if first and all(file.first_line == first for file in texts):
             return (
                 "text_maybe_header",
-                "all text files begin with the same line; whether that is a header, which readers skip, only the text "
-                "of SHOW CREATE TABLE tells: give it as --schema",
+                "all text files begin with the same line, which may be a header; give the text of SHOW CREATE TABLE as "
+                "--schema to tell",
             )
         return None
     cut = next((key for key in _CUT_LINES if (schema.table_property(key) or "0").strip() != "0"), None)
     if cut is not None:
-        return "text_header", f"each text file has lines that are no rows ({cut}), and put together they would be rows"
+        return "text_header", f"each text file has header or footer lines ({cut}), which would become rows"
     if schema.table_property(_LINE_ENDS) is not None:
-        return "text_lines", f"lines end in a way of their own here ({_LINE_ENDS}), at which files cannot be joined"
+        return "text_lines", f"lines end with a delimiter of their own ({_LINE_ENDS}), so that files cannot be joined"
     return None
 
 

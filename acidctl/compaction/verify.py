@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.compaction.merge_audit import HINT
+from acidctl.compaction.cross_check import HINT, OutputSample, wrong
 from acidctl.compaction.plan import TaskResult, TaskSpec
-from acidctl.compaction.second_reading import OutputSample, wrong
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.arrays import WIDE, flat
 from acidctl.format.bucket_codec import BucketCodecError, decode
@@ -99,7 +98,7 @@ def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected
 
 
 def _check_tail(orc: OrcFile, expected: Expected) -> None:
-    """What can be told without reading a row."""
+    """What is checked without reading a row."""
     name, tail = orc.name, orc.tail
     if orc.is_acid is not expected.acid:
         raise wrong(name, "it has no columns of events" if expected.acid else "it has columns of events")
@@ -171,7 +170,7 @@ class _Content:
             self._ends.append(keys.at(-1))
 
     def finish(self) -> None:
-        """What can be told only of the whole."""
+        """What is checked of the whole file only."""
         expected = self._expected
         if self.rows != expected.rows:
             raise self._error(f"it holds {self.rows} rows, not {expected.rows}")
@@ -283,8 +282,8 @@ class _Content:
             raise self._error(f"its {KEY_INDEX} cannot be read: {error}") from error
         if len(found) != len(self._ends):
             raise self._error(f"its {KEY_INDEX} has {len(found)} keys for {len(self._ends)} stripes")
-        for place, (said, real) in enumerate(zip(found, self._ends, strict=True)):
-            if said != real:
+        for place, (stored, real) in enumerate(zip(found, self._ends, strict=True)):
+            if stored != real:
                 raise self._error(f"its {KEY_INDEX} has a wrong key for stripe {place}, which ends with {_key(real)}")
         # Old readers split the text themselves, so it is compared as a whole too.
         text = "".join(f"{key.write_id},{key.bucket_property},{key.row_id};" for key in self._ends)
@@ -391,12 +390,12 @@ class _Parts:
     low: Any = None
     high: Any = None
 
-    def add(self, said: ColumnStatistics, bounds: tuple[Any, Any]) -> None:
-        self.count = None if self.count is None or said.count is None else self.count + said.count
-        self.has_null = self.has_null or bool(said.has_null)
-        if not said.count:
+    def add(self, stated: ColumnStatistics, bounds: tuple[Any, Any]) -> None:
+        self.count = None if self.count is None or stated.count is None else self.count + stated.count
+        self.has_null = self.has_null or bool(stated.has_null)
+        if not stated.count:
             return
-        total = _total(said)
+        total = _total(stated)
         self.total = None if self.total is None or total is None else self.total + total
         low, high = bounds
         self.low = low if self.low is None or (low is not None and low < self.low) else self.low
@@ -480,13 +479,13 @@ class IndexCheck:
             self._check_entries(column, footer, entries)
             parts = _Parts()
             for number, entry in enumerate(entries):
-                said = entry.statistics
-                if said is None:
+                stated = entry.statistics
+                if stated is None:
                     continue
-                parts.add(said, self._bounds(column, said))
+                parts.add(stated, self._bounds(column, stated))
                 if number in self._groups:
                     seen = self._groups[number].columns.get(column)
-                    self._compare(column, said, seen, f"row group {number} of {what}")
+                    self._compare(column, stated, seen, f"row group {number} of {what}")
             if above is not None and all(entry.statistics is not None for entry in entries):
                 self._check_level(column, above, parts, what)
 
@@ -505,20 +504,20 @@ class IndexCheck:
         ):
             raise self._wrong(column, what, "leave out values that its parts have")
 
-    def _compare(self, column: int, said: ColumnStatistics, seen: _Values | None, what: str) -> None:
+    def _compare(self, column: int, stated: ColumnStatistics, seen: _Values | None, what: str) -> None:
         """Statistics against the values that they are of; what a writer left out claims nothing."""
         if seen is None:
             return
-        if said.count is not None and said.count != seen.count:
-            raise self._wrong(column, what, f"count {said.count} values, there are {seen.count}")
-        if said.has_null is False and seen.count < seen.rows:
+        if stated.count is not None and stated.count != seen.count:
+            raise self._wrong(column, what, f"count {stated.count} values, there are {seen.count}")
+        if stated.has_null is False and seen.count < seen.rows:
             raise self._wrong(column, what, "deny that it has NULLs")
         if not seen.count:
             return
-        total = _total(said)
+        total = _total(stated)
         if total is not None and self._kinds[column] in (OrcKind.BOOLEAN, OrcKind.BINARY) and total != seen.total:
             raise self._wrong(column, what, f"have the sum {total}, not {seen.total}")
-        low, high = self._bounds(column, said)
+        low, high = self._bounds(column, stated)
         if seen.low is None:
             return
         if self._kinds[column] is OrcKind.CHAR:
@@ -528,8 +527,8 @@ class IndexCheck:
         if (low is not None and seen.low < low) or (high is not None and seen.high > high):
             raise self._wrong(column, what, f"say {low!r} to {high!r}, there are {seen.low!r} to {seen.high!r}")
 
-    def _bounds(self, column: int, said: ColumnStatistics) -> tuple[Any, Any]:
-        values = said.values
+    def _bounds(self, column: int, stated: ColumnStatistics) -> tuple[Any, Any]:
+        values = stated.values
         if isinstance(values, DateStatistics | TimestampStatistics) and self._orc.tail.is_hybrid:
             return None, None  # in days of another calendar
         if isinstance(values, IntegerStatistics | DateStatistics):
@@ -574,11 +573,11 @@ class IndexCheck:
         return self._error(f"the statistics of column {column} for {what} {how}")
 
 
-def _total(said: ColumnStatistics) -> int | None:
+def _total(stated: ColumnStatistics) -> int | None:
     """The sum that statistics keep of what adds up exactly."""
-    if isinstance(said.values, BucketStatistics):
-        return said.values.counts[0] if said.values.counts else None
-    return said.values.sum if isinstance(said.values, BinaryStatistics) else None
+    if isinstance(stated.values, BucketStatistics):
+        return stated.values.counts[0] if stated.values.counts else None
+    return stated.values.sum if isinstance(stated.values, BinaryStatistics) else None
 
 
 def _text(text: str | None) -> bytes | None:

@@ -106,7 +106,7 @@ def test_nothing_is_begun_after_the_time(tmp_path: Path, small_waves: None) -> N
     told: list[PartitionReport] = []
     # Two tasks a partition: the second one begins at 20 s and ends at 40 s.
     prepared = _prepared(table, TimeLimit.of(30, 60, clock=clock))
-    report = prepared.start(Engine(clock), told=told.append).run()
+    report = prepared.start(Engine(clock), on_partition=told.append).run()
     assert [(part.outcome.value, part.reason_code) for part in report.partitions] == [
         ("compacted", ""),
         ("compacted", ""),
@@ -125,8 +125,8 @@ def test_what_has_begun_is_given_up_after_the_grace(tmp_path: Path, small_waves:
     report = _prepared(table, TimeLimit.of(5, 2, clock=clock)).start(Engine(clock)).run()
     assert [part.reason_code for part in report.partitions] == ["max_runtime"] * 2
     assert report.exit_code == ExitCode.FINDINGS
-    assert "given up" in report.partitions[0].reason
-    assert "not begun" in report.partitions[1].reason
+    assert "stopped at the end of --max-runtime" in report.partitions[0].reason
+    assert "not started" in report.partitions[1].reason
     assert _names(table) == names
 
 

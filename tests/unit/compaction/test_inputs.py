@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.compaction.inputs import Sieve
+from acidctl.compaction.inputs import EventFilter
 from acidctl.errors import DamagedDataError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId
@@ -115,7 +115,7 @@ def batch_of(*events: tuple[int, int, int, int], operation: int = 0) -> EventBat
 def test_sieve_takes_its_bucket_and_counts() -> None:
     """Events of other buckets are no concern of the task; those of aborted writes are counted and left out."""
     ids = ValidWriteIds.parse("t:9:9223372036854775807::4")
-    sieve = Sieve(3, ids)
+    sieve = EventFilter(3, ids)
     source = DataSource("file", nullcontext, 3, max_write_id=9)
     mixed = batch_of((2, 3, 0, 2), (2, encode(3), 0, 2), (2, encode(3, 7), 0, 2), (2, encode(4), 0, 2))
     aborted = batch_of((4, encode(3), 0, 4), (5, encode(3), 0, 5), (5, encode(3), 1, 5))
@@ -145,7 +145,7 @@ def test_sieve_refuses(events: list[tuple[int, int, int, int]], said: str) -> No
     cuts = [[batch_of(*events)], [batch_of(event) for event in events]]
     for batches in cuts:
         with pytest.raises(DamagedDataError, match=said):
-            list(Sieve(0, ValidWriteIds.everything())(source, iter(batches)))
+            list(EventFilter(0, ValidWriteIds.everything())(source, iter(batches)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -402,10 +402,10 @@ def test_missing_history_is_an_error() -> None:
 
 def test_without_lists_nothing_is_touched() -> None:
     """Each missing list with the remedy."""
-    with pytest.raises(UsageError, match="which write ids") as failure:
+    with pytest.raises(UsageError, match="needs a write-id list") as failure:
         planned(delta(1, 2), MAJOR, None)
     assert "--assume-committed" in (failure.value.hint or "")
-    with pytest.raises(UsageError, match="base_2_v7 was made by a compaction") as failure:
+    with pytest.raises(UsageError, match="base_2_v7 was written by a compaction") as failure:
         planned(["base_2_v7", *delta(3)], MAJOR, ids(3))
     assert "--validtxns" in (failure.value.hint or "")
     with pytest.raises(UsageError, match="--as-of"):

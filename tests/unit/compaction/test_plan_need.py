@@ -69,8 +69,8 @@ def test_what_was_asked_for_wins_over_the_table_and_that_over_hive() -> None:
     assert _verdict(_listing(1000 * MB, [60 * MB] * 4), MAJOR, schema=schema)[1] == "not_needed"
     action, _, why = _verdict(listing, MAJOR, schema=schema, delta_num=5)
     assert action is Action.NOTHING_TO_DO
-    assert "5 of them, and more than 5 are asked for" in why
-    assert "30.0% of the base's, and more than 50.0% is asked for" in why
+    assert "5 deltas (more than 5 are needed)" in why
+    assert "30.0% of the size of the base (more than 50.0% is needed)" in why
     assert _verdict(listing, MAJOR, schema=schema, delta_num=5, delta_pct=0.2)[0] is Action.COMPACT
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acidctl import open_table
-from acidctl.compaction.recover import has_leftovers, recover
+from acidctl.compaction.publish import has_leftovers, recover
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import StalePlanError
 from acidctl.format.write_ids import ValidTxns

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from acidctl.compaction import task, verify
+from acidctl.compaction.cross_check import OutputSample
 from acidctl.compaction.plan import Role, WriterSettings
-from acidctl.compaction.second_reading import OutputSample
 from acidctl.compaction.verify import Expected, IndexCheck, verify_file
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.format.arrays import WIDE

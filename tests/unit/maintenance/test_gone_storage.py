@@ -90,7 +90,7 @@ def test_nothing_is_asked_of_a_storage_that_is_gone(tmp_path: Path) -> None:
         rest = [part for part in report.partitions if part is not failed]
         assert {part.outcome.value for part in rest} == {"refused"}
         assert {part.reason for part in rest} == {
-            "it was not begun, because the storage has stopped answering; a later run takes it"
+            "not started, because the storage no longer answers; a later run compacts it"
         }
         asked.append(gone.calls)
     assert asked[0] == asked[1] < 10

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from acidctl.compaction.recover import recover
+from acidctl.compaction.publish import recover
 from acidctl.errors import ExitCode, StalePlanError, StorageError
 from acidctl.maintenance.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
 from acidctl.maintenance.owner import Life, Machine, Owner, from_bytes, life_of, new_owner, to_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acidctl.compaction import recover
+from acidctl.compaction import publish as recover
 from acidctl.orc import (
     acidmeta,
     codec,

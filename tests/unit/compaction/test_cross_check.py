@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from acidctl.compaction import inputs
+from acidctl.compaction.cross_check import key_hashes
 from acidctl.compaction.inputs import TaskEvents
-from acidctl.compaction.merge_audit import key_hashes
 from acidctl.compaction.plan import KeyCut, Role
 from acidctl.compaction.task import run_task
 from acidctl.errors import VerificationError
@@ -89,14 +89,14 @@ def test_a_merge_that_errs_is_found_out(
     table, state, columns = small_table(tmp_path)
     (spec,) = specs_of(table, state, columns, [Role.SURVIVING])
     fault(monkeypatch)
-    refused = r"would not hold what it must: of 320 rows 120 are deleted|would be lost"
+    refused = r"would not hold the right rows: 120 of 320 rows are deleted|would be lost"
     with pytest.raises(VerificationError, match=refused):
         run_task(spec)
     assert not list((table / WORK / "attempts").iterdir())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("role", "message"), [(0, "of 120 rows 0 are deleted"), (1, "there are 120 events")])
+@pytest.mark.parametrize(("role", "message"), [(0, "0 of 120 rows are deleted"), (1, "there are 120 events")])
 def test_a_minor_merge_that_errs_is_found_out(
     role: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,13 +109,13 @@ def test_a_minor_merge_that_errs_is_found_out(
 
 
 def test_a_lost_delete_within_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts keep books of their own keys."""
+    """Each part checks its own keys."""
     table, state, columns = small_table(tmp_path)
     (spec,) = specs_of(table, state, columns, [Role.SURVIVING])
     part = replace(spec, part=0, upper=KeyCut(1, 536870912, 77))
     assert run_task(part).deletes_applied == 77
     _forget_one(monkeypatch)
-    with pytest.raises(VerificationError, match="of 77 rows 77 are deleted, and 1 instead of 0"):
+    with pytest.raises(VerificationError, match="77 of 77 rows are deleted, but 1 rows instead of 0"):
         run_task(part)
 
 
@@ -147,7 +147,7 @@ def test_deletes_of_nothing_and_of_the_same_balance(tmp_path: Path, monkeypatch:
     result = run_task(major)
     assert (result.rows, result.deletes_applied, len(read)) == (30, 70, 1)
     _forget_one(monkeypatch)
-    with pytest.raises(VerificationError, match="of 100 rows 70 are deleted, and 31 instead of 30 are left"):
+    with pytest.raises(VerificationError, match="70 of 100 rows are deleted, but 31 rows instead of 30"):
         run_task(major)
 
 
@@ -165,7 +165,7 @@ def test_an_event_that_stands_twice_counts_once(tmp_path: Path, monkeypatch: pyt
     _lose_a_row(monkeypatch)
     assert run_task(deletes).rows == 5  # its double stands in for it
     monkeypatch.setattr(merge, "_repeats", lambda keys: np.arange(len(keys)) > 0)
-    with pytest.raises(VerificationError, match=r"there are 10 events, and 1 instead of 5|would be lost"):
+    with pytest.raises(VerificationError, match=r"there are 10 events, but 1 rows instead of 5|would be lost"):
         run_task(deletes)
 
 
