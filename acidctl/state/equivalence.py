@@ -74,28 +74,24 @@ class _Fate(Enum):
     ABORTED = "aborted"
 
 
-# Bounds the work at one location: of its undecided ids as many are tried alone as this number holds its directories.
-_MOST_JUDGED = 2_000
-
-
-def boundary_readers(listing: Listing, common: Reader) -> Iterator[Reader]:
+def boundary_readers(listing: Listing, common: Reader, *, alone: int | None = None) -> Iterator[Reader]:
     """Readers that see at least what `common` sees, one for each way to tell this listing from a part of it.
 
-    `common` is always the first. Where a location is very large, only its lowest undecided ids are tried alone.
+    `common` is always the first. `alone` bounds how many undecided ids get a fate that the others have not: none is
+    enough where something else has proved that no reader tells the listings apart.
     """
     yield common
     inventory = take_inventory(listing)
     directories = (*inventory.bases, *inventory.deltas)
-    most = _MOST_JUDGED // max(len(directories), 1)
     # An id before an end stands for all those between two ends.
     ends = {id_ for item in directories if item.range is not None for id_ in (item.range.min, item.range.max)}
     ends |= {id_ - 1 for id_ in ends if id_ > 1}
-    ids = [replace(common, write_ids=found) for found in _variants(common.effective_write_ids, ends, most)]
+    ids = [replace(common, write_ids=found) for found in _variants(common.effective_write_ids, ends, alone)]
     yield from ids
     if common.txns is None:
         return
     named = {item.visibility_txn_id for item in directories if item.visibility_txn_id is not None}
-    txns = list(_variants(common.txns, named, most))
+    txns = list(_variants(common.txns, named, alone))
     for found in txns:
         yield replace(common, txns=found)
     if txns:
@@ -107,7 +103,7 @@ def boundary_readers(listing: Listing, common: Reader) -> Iterator[Reader]:
 _List = TypeVar("_List", bound=IdList)
 
 
-def _variants(ids: _List, named: set[int], most: int) -> Iterator[_List]:
+def _variants(ids: _List, named: set[int], alone: int | None) -> Iterator[_List]:
     """Lists that agree with `ids` on what it decides; the first calls every other id valid."""
     lowest = ids.lowest_open
     # Who began before the abort may still see the id as open: a snapshot of several readers calls it aborted.
@@ -116,7 +112,7 @@ def _variants(ids: _List, named: set[int], most: int) -> Iterator[_List]:
     ends = sorted(named)
     # Nothing on disk lies above the last end, and between two ends the lowest id stands for the others.
     lowest_between = {bisect_left(ends, id_): id_ for id_ in reversed(undecided) if ends and id_ <= ends[-1]}
-    tried = sorted(lowest_between.values())[:most]
+    tried = sorted(lowest_between.values())[:alone]
     if not lowest_between:
         return
     for fate in _Fate:
