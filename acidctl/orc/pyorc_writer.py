@@ -366,7 +366,7 @@ def written_columns(types: Sequence[OrcType], column: int = 0) -> Iterator[Writt
 class UnionSink(io.RawIOBase):
     """A file for a writer of substituted unions; keeps what is written until `pass_on` or `finish`.
 
-    Each stream and each footer has to begin with a write of its own (`recompress` relies on the same).
+    Each stream and each footer has to begin with a write of its own (`igzip_writer` relies on the same).
     """
 
     def __init__(self, target: Appended, types: Sequence[OrcType], physical: Physical) -> None:

@@ -368,7 +368,7 @@ def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
 
 
 def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recorded, compression: Compression) -> bytes:
-    """The row index of a union, from those of the struct and of its tags as which it was written (see `unions`).
+    """The row index of a union, from those of the struct and of its tags as which it was written (see `pyorc_writer`).
 
     The statistics are the struct's. InternalError when they are not of these streams.
     """

@@ -33,7 +33,7 @@ from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
 from acidctl.types.schema import parse_type
 from tests.support.orc_events import EventBatch, keys, plain, read_all, written
-from tests.unit.orc.test_recompress import indexes
+from tests.unit.orc.test_igzip_writer import indexes
 from tests.unit.orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 UNION = "uniontype<int,string,double,array<string>>"
