@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -69,6 +70,39 @@ def _layout(step: Step) -> frozenset[str]:
     return frozenset(found)
 
 
+# Copies of files of Hive 2 are not compacted.
+REFUSED = ("hive2/v1_converted/01-converted",)
+
+
+@cache
+def _kinds(step: Step) -> frozenset[str]:
+    """The kinds of compaction that have something to do, by the names alone: a transaction may still forbid it."""
+    found: set[str] = set()
+    if str(step) in REFUSED:
+        return frozenset()
+    for folder in (step.table, *(path for path in step.table.rglob("*=*") if path.is_dir())):
+        parsed = [parse_directory(path.name) for path in folder.iterdir() if path.is_dir()]
+        top = max((one.write_id for one in parsed if isinstance(one, BaseDir)), default=None)
+        deltas = [one for one in parsed if isinstance(one, DeltaDir) and (top is None or one.max_write_id > top)]
+        wide = {(one.kind, one.min_write_id, one.max_write_id) for one in deltas if one.min_write_id < one.max_write_id}
+        read = [
+            one
+            for one in deltas
+            if (one.kind, one.min_write_id, one.max_write_id) in wide
+            or not any(
+                one.kind == kind and low <= one.min_write_id and one.max_write_id <= high for kind, low, high in wide
+            )
+        ]
+        counts = Counter(one.kind for one in read)
+        originals = any(isinstance(parse_file(path.name), OriginalFile) for path in folder.iterdir())
+        if (top is None and originals) or counts.total() + (top is not None) > 1:
+            found.add("major")
+        # Hive 3 cannot read deltas of Hive 2, so they are not merged to deltas.
+        if max(counts.values(), default=0) > 1 and step.engine != "hive2":
+            found.add("minor")
+    return frozenset(found)
+
+
 def chosen(
     candidates: Iterable[T], factors: Callable[[T], Mapping[str, object]], also: Callable[[T], object] = lambda one: ()
 ) -> list[T]:
@@ -96,11 +130,14 @@ def chosen(
 
 
 def chosen_ways(*, each_scenario: bool) -> list[Way]:
-    """Ways in which two factors meet in all their values; with `each_scenario`, each in both kinds. In a sweep all."""
+    """Ways with something to do in which two factors meet in all their values; in a sweep all ways.
+
+    With `each_scenario` each of them is met, in both kinds if it can be.
+    """
     steps = [step for step in STEPS if step.transactional]
     if SWEEP:
         return [Way(*way, None) for way in itertools.product(steps, KINDS, TARGETS)]
     product = itertools.product(steps, KINDS, TARGETS, (None, *CODECS))
     # Hive 3 reads no zstd.
-    ways = [Way(*way) for way in product if way[2:] != ("hive3", "zstd")]
+    ways = [Way(*way) for way in product if way[1] in _kinds(way[0]) and way[2:] != ("hive3", "zstd")]
     return chosen(ways, Way.factors, lambda way: (way.step.scenario, way.kind) if each_scenario else ())
