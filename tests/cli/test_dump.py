@@ -415,9 +415,9 @@ class TestUsage:
             (["-n", "3"], "--lines is about rows"),
             (["-d", "-r", "1"], "belong to the report"),
             (["--events", "-t"], "belong to the report"),
-            (["-r", "99"], "'99' is no column"),
-            (["-r", ""], "'' is no column"),
-            (["-r", "nonsense"], "'nonsense' is no column"),
+            (["-r", "99"], "has no column '99'"),
+            (["-r", ""], "has no column ''"),
+            (["-r", "nonsense"], "has no column 'nonsense'"),
             (["-d", "-n", "-1"], "-1"),
         ],
     )
