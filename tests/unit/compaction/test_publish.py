@@ -341,7 +341,7 @@ def test_what_cannot_be_undone_is_kept_and_completed_later(folder: Path, tmp_pat
             super().rename_dir(source, target)
 
     rows = case.rows(case.template)
-    with pytest.raises(StorageError, match=r"could not be taken back: .*Stale file handle") as caught:
+    with pytest.raises(StorageError, match=r"could not be removed again: .*Stale file handle") as caught:
         case.run(Gone(case.plant(root)), root)
     assert "acidctl compact" in (caught.value.hint or "")
     assert case.rows(root) == rows
