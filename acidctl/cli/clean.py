@@ -155,7 +155,7 @@ def _run(out: Output, table: Table, asked: CleanArguments, view: View) -> CleanR
 
 
 def _failures(failed: Sequence[CleanedLocation]) -> list[AcidctlError]:
-    """What went wrong, for stderr: whoever looks at errors alone has to see it. What is common to many is said once."""
+    """What went wrong, for stderr: whoever looks at errors alone has to see it. What many share stands once."""
     places: dict[Problem, list[str]] = {}
     for part in failed:
         assert part.problem is not None
@@ -390,11 +390,11 @@ def _table(
         columns.insert(0, Column("PARTITION"))
     rows: list[list[Cell]] = []
     headings: dict[int, str] = {}
-    said: tuple[str, str] | None = None
+    shown_reason: tuple[str, str] | None = None
     for part, entries in parts:
         for entry in entries:
-            if grouped and said != (part.partition, entry.reason):
-                said = (part.partition, entry.reason)
+            if grouped and shown_reason != (part.partition, entry.reason):
+                shown_reason = (part.partition, entry.reason)
                 where = f"{shown(part.partition) or '(table directory)'}: " if partitioned else ""
                 lines = wrap(f"{where}{shown(entry.reason)}", out.width)
                 headings[len(rows)] = "\n".join(out.paint(line, Paint.BOLD) for line in lines)
@@ -419,14 +419,14 @@ def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[s
     size = sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
     if not report.dry_run:
-        said = wrap(f"{what} {_WORDS[report.action]}.", out.width)
+        lines_done = wrap(f"{what} {_WORDS[report.action]}.", out.width)
         if not victims:
-            said = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
+            lines_done = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
         still = "still in quarantine: " if report.action is Action.UNDO else ""
-        said += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
+        lines_done += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
         if report.action is Action.QUARANTINE and victims:
-            said += ["That frees no space. To bring it back:", "", f"  {back}"]
-        return said
+            lines_done += ["That frees no space. To bring it back:", "", f"  {back}"]
+        return lines_done
     lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD), *later]
     if not victims:
         return [*lines, *wrap(_why_nothing(report), out.width)]

@@ -382,7 +382,7 @@ def _kinds(counts: Counter[str]) -> list[str]:
 
 def _partition_text(out: Output, part: PartitionPlan) -> None:
     cell = _ACTIONS[part.action]
-    said = part.reason[:1].upper() + part.reason[1:]
+    reason = part.reason[:1].upper() + part.reason[1:]
     if part.action is not Action.COMPACT:
         _sentence(out, f"{cell.text}: {part.reason}" if part.reason else cell.text, cell.paint)
     else:
@@ -402,8 +402,8 @@ def _partition_text(out: Output, part: PartitionPlan) -> None:
         columns = (Column(""), Column("DIRECTORY"), Column("FILES", right=True), Column("BYTES", right=True))
         for line in render_table(out, columns, rows):
             out.line(line)
-        if said:
-            _sentence(out, said, None)
+        if reason:
+            _sentence(out, reason, None)
     for note in part.notes:
         _sentence(out, f"note: {note}", Paint.DIM)
 
@@ -458,8 +458,8 @@ def _report_text(out: Output, report: CompactionReport, limit: int | None) -> No
 
 def _headline(report: CompactionReport) -> str:
     names = [_outcome(part).text for part in report.partitions]
-    said = [f"{names.count(word):,} {word}" for word in _WORDS if word in names]
-    what = ", ".join(said)
+    phrases = [f"{names.count(word):,} {word}" for word in _WORDS if word in names]
+    what = ", ".join(phrases)
     if report.summary.partitions == 1:
         what = what.partition(" ")[2]
     # Whose Hive it would have been was not looked into where nothing was to be done.
@@ -490,10 +490,10 @@ def _before_and_after(out: Output, report: CompactionReport) -> None:
 
 def _difference(report: CompactionReport) -> str:
     total = report.summary
-    said = [f"{plural(total.deletes_applied, 'delete')} applied"] if report.kind == "major" else []
+    phrases = [f"{plural(total.deletes_applied, 'delete')} applied"] if report.kind == "major" else []
     if total.hidden:
-        said.append(f"{plural(total.hidden, 'row')} of aborted writes left out")
-    return ", ".join(said)
+        phrases.append(f"{plural(total.hidden, 'row')} of aborted writes left out")
+    return ", ".join(phrases)
 
 
 def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int | None) -> None:

@@ -351,21 +351,21 @@ def _file_lines(out: Output, entry: LsEntry) -> list[str]:
     """The files of one entry, indented; only with --long."""
     lines = []
     for file in entry.file_list or ():
-        said = [] if file.bytes is None else [human_size(file.bytes)]
+        phrases = [] if file.bytes is None else [human_size(file.bytes)]
         if file.bucket_id is not None:
-            said.append(f"bucket {file.bucket_id}")
+            phrases.append(f"bucket {file.bucket_id}")
         if file.attempt_id is not None:
-            said.append(f"attempt {file.attempt_id}")
+            phrases.append(f"attempt {file.attempt_id}")
         if file.copy_number is not None:
-            said.append(f"copy {file.copy_number}")
+            phrases.append(f"copy {file.copy_number}")
         if file.logical_length is not None:
-            said.append(f"readable up to byte {file.logical_length:,} (side file)")
+            phrases.append(f"readable up to byte {file.logical_length:,} (side file)")
         if file.rows is not None:
-            said.append(plural(file.rows, "row"))
+            phrases.append(plural(file.rows, "row"))
         if file.kind in ("marker", "side_file"):
-            said.append(_words(file.kind))
+            phrases.append(_words(file.kind))
         name = file.path.removeprefix(entry.name + "/")
-        lines.append(f"    {shown(name)}  " + out.paint(", ".join(said), Paint.DIM))
+        lines.append(f"    {shown(name)}  " + out.paint(", ".join(phrases), Paint.DIM))
     return lines
 
 

@@ -51,16 +51,16 @@ def _bar(title: str, *, color: bool) -> Iterator[_Show]:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     console = Console(stderr=True, force_terminal=True, no_color=not color)
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=None, said="")
+        task = bar.add_task(title, total=None, text="")
 
-        def show(done: int, total: int | None, said: str) -> None:
-            bar.update(task, completed=done, total=total, said=said)
+        def show(done: int, total: int | None, text: str) -> None:
+            bar.update(task, completed=done, total=total, text=text)
 
         yield show
 
