@@ -419,14 +419,14 @@ def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[s
     size = sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
     if not report.dry_run:
-        lines_done = wrap(f"{what} {_WORDS[report.action]}.", out.width)
+        answer = wrap(f"{what} {_WORDS[report.action]}.", out.width)
         if not victims:
-            lines_done = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
+            answer = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
         still = "still in quarantine: " if report.action is Action.UNDO else ""
-        lines_done += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
+        answer += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
         if report.action is Action.QUARANTINE and victims:
-            lines_done += ["That frees no space. To bring it back:", "", f"  {back}"]
-        return lines_done
+            answer += ["That frees no space. To bring it back:", "", f"  {back}"]
+        return answer
     lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD), *later]
     if not victims:
         return [*lines, *wrap(_why_nothing(report), out.width)]

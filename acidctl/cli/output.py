@@ -173,11 +173,12 @@ class Output:
 
     def _say(self, word: str, paint: Paint, text: str) -> None:
         """A sentence; on a terminal no word of it is broken."""
-        lines = wrap(word + shown(without_secrets(text, self.terminal.secrets)), self.terminal.error_width)
-        for number, line in enumerate(lines):
-            if self.terminal.error_color and word and not number:
-                line = f"\x1b[{paint.value}m{word}\x1b[0m{line[len(word) :]}"
-            self._write_error(line if not number else "  " + line)
+        width = self.terminal.error_width
+        lines = wrap(shown(without_secrets(text, self.terminal.secrets)), width and max(width - len(word), 1))
+        if self.terminal.error_color and word:
+            word = f"\x1b[{paint.value}m{word}\x1b[0m"
+        for number, line in enumerate(lines or [""]):
+            self._write_error(("  " if number else word) + line)
 
     def _write_error(self, text: str) -> None:
         with suppress(OSError):  # whoever flushes at the end says so

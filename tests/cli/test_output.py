@@ -137,3 +137,13 @@ def test_long_words_are_never_cut() -> None:
     """A name wider than the terminal is longer than the line, not in pieces."""
     name = "delete_delta_0000001_0000001_0000"
     assert wrap(f"because of {name} here", 20, indent="  ") == ["  because of", f"  {name}", "  here"]
+
+
+def test_notes_fit_the_terminal() -> None:
+    """Broken at blanks on a terminal, one line elsewhere."""
+    for width, lines in ((30, ["note: an interrupted run has", "  left _acidctl_lock behind"]), (None, None)):
+        stderr = BytesIO()
+        Output(Terminal(BytesIO(), stderr, error_width=width)).note("an interrupted run has left _acidctl_lock behind")
+        assert stderr.getvalue().decode().splitlines() == (
+            lines or ["note: an interrupted run has left _acidctl_lock behind"]
+        )
