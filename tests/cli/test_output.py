@@ -141,7 +141,7 @@ def test_long_words_are_never_cut() -> None:
 
 def test_notes_fit_the_terminal() -> None:
     """Broken at blanks on a terminal, one line elsewhere."""
-    for width, lines in ((30, ["note: an interrupted run has", "  left _acidctl_lock behind"]), (None, None)):
+    for width, lines in ((31, ["note: an interrupted run has", "  left _acidctl_lock behind"]), (None, None)):
         stderr = BytesIO()
         Output(Terminal(BytesIO(), stderr, error_width=width)).note("an interrupted run has left _acidctl_lock behind")
         assert stderr.getvalue().decode().splitlines() == (
