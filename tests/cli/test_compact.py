@@ -97,7 +97,7 @@ def _id(step: Path) -> str:
 
 def _ways() -> list[Any]:
     """A covering array, and those that differ most among the fast tests; in a sweep all steps in all ways."""
-    first = [Way(Step(TABLES / name), kind, target, None) for name, kind, target in CHOSEN]
+    first = [Way(Step(TABLES / name), kind, target, None) for name, kind, target in sorted(CHOSEN)]
     others = [way for way in chosen_ways(each_scenario=True) if way not in first]
     return [
         *(pytest.param(way, id=str(way)) for way in first),
