@@ -265,6 +265,7 @@ class OrcFile:
         try:
             names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
+                batch.validate()  # a child shorter than its struct ends the process where it is taken out
                 clock.advance(len(batch))
                 rows = projection.assemble(batch)
                 if skipped:
