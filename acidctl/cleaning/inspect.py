@@ -144,9 +144,9 @@ class _Reader:
             try:
                 count = self._count_visible(entry)
             except AcidctlError as error:
-                return CoverFacts(f"it holds no row at all, and what it covers cannot be counted: {error.message}")
+                return CoverFacts(f"it holds no rows, and what it covers cannot be counted: {error.message}")
             if count is None:
-                return CoverFacts("it holds no row at all, and what it covers is no ORC, so that it cannot be counted")
+                return CoverFacts("it holds no rows, and what it covers is not ORC and cannot be counted")
             if entry.kind is EntryKind.DELETE_DELTA:
                 deletes += count
             else:

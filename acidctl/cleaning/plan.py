@@ -356,7 +356,7 @@ def _g4(seen: Survey, evidence: Evidence) -> _Answer:
         below, deletes = facts.rows_below, facts.deletes_below
         if facts.rows == 0 and below is not None and deletes is not None and below > deletes:
             return (
-                f"{cover.name} holds no row at all, but what it covers holds {below} and only {deletes} deletes; "
+                f"{cover.name} holds no rows, but what it covers holds {below} and only {deletes} deletes; "
                 "Hive 4.0 is known to write such bases by mistake",
                 "",
             )

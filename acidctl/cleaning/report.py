@@ -83,7 +83,7 @@ class CleanedLocation:
     victims: tuple[Entry, ...] = field(metadata=NOT_IN_JSON)
     kept: tuple[Entry, ...] = field(metadata=NOT_IN_JSON)
     quarantine: Annotated[str | None, "the folder of what was moved away, or could not be brought back"] = None
-    notes: Annotated[tuple[str, ...], "what was done beside, such as removing what an interrupted run had left"] = ()
+    notes: Annotated[tuple[str, ...], "what else was done, such as removing what an interrupted run had left"] = ()
     problem: Annotated[Problem | None, "of a failure: `code`, `message`, `hint`"] = None
 
     @classmethod

@@ -442,7 +442,7 @@ def _refusal(entry: Entry, paths: Iterable[str], there: frozenset[str]) -> str |
     if entry.reason_code in _ABORTED:
         return "what was aborted is never restored: once Hive has forgotten the abort, it would look committed"
     if entry.reason_code not in _RESTORABLE:
-        return "is no data of the table"
+        return "is not data of the table"
     taken = next((path for path in paths if path in there), None)
     return None if taken is None else f"{taken} exists already"
 
@@ -624,7 +624,7 @@ def _common_snapshot(
         raise UsageError(
             f"the transaction list {mixed.format()} means one thing in Hive 2 and another in Hive 3 and 4",
             path=shown,
-            hint="Say whose it is with --list-format hive2, hive3 or hive4.",
+            hint="Say which Hive printed it with --list-format hive2, hive3 or hive4.",
         )
     if not write_ids and kind.acid_v1:
         write_ids = tuple(ValidWriteIds.from_txns(item) for item in txns)

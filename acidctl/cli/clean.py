@@ -182,7 +182,7 @@ def _require_one_action(options: CleanOptions, view: View) -> None:
     if view.undo and options.max_runtime is not None:
         raise UsageError("--max-runtime bounds what is removed, and --undo brings back", hint="Leave it out.")
     if options.skip_trash and not view.delete and view.action != "show":
-        raise UsageError("--skip-trash goes with --delete: nothing else has to do with the trash")
+        raise UsageError("--skip-trash requires --delete: nothing else uses the trash")
     if view.yes and view.action == "show":
         raise UsageError("--yes answers the question of --delete, which was not given", hint="Add --delete.")
 

@@ -130,7 +130,7 @@ def decode_value(value: str) -> Decoded:
     if _NUMBER.fullmatch(value):
         digits = value.lstrip("+-").lower()
         if len(digits) > _MAX_DIGITS:
-            raise AcidctlError(f"a number of {len(digits)} digits does not fit 32 bits, so it is no bucket property")
+            raise AcidctlError(f"a number of {len(digits)} digits does not fit 32 bits, so it is not a bucket property")
         number = int(digits, 16 if digits.startswith("0x") else 10)
         return _decoded_number(-number if value.startswith("-") else number)
     name = value.rstrip("/").rpartition("/")[2]

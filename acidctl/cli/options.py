@@ -371,7 +371,7 @@ def _default(name: str, item: object, *, many: bool) -> object:
     """A value of the configuration file as click takes defaults; only `many` values may be a list."""
     items = item if isinstance(item, list) and many else [item]
     if not all(isinstance(one, str | int | float) for one in items):
-        raise UsageError(f"the configuration file sets {name} to {item!s}, which is no value of that option")
+        raise UsageError(f"the configuration file sets {name} to {item!s}, which is not a value of that option")
     return [str(one) for one in items] if many else item
 
 

@@ -154,11 +154,11 @@ def _check(view: View, form: Format) -> None:
     if len(set(names)) < len(names):
         raise UsageError("--columns names a column twice")
     if view.files and (view.count or view.digest or view.to or view.row_id or view.columns is not None):
-        raise UsageError("--files opens no data file, so it goes with no option about rows")
+        raise UsageError("--files opens no data file, so it cannot be combined with options about rows")
     if (view.count or view.digest) and (view.to or view.limit is not None or view.columns is not None):
         raise UsageError("--count and --digest are about all rows and all columns")
     if view.by_partition and not view.count:
-        raise UsageError("--by-partition goes with --count")
+        raise UsageError("--by-partition requires --count")
     if view.by_partition and view.digest and form in (Format.JSONL, Format.CSV):
         raise UsageError(
             "--digest is of the whole table and has no place in a list of partitions", hint="Take -o json."

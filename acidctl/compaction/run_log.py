@@ -175,7 +175,7 @@ def _opened(path: str) -> int:
     number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     return number
 
 

@@ -36,7 +36,7 @@ class CodecFault(Enum):
 
 
 class BucketCodecError(AcidctlError, ValueError):
-    """A value that is no bucket property, or numbers that do not fit into one; `fault` says which."""
+    """A value that is not a bucket property, or numbers that do not fit into one; `fault` says which."""
 
     code = "bucket_codec"
 
@@ -57,7 +57,7 @@ class BucketProperty:
 def decode(value: int) -> BucketProperty:
     """Decode a bucket property given as signed 32-bit integer, or as the same 32 bits unsigned."""
     if not -(1 << 31) <= value < 1 << 32:
-        raise BucketCodecError(f"{value} does not fit 32 bits, so it is no bucket property", CodecFault.BAD_VALUE)
+        raise BucketCodecError(f"{value} does not fit 32 bits, so it is not a bucket property", CodecFault.BAD_VALUE)
     bits_ = value & 0xFFFFFFFF
     version = bits_ >> _VERSION_SHIFT
     if version == 0:

@@ -270,7 +270,7 @@ def _list_format(name: str | None) -> TxnListFormat | None:
         return TxnListFormat(name.lower())
     except ValueError:
         known = ", ".join(form.value for form in TxnListFormat)
-        raise UsageError(f"'{shorten(name)}' is no list format; known are {known}") from None
+        raise UsageError(f"'{shorten(name)}' is not a list format; expected one of {known}") from None
 
 
 def _is_number(text: str) -> bool:
@@ -283,7 +283,7 @@ def _recognise_one(text: str, table: str | None, form: TxnListFormat | None) -> 
             return _choose_table(ValidTxnWriteIds.parse(text), table)
         first, colon, _ = text.partition(":")
         if not colon or not re.search(r"\w", first):
-            raise ListFormatError(f"{short_text(text)} is no list of valid ids", ListFault.BAD_LIST)
+            raise ListFormatError(f"{short_text(text)} is not a list of valid ids", ListFault.BAD_LIST)
         if _is_number(first):
             return _parse_txns(text, form)
         if re.search(r"[\s,;<>]", first):

@@ -398,7 +398,7 @@ def split_fields(text: str, separator: str) -> list[str]:
 
 def too_short(text: str, what: str, shape: str) -> ListFormatError:
     """The error for a text with too few fields."""
-    return ListFormatError(f"'{shorten(text)}' is no {what}: expected {shape}", ListFault.BAD_LIST)
+    return ListFormatError(f"'{shorten(text)}' is not a valid {what}: expected {shape}", ListFault.BAD_LIST)
 
 
 def parse_number(text: str, what: str, which: str) -> int:

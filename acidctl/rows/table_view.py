@@ -135,7 +135,7 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
     if odd:
         more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
         many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
-        warnings.append(f"{many} not recognised, and no reader reads such: {', '.join(odd[:_SOME])}{more}")
+        warnings.append(f"{many} not recognised; no reader uses them: {', '.join(odd[:_SOME])}{more}")
     return TableState(tuple(parts), lists, rules, decided, known, tuple(notes), tuple(warnings))
 
 
@@ -213,7 +213,7 @@ def require_table(locations: Sequence[Location], shown: str, storage: Storage | 
                 is_orc = stream.read(len(ORC_MAGIC)) == ORC_MAGIC
             if not is_orc:
                 raise NotAcidTableError(
-                    f"{shown} is not an ACID table: no base, no delta, and {filled.path} is no ORC file",
+                    f"{shown} is not an ACID table: no base, no delta, and {filled.path} is not an ORC file",
                     path=shown,
                     hint="Give the directory that holds base_* and delta_*, or partitions with them.",
                 )
@@ -291,7 +291,7 @@ def schema_of(text: str | None) -> TableSchema | None:
 def _chosen_type(name: str, schema: TableSchema | None) -> TableType | None:
     """The kind that the user states, by option or by SHOW CREATE TABLE; None when it has to be guessed."""
     if name not in _TABLE_TYPES:
-        raise UsageError(f"{name!r} is no table type; known are {', '.join(_TABLE_TYPES)}")
+        raise UsageError(f"{name!r} is not a table type; expected one of {', '.join(_TABLE_TYPES)}")
     stated = _TABLE_TYPES[name]
     if stated is not None or schema is None or not schema.transactional:
         return stated

@@ -144,7 +144,7 @@ class LsReport:
     """The whole answer of `ls`."""
 
     location: Annotated[str, "the table as it was named, without secrets"]
-    profile: Annotated[str, "whose rules decided: `strict` or `hive4`"]
+    profile: Annotated[str, "which rules decided: `strict` or `hive4`"]
     table_type: Annotated[str, "full, insert_only, originals, empty"]
     assumed: Annotated[tuple[str, ...], ASSUMED]
     summary: Annotated[LsSummary, "figures over all entries, shown or not"]

@@ -275,7 +275,7 @@ def test_no_location_is_begun_after_the_time(table: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [(("--undo", "--max-runtime", "1h"), "brings back"), (("--quarantine", "--skip-trash"), "goes with --delete")],
+    [(("--undo", "--max-runtime", "1h"), "brings back"), (("--quarantine", "--skip-trash"), "requires --delete")],
 )
 def test_what_goes_with_nothing_is_refused(table: Path, args: tuple[str, ...], said: str) -> None:
     """Exit 2 and one sentence."""

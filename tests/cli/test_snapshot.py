@@ -131,7 +131,7 @@ def test_what_was_not_understood_is_told(tmp_path: Path) -> None:
     for options in (("--count", "-o", "json"), ("-o", "jsonl"), ("--to", str(tmp_path / "o.csv")), ("--files",)):
         result = acidctl("snapshot", str(table), "-q", *options)
         assert result.code == ExitCode.FINDINGS
-        assert "warning: 1 entry was not recognised, and no reader reads such: delta_0000008_0000008_0000_x\n" in (
+        assert "warning: 1 entry was not recognised; no reader uses them: delta_0000008_0000008_0000_x\n" in (
             result.stderr
         )
     failed = acidctl("snapshot", str(table), "--count", "--profile", "hive4", "-o", "json")
@@ -401,7 +401,7 @@ def test_a_file_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         (("--count", "--limit", "3"), "--count and --digest are about all rows"),
         (("--digest", "--columns", "id"), "--count and --digest are about all rows"),
         (("--count", "--to", "x.csv"), "--count and --digest are about all rows"),
-        (("--by-partition",), "--by-partition goes with --count"),
+        (("--by-partition",), "--by-partition requires --count"),
         (("--to", "rows.txt"), "the name has to end in one of .parquet, .arrow, .csv, .jsonl"),
         (("--to", ".csv"), "the name has to end in one of .parquet, .arrow, .csv, .jsonl"),
         (("--limit", "-1"), "-1 is not in the range"),
