@@ -171,7 +171,7 @@ def test_a_merge_that_loses_a_delete(kind: str, tmp_path: Path, monkeypatch: pyt
 
         monkeypatch.setattr(merge, "_merge_sorted", lossy)
     refused = case.refuses(monkeypatch, attempts=False)
-    assert "would not hold what it must" in refused or "would be lost" in refused
+    assert "would not hold the right rows" in refused or "would be lost" in refused
     case.mends()
 
 
