@@ -168,3 +168,7 @@ class InternalError(AcidctlError):
 
     exit_code = ExitCode.FAILED
     code = "internal"
+
+
+class TimeUpError(BaseException):
+    """The grace is over. No `Exception`: like an interrupt it has to get through whatever is at work."""

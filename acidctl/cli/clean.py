@@ -34,11 +34,11 @@ from acidctl.cli.output import (
     human_age,
     human_size,
     plural,
+    progress,
     render_table,
     shown,
     wrap,
 )
-from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.options import CleanOptions, option, option_of

@@ -23,13 +23,14 @@ from acidctl.cli.output import (
     dump_json,
     human_size,
     plural,
+    progress,
     render_table,
     say_assumed,
     shown,
+    work_progress,
     wrap,
 )
 from acidctl.cli.process import interruptible
-from acidctl.cli.progress import progress, work_progress
 from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, PartitionPlan, encode, parse
 from acidctl.compaction.plan import to_json as plan_to_json
 from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport

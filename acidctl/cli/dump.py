@@ -24,11 +24,11 @@ from acidctl.cli.output import (
     encode,
     human_size,
     plural,
+    progress,
     render_table,
     shown,
     wrap,
 )
-from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, NotAcidTableError, UsageError
 from acidctl.options import option

@@ -20,12 +20,12 @@ from acidctl.cli.output import (
     human_age,
     human_size,
     plural,
+    progress,
     render_table,
     say_assumed,
     shown,
     wrap,
 )
-from acidctl.cli.progress import progress
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import LsOptions, option

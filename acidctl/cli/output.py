@@ -7,16 +7,22 @@ stderr says holds no user or password of a URL, whoever made the sentence.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
 from acidctl.storage.redact import without_secrets
+
+if TYPE_CHECKING:
+    from acidctl.compaction.run import Progress
 
 # Columns of a terminal for a value of which only the beginning is shown.
 TERMINAL_VALUE = 40
@@ -212,8 +218,6 @@ def end_at_once(code: int) -> NoReturn:
 
 def dump_json(value: object, *, indent: int | None = None) -> str:
     """JSON text; `encode` makes escaped lone surrogates of bytes that were not UTF-8."""
-    import json
-
     return json.dumps(
         value, ensure_ascii=False, indent=indent, allow_nan=False, separators=None if indent else (",", ":")
     )
@@ -298,8 +302,6 @@ def display_width(text: str) -> int:
     """Terminal columns that a text takes: wide East Asian characters take two, combining marks none."""
     if text.isascii():
         return len(text)
-    import unicodedata
-
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
@@ -429,8 +431,6 @@ def _row_line(
 def _shown_character(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
-    import unicodedata
-
     if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
         code = ord(character)
@@ -485,3 +485,78 @@ def terminal_width() -> int:
         return os.get_terminal_size(1).columns or 80
     except OSError:
         return 80
+
+
+# Progress on stderr, for a person who watches: Rich is loaded only when there is something to wait for.
+
+
+# Takes what is done so far and the total, None when nobody knows it.
+Report = Callable[[int, int | None], None]
+# The same, and what to write beside the bar.
+_Show = Callable[[int, int | None, str], None]
+
+# What is done sooner needs no bar.
+_PATIENCE = 0.5
+
+
+@contextmanager
+def progress(out: Output, title: str, unit: str) -> Iterator[Report]:
+    """Show how far work is: a bar and the time left, or a count where no total is known."""
+    if not out.shows_progress:
+        yield lambda done, total: None
+        return
+    started = time.monotonic()
+    show: _Show | None = None
+    with ExitStack() as stack:
+
+        def report(done: int, total: int | None) -> None:
+            nonlocal show
+            if show is None:
+                if time.monotonic() - started < _PATIENCE:
+                    return
+                show = stack.enter_context(_bar(title, color=out.terminal.error_color))
+            show(done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}")
+
+        yield report
+
+
+@contextmanager
+def _bar(title: str, *, color: bool) -> Iterator[_Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True, force_terminal=True, no_color=not color)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None, text="")
+
+        def show(done: int, total: int | None, text: str) -> None:
+            bar.update(task, completed=done, total=total, text=text)
+
+        yield show
+
+
+@contextmanager
+def work_progress(out: Output, title: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how far a long work is: which partition, rows and bytes per second, time left; for calls of any thread."""
+    if not out.shows_progress:
+        yield lambda work: None
+        return
+    with _bar(title, color=out.terminal.error_color) as show:
+        started = time.monotonic()
+        show(0, None, "")
+
+        def report(work: Progress) -> None:
+            seconds = max(time.monotonic() - started, 0.001)
+            rates = f"{work.rows_done / seconds:,.0f} rows/s, {human_size(int(work.bytes_done / seconds))}/s"
+            place = f"{work.partitions_done:,} of {work.partitions:,} partitions ({shown(work.partition)}), "
+            show(work.bytes_done, work.bytes, (place if work.partitions > 1 else "") + rates)
+
+        yield report

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from acidctl.errors import TimeUpError
 from acidctl.storage import panics
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ class _Handlers:
 
     def expire(self, number: int, frame: FrameType | None) -> None:
         """Give up what is not finished."""
-        from acidctl.maintenance.limits import TimeUpError
-
         if self.done or self.late:
             return
         engaged = self._run.expire()
@@ -132,8 +131,6 @@ def interruptible(run: Compaction) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from acidctl.maintenance.limits import TimeUpError
-
     left = run.seconds_left
     own = _Handlers(run)
     handlers = {signal.SIGINT: own.interrupt, signal.SIGTERM: own.interrupt}

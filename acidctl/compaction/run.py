@@ -23,10 +23,10 @@ from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TaskS
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_absent, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine.base import Engine, TaskOutcome
-from acidctl.errors import AcidctlError, ExitCode, StalePlanError, VerificationError
+from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
-from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, TimeUpError, wall_clock
+from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.storage.locations import Location

@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
 from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.errors import DamagedDataError, VerificationError
-from acidctl.format.arrays import WIDE, flat
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.events import EventKeys, Operation, RowId, keys_of
+from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc

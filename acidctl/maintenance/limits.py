@@ -43,10 +43,6 @@ def _wrong_clock() -> AcidctlError:
     )
 
 
-class TimeUpError(BaseException):
-    """The grace is over. No `Exception`: like an interrupt it has to get through whatever is at work."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
     """`seconds` from `started` on nothing new is begun, `grace` seconds later nothing is waited for any more.

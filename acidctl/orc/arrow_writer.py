@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
 
-from acidctl.format.arrays import flat
-from acidctl.format.events import EventBatch, EventKeys, Operation
+from acidctl.format.events import EventBatch, EventKeys, Operation, flat
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.codec import Compression
 from acidctl.orc.schema_evolution import arrow_type, null_array

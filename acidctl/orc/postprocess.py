@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.arrays import WIDE, flat
+from acidctl.format.events import WIDE, flat
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.stats import DateStatistics
 from acidctl.orc.streams import ExtraStreams, PresentStream, WideColumn

@@ -16,7 +16,7 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from acidctl.errors import AcidctlError
-from acidctl.format.arrays import WIDE
+from acidctl.format.events import WIDE
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.reader import OrcFile
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, TypeKind, kinds

@@ -21,8 +21,7 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.format.arrays import flat
-from acidctl.format.events import EventBatch, Operation
+from acidctl.format.events import EventBatch, Operation, flat
 from acidctl.orc.arrow_writer import Physical, decoded, has_union, padded, text
 from acidctl.orc.codec import CodecError, expand, pack
 from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten

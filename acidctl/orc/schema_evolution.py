@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.arrays import WIDE, flat
+from acidctl.format.events import WIDE, flat
 from acidctl.orc.calendar import SECONDS_PER_DAY
 from acidctl.orc.postprocess import NULL_UNION, Finisher, rebuild, union
 from acidctl.types.format_scalars import (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acidctl.format.arrays import WIDE
+from acidctl.format.events import WIDE
 from acidctl.orc.calendar import ORC_EPOCH, is_utc, wall_clock, zone_epoch
 from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.protobuf import WireError

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.format.arrays import WIDE, dense_union, flat, plain_offsets, widen
+from acidctl.format.events import WIDE, dense_union, flat, plain_offsets, widen
 from acidctl.orc.schema_evolution import arrow_type
 from acidctl.types.hive_types import Field, HiveType, ListType, MapType, StructType, TypeKind, UnionType
 

@@ -33,8 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.format.arrays import flat
-from acidctl.format.events import EventKeys
+from acidctl.format.events import EventKeys, flat
 from acidctl.types import format_scalars
 from acidctl.types.format_rows import Style, escape_ascii, lines, special_bytes
 from acidctl.types.format_scalars import Damage

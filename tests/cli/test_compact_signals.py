@@ -18,8 +18,7 @@ import pytest
 
 from acidctl.cli.process import called_by_writer, interruptible, interrupts_reach_us
 from acidctl.compaction.run import Compaction
-from acidctl.errors import ExitCode
-from acidctl.maintenance.limits import TimeUpError
+from acidctl.errors import ExitCode, TimeUpError
 from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.support.cleaning_cases import step

@@ -7,9 +7,8 @@ from io import BytesIO
 
 import pytest
 
-from acidctl.cli import progress as module
-from acidctl.cli.output import Format, Output, Terminal
-from acidctl.cli.progress import progress
+from acidctl.cli import output as module
+from acidctl.cli.output import Format, Output, Terminal, progress
 
 
 def _output(form: Format = Format.TEXT, *, terminal: bool = True, quiet: bool = False) -> Output:

@@ -20,9 +20,8 @@ from acidctl.compaction.cross_check import OutputSample
 from acidctl.compaction.plan import Role, WriterSettings
 from acidctl.compaction.verify import Expected, IndexCheck, verify_file
 from acidctl.errors import ExitCode, VerificationError
-from acidctl.format.arrays import WIDE
 from acidctl.format.bucket_codec import encode
-from acidctl.format.events import EventBatch, EventKeys, Operation, keys_of
+from acidctl.format.events import WIDE, EventBatch, EventKeys, Operation, keys_of
 from acidctl.orc import pyorc_reader as secondread
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import IntegerStatistics

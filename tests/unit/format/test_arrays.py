@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from acidctl.format.arrays import WIDE, common_type, concat, conform
+from acidctl.format.events import WIDE, common_type, concat, conform
 
 DENSE = pa.UnionArray.from_dense(
     pa.array([0, 1, 1, 0], pa.int8()),

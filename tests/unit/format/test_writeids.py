@@ -223,8 +223,8 @@ def test_as_of() -> None:
     [
         ([""], {}, "empty"),
         (["  \n"], {}, "empty"),
-        (["hello"], {}, "no list"),
-        (["42"], {}, "no list"),
+        (["hello"], {}, "not a list"),
+        (["42"], {}, "not a list"),
         (["42$"], {}, "ends in"),
         ([QUERY_LIST], {}, "must be named"),
         ([QUERY_LIST], {"table": "default.t9"}, "default.t1, default.t2"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acidctl.format.arrays import WIDE
+from acidctl.format.events import WIDE
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.reader import open_orc
 from acidctl.orc.rle import bounds_v1, bounds_v2, constants_v2, decode_bits, decode_v1, decode_v2, exact_bounds

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from acidctl.errors import DamagedDataError
-from acidctl.format.arrays import WIDE
+from acidctl.format.events import WIDE
 from acidctl.orc.schema_evolution import arrow_type, fit_array, null_array
 from acidctl.types.hive_types import Dialect, HiveType, plan_fit
 from acidctl.types.java_numbers import double_text

@@ -19,8 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.format.arrays import WIDE
-from acidctl.format.events import RowId
+from acidctl.format.events import WIDE, RowId
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.stripe import StreamKind, read_column_index

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from acidctl.errors import InternalError
-from acidctl.format.arrays import WIDE, widen
-from acidctl.format.events import EventKeys
+from acidctl.format.events import WIDE, EventKeys, widen
 from acidctl.types.digest import RowDigest, combined
 
 ROWS = 500
