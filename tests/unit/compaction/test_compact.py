@@ -303,7 +303,7 @@ def test_a_locked_partition_without_work_is_no_failure(table: Path) -> None:
         report = _prepared(table).start(Engine()).run()
     assert _outcomes(report) == dict.fromkeys(PARTITIONS, "nothing_to_do")
     assert report.exit_code == 0
-    assert "being worked on" in report.partitions[0].notes[-1]
+    assert "already locked by this process" in report.partitions[0].notes[-1]
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_an_error_in_the_middle_is_undone_or_told(fault: Fault, folder: Path, tm
         assert _contents(root) == _contents(case.template)
         return
     assert "published in part" in caught.value.message
-    assert "let Hive not read it" in str(caught.value.hint)
+    assert "Do not let Hive read it" in str(caught.value.hint)
     assert case.rows(root) == case.rows(case.template)
     case.run(object_store(), root)
     assert _contents(root) == _published(case, root)
