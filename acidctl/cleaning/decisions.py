@@ -20,6 +20,7 @@ from itertools import takewhile
 from acidctl.format.listing import Listing
 from acidctl.format.names import FAILED_NAME, WORK_PREFIX, DeltaDir, DeltaKind, WriteIdRange, is_journal
 from acidctl.format.write_ids import Reader, ValidWriteIds
+from acidctl.options import RETENTION
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     Directory,
@@ -45,7 +46,6 @@ from acidctl.state.journal import is_unowned, journals_of, standing_of
 from acidctl.state.resolve import TableGuess
 from acidctl.state.strict import delta_order
 
-DEFAULT_RETENTION = 24 * 3600.0
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
 _HIVE_PREFIXES = ("_tmp_", ".hive-staging", "_tmp.", "_task_tmp.")
@@ -385,7 +385,7 @@ class Rules:
     """
 
     now: float
-    older_than: float | None = DEFAULT_RETENTION
+    older_than: float | None = RETENTION
     highest_write_id: int | None = None
     leftovers: bool = False
     no_cleanup: bool | None = None

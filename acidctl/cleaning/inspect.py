@@ -24,6 +24,7 @@ from acidctl.format.names import (
 from acidctl.format.write_ids import Reader
 from acidctl.maintenance.owner import Life, from_bytes, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE
+from acidctl.rows.table_view import ORC_MAGIC
 from acidctl.state.entries import Directory, MarkerContent, StateEntry
 from acidctl.state.resolve import (
     DataFile,
@@ -36,7 +37,7 @@ from acidctl.state.resolve import (
 )
 from acidctl.storage.port import Storage, join
 
-_ORC, _PARQUET = b"ORC", b"PAR1"
+_PARQUET = b"PAR1"
 _LIMIT = 1 << 16
 
 
@@ -183,13 +184,13 @@ class _Reader:
         path = self._path(file.info.path)
         shown = self._storage.display(path)
         with self._storage.open(path) as stream:
-            head = stream.read(len(_PARQUET)) if self._insert_only else _ORC
+            head = stream.read(len(_PARQUET)) if self._insert_only else ORC_MAGIC
             if head == _PARQUET:
                 stream.seek(length - len(_PARQUET))
                 if stream.read(len(_PARQUET)) != _PARQUET:
                     raise DamagedDataError(f"{shown} does not end as a Parquet file does", path=shown)
                 return None
-            if not head.startswith(_ORC):
+            if not head.startswith(ORC_MAGIC):
                 return None
             tail = read_tail(stream, name=shown, length=length)
             rows = not self._insert_only and must_not_hold_events(file.info.path)

@@ -50,7 +50,7 @@ from acidctl.maintenance.work_dir import (
     until_done,
     write_file,
 )
-from acidctl.options import CleanOptions
+from acidctl.options import CleanOptions, Progress, unwatched
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
 from acidctl.state.report import Problem
 from acidctl.state.resolve import TableGuess, TableType
@@ -79,13 +79,6 @@ class _OthersOnlyError(AcidctlError):
     code = "others_only"
 
 
-Report = Callable[[int, int | None], None]
-
-
-def _unwatched(done: int, total: int | None) -> None:
-    """No progress is shown."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cleaning:
     """One table, what all its readers see, and the user's rules.
@@ -106,7 +99,7 @@ class Cleaning:
         self,
         locations: Sequence[Location],
         *,
-        progress: Report,
+        progress: Progress,
         stop: Callable[[], bool],
     ) -> tuple[LocationPlan, ...]:
         """What may go, location by location, until `stop` says so; opens the ends of covers, changes nothing."""
@@ -463,7 +456,7 @@ class CleanRun:
     warnings: tuple[str, ...] = ()
     limit: TimeLimit | None = None
 
-    def plan(self, *, progress: Report = _unwatched, whole: bool = True) -> CleanPlan:
+    def plan(self, *, progress: Progress = unwatched, whole: bool = True) -> CleanPlan:
         """What may go; changes nothing, but opens the ends of covering files.
 
         Half of the time that `limit` leaves is for this, where it is not the `whole` run.
@@ -487,7 +480,7 @@ class CleanRun:
         return (lambda: limit.over) if whole else limit.planning()
 
     def _each(
-        self, parts: Sequence[LocationPlan], act: Callable[[LocationPlan], CleanedLocation], progress: Report
+        self, parts: Sequence[LocationPlan], act: Callable[[LocationPlan], CleanedLocation], progress: Progress
     ) -> list[CleanedLocation]:
         """Each location in turn; none is begun when the time is over."""
         done = []
@@ -501,17 +494,17 @@ class CleanRun:
         """The answer of a dry run."""
         return self._report(plan, Action.SHOW, [CleanedLocation.planned(part) for part in plan.locations])
 
-    def delete(self, plan: CleanPlan, *, progress: Report = _unwatched) -> CleanReport:
+    def delete(self, plan: CleanPlan, *, progress: Progress = unwatched) -> CleanReport:
         """Remove what was planned; a failure at one location neither stops nor hides the others."""
         return self._report(plan, Action.DELETE, self._each(plan.locations, self.cleaning.delete, progress))
 
-    def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
+    def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
         """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
         self._require_hidden(base)
         done = self._each(plan.locations, lambda part: self.cleaning.quarantine(part, base), progress)
         return self._report(plan, Action.QUARANTINE, done)
 
-    def undo(self, base: str | None, *, progress: Report = _unwatched) -> CleanReport:
+    def undo(self, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
         """Bring back what earlier runs moved into boxes, where something still covers it."""
         if base is not None:
             require_no_way_in(self.cleaning.storage, self.cleaning.root, base)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO
 
+from acidctl import options
 from acidctl.errors import AcidctlError, StorageError
 from acidctl.storage.redact import without_secrets
 
@@ -490,9 +491,7 @@ def terminal_width() -> int:
 # Progress on stderr, for a person who watches: Rich is loaded only when there is something to wait for.
 
 
-# Takes what is done so far and the total, None when nobody knows it.
-Report = Callable[[int, int | None], None]
-# The same, and what to write beside the bar.
+# What is done so far, the total, None when nobody knows it, and what to write beside the bar.
 _Show = Callable[[int, int | None, str], None]
 
 # What is done sooner needs no bar.
@@ -500,10 +499,10 @@ _PATIENCE = 0.5
 
 
 @contextmanager
-def progress(out: Output, title: str, unit: str) -> Iterator[Report]:
+def progress(out: Output, title: str, unit: str) -> Iterator[options.Progress]:
     """Show how far work is: a bar and the time left, or a count where no total is known."""
     if not out.shows_progress:
-        yield lambda done, total: None
+        yield options.unwatched
         return
     started = time.monotonic()
     show: _Show | None = None

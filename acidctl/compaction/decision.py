@@ -52,7 +52,7 @@ from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
-from acidctl.options import CompactOptions
+from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
 from acidctl.state.resolve import data_files
@@ -66,10 +66,6 @@ from acidctl.types.schema import parse_type
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8
-
-
-def _no_progress(done: int, total: int | None) -> None:
-    """No progress is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ def decide(
     view: TableView,
     request: CompactOptions,
     *,
-    progress: Callable[[int, int | None], None] = _no_progress,
+    progress: Progress = unwatched,
     limit: TimeLimit | None = None,
 ) -> Decision:
     """The plan of a whole run over the locations of the table at `root`; opens each file that it concerns once.
@@ -218,7 +214,7 @@ class _Reading:
     context: PlanContext
     survey: SchemaSurvey
     reach: Reach | None = None
-    progress: Callable[[int, int | None], None] = _no_progress
+    progress: Progress = unwatched
     stop: Callable[[], bool] | None = None
 
     def plans(self, drafts: Sequence[PartitionDraft]) -> Iterator[PartitionPlan]:

@@ -35,9 +35,8 @@ from acidctl.orc.stripe import (
     recorded,
     union_positions,
 )
-from acidctl.orc.tail import OrcKind, OrcType
+from acidctl.orc.tail import MAGIC, OrcKind, OrcType
 from acidctl.orc.tail_edit import (
-    MAGIC,
     STATISTICS,
     TYPES,
     Appended,

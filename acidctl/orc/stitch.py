@@ -22,10 +22,9 @@ from acidctl.orc.protobuf import Message, block, number, raw_fields, rewritten
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
 from acidctl.orc.stripe import read_stripe_metadata
-from acidctl.orc.tail import ReadableFile, Tail, read_range, read_tail
+from acidctl.orc.tail import MAGIC, ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CONTENT_LENGTH,
-    MAGIC,
     METADATA,
     ROWS,
     STATISTICS,

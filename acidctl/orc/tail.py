@@ -30,7 +30,7 @@ from acidctl.types.hive_types import (
     UnionType,
 )
 
-_MAGIC = b"ORC"
+MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024
 # What is fetched at once from a server, where a second request costs more than bytes: enough for most tails.
 _FIRST_FETCH = 64 * 1024
@@ -277,7 +277,7 @@ def _size(file: ReadableFile, name: str) -> int:
 def _explain(file: ReadableFile, name: str, end: int, why: str) -> DamagedDataError:
     """Tell a truncated ORC file from a file of another kind."""
     head = read_range(file, 0, min(end, 4), name)
-    if not head.startswith(_MAGIC):
+    if not head.startswith(MAGIC):
         looks = f"looks like {_FORMATS[head]}" if head in _FORMATS else f"begins with {head!r}"
         return DamagedDataError(
             f"{name} is not an ORC file (it {looks})",
@@ -343,7 +343,7 @@ def _postscript(window: bytes, end: int) -> PostScript:
     if length == 0 or length + 1 > len(window):
         raise WireError("its last byte is not the length of a postscript")
     message = Message(window[-1 - length : -1])
-    if message.data(8000) != _MAGIC:
+    if message.data(8000) != MAGIC:
         raise WireError("its postscript does not end in the letters ORC")
     code = message.uint(2) or 0
     if code > Compression.BROTLI:

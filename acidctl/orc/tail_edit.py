@@ -16,7 +16,7 @@ from acidctl.errors import InternalError
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
-from acidctl.orc.tail import PRIMITIVES, OrcKind, OrcType, Stripe, Tail, read_range
+from acidctl.orc.tail import MAGIC, PRIMITIVES, OrcKind, OrcType, Stripe, Tail, read_range
 from acidctl.types.hive_types import Field, HiveType, Primitive, StructType, TypeKind, children
 
 _KINDS = {hive: orc for orc, hive in PRIMITIVES.items()} | {
@@ -33,7 +33,6 @@ _TEXTS = frozenset({OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR})
 _INT = Primitive(TypeKind.INT)
 _BIGINT = Primitive(TypeKind.BIGINT)
 
-MAGIC = b"ORC"
 # Numbers of fields: of the footer, of the postscript, and of a stripe (its offset, and the lengths of index, data and
 # footer).
 CONTENT_LENGTH, STRIPES, TYPES, METADATA, ROWS, STATISTICS, STRIDE, CALENDAR = 2, 3, 4, 5, 6, 7, 8, 11
@@ -241,7 +240,7 @@ def safe_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tu
             block(4, b"".join(map(encode_varint, (0, 12)))),
             number(5, 0),
             number(6, post.writer_version),
-            block(8000, b"ORC"),
+            block(8000, MAGIC),
         )
     )
     return content_end, bytes(_FIRST_READ) + stored + postscript + bytes([len(postscript)])

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from acidctl.format.listing import Listing
 from acidctl.format.names import DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import Opened, boundary_readers, equivalent, opened
@@ -105,15 +106,20 @@ def every_name(top: int) -> tuple[str, ...]:
     return tuple(names)
 
 
+def with_files(names: Sequence[str]) -> Listing:
+    """A location of directories that hold a bucket each."""
+    return listing_of(f"{name}/{file}" for name in names for file in ("_orc_acid_version", "bucket_00000"))
+
+
 def read(names: Sequence[str], reader: Reader) -> tuple[Opened, ...]:
     """What the reader opens by the rules of each profile."""
-    place = listing_of(f"{name}/{file}" for name in names for file in ("_orc_acid_version", "bucket_00000"))
+    place = with_files(names)
     return tuple(opened(place, replace(reader, profile=profile), FULL) for profile in Profile)
 
 
 def unnoticed(before: Sequence[str], after: Sequence[str], top: int) -> Iterator[str]:
     """Snapshots of which some reader tells the listings apart, but no boundary reader does."""
-    place = listing_of(f"{name}/{file}" for name in before for file in ("_orc_acid_version", "bucket_00000"))
+    place = with_files(before)
     telling = {fates for fates in every_reader(top) if read(before, fates.reader) != read(after, fates.reader)}
     known: dict[str, bool] = {}
     for common, family in every_snapshot(top).items():
@@ -129,17 +135,18 @@ def unnoticed(before: Sequence[str], after: Sequence[str], top: int) -> Iterator
             yield f"{before} without {set(before) - set(after)}, common {common}, told by {family & telling}"
 
 
-def compared(seed: int, top: int, most: int) -> None:
+def unnoticed_at_random(seed: int, top: int, most: int) -> list[str]:
+    """`unnoticed` of a random listing and a part of it."""
     random = Random(seed)
     before = sorted(random.sample(every_name(top), random.randint(1, most)))
     gone = random.sample(before, random.randint(1, len(before)))
-    assert list(unnoticed(before, [name for name in before if name not in gone], top)) == []
+    return list(unnoticed(before, [name for name in before if name not in gone], top))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_boundary_readers_notice_what_any_reader_would(seed: int) -> None:
     """All readers of two write ids and a transaction, over a listing and a part of it."""
-    compared(seed, top=2, most=3)
+    assert unnoticed_at_random(seed, top=2, most=3) == []
 
 
 @pytest.mark.slow
@@ -155,14 +162,14 @@ def test_boundary_readers_notice_it_in_all_small_listings() -> None:
 def test_boundary_readers_notice_it_in_many_listings(block: int) -> None:
     """All readers of three write ids; hundreds of listings and parts of them."""
     for seed in range(1000 + 50 * block, 1000 + 50 * (block + 1)):
-        compared(seed, top=3, most=4)
+        assert unnoticed_at_random(seed, top=3, most=4) == []
 
 
 @pytest.mark.slow
 def test_boundary_readers_notice_it_with_more_ids() -> None:
     """All readers of four write ids."""
     for seed in range(40):
-        compared(seed, top=4, most=3)
+        assert unnoticed_at_random(seed, top=4, most=3) == []
 
 
 def test_the_reader_that_reads_something_else_is_named() -> None:

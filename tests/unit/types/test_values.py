@@ -17,44 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acidctl.format.events import WIDE
+from acidctl.orc.schema_evolution import arrow_type
 from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
 from acidctl.types.format_scalars import Damage
 from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.types.schema import parse_type
 
-WIDE = pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])
-_ARROW = {
-    TypeKind.BOOLEAN: pa.bool_(),
-    TypeKind.TINYINT: pa.int8(),
-    TypeKind.SMALLINT: pa.int16(),
-    TypeKind.INT: pa.int32(),
-    TypeKind.BIGINT: pa.int64(),
-    TypeKind.FLOAT: pa.float32(),
-    TypeKind.DOUBLE: pa.float64(),
-    TypeKind.STRING: pa.string(),
-    TypeKind.CHAR: pa.string(),
-    TypeKind.VARCHAR: pa.string(),
-    TypeKind.BINARY: pa.binary(),
-    TypeKind.DATE: pa.date32(),
-    TypeKind.TIMESTAMP: pa.timestamp("ns"),
-    TypeKind.TIMESTAMP_LOCAL: pa.timestamp("ns", "UTC"),
-}
 _DAY_SECONDS = 86_400
-
-
-def arrow_type(hive_type: HiveType) -> pa.DataType:
-    """The Arrow form of a Hive type."""
-    if isinstance(hive_type, ListType):
-        return pa.list_(arrow_type(hive_type.element))
-    if isinstance(hive_type, MapType):
-        return pa.map_(arrow_type(hive_type.key), arrow_type(hive_type.value))
-    if isinstance(hive_type, StructType):
-        return pa.struct([(f.name, arrow_type(f.type)) for f in hive_type.fields])
-    assert isinstance(hive_type, Primitive)
-    if hive_type.kind is TypeKind.DECIMAL:
-        assert hive_type.precision is not None
-        return pa.decimal128(hive_type.precision, hive_type.scale)
-    return _ARROW[hive_type.kind]
 
 
 def build(values: list[Any], hive_type: HiveType) -> pa.Array:
