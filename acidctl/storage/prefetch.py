@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -89,14 +89,16 @@ BUDGET = Budget(_EVERYTHING)
 class _Piece:
     """Bytes of the file from `start` to before `end`.
 
-    `unread` of them were announced and have not been read. `ahead`: it belongs to a sequential read, which goes on
-    behind it. `charged`: its bytes are taken from the budget.
+    `unread` of them are expected to be read. `ahead`: it belongs to a sequential read, which goes on behind it. `held`:
+    there is room for it, and its bytes are there, under way, or about to be fetched by the reader. `charged`: of that
+    room, as much is taken from the budget.
     """
 
     start: int
     end: int
     unread: int
     ahead: bool = False
+    held: bool = False
     charged: bool = False
     future: Future[bytes] | None = None
     data: bytes | None = None
@@ -104,15 +106,6 @@ class _Piece:
     @property
     def size(self) -> int:
         return self.end - self.start
-
-    @property
-    def fetched(self) -> bool:
-        """Whether its bytes are there or under way."""
-        return self.future is not None or self.data is not None
-
-
-def _start(piece: _Piece) -> int:
-    return piece.start
 
 
 class RangedFile(RandomAccessFile):
@@ -132,10 +125,8 @@ class RangedFile(RandomAccessFile):
         self._tuning = tuning
         self._budget = budget
         self._position = 0
+        # In the order in which they will be needed, and disjoint.
         self._pieces: list[_Piece] = []
-        # Those that are to be fetched, in the order in which they will be needed.
-        self._waiting: deque[_Piece] = deque()
-        self._unannounced: deque[_Piece] = deque()
         self._held_bytes = 0
         # Where the last piece ended that was read unannounced: reading on from there is sequential.
         self._last_end = -1
@@ -175,14 +166,18 @@ class RangedFile(RandomAccessFile):
         earlier ones is forgotten. Until then bytes can be read several times. Errors show when the bytes are read.
         """
         self._check_open()
-        spans = _apart(sorted((max(at, 0), min(at + length, self.size)) for at, length in ranges))
+        spans: list[Span] = []
+        for start, end in sorted((max(at, 0), min(at + length, self.size)) for at, length in ranges):
+            start = max(start, spans[-1][1]) if spans else start
+            if start < end:
+                spans.append((start, end))
         if spans and self.size <= self._tuning.whole:
             spans = [(0, self.size)]
         for piece in list(self._pieces):
             piece.unread = _overlap(spans, piece.start, piece.end)
             if not piece.unread and piece.size < self.size:
                 self._drop(piece)
-        self._plan(self._uncovered(spans), self._tuning.piece)
+        self._plan(spans, self._tuning.piece)
 
     def close(self) -> None:
         """Forget all that is held; requests under way are not waited for."""
@@ -193,31 +188,29 @@ class RangedFile(RandomAccessFile):
         self._budget.join(-1)
         super().close()
 
-    @property
-    def _memory(self) -> int:
-        return min(self._tuning.memory, self._budget.share)
-
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError(f"{self.name} is closed")
 
     def _some(self, at: int, end: int) -> bytes:
         """The bytes from `at` to `end` or to the end of the piece that holds `at`."""
-        piece = self._piece_at(at)
-        if piece is not None and not piece.fetched and not self._launch(piece):
+        piece = next((piece for piece in self._pieces if piece.start <= at < piece.end), None)
+        if piece is not None and not piece.held and not self._launch(piece):
             # No room for all of it: read just what is asked for, as if it had not been announced.
-            for waiting in [waiting for waiting in self._waiting if waiting.start < end and at < waiting.end]:
-                self._drop(waiting)
+            for other in [other for other in self._pieces if other.start < end and at < other.end and not other.held]:
+                self._drop(other)
             piece = None
         if piece is None:
-            piece = self._unannounced_piece(at, end)
+            piece = self._unannounced(at, end)
         try:
             data = self._content(piece)
         except BaseException:
             self._drop(piece)
             raise
         if piece.ahead and at == piece.start:
-            self._read_ahead(piece.end)
+            # The reader will come to its end: what follows should be under way by then.
+            self._last_end = min(piece.end + self._tuning.depth * self._tuning.ahead, self.size)
+            self._plan([(piece.end, self._last_end)], self._tuning.ahead, ahead=True)
         stop = min(end, piece.end)
         piece.unread -= stop - at
         if piece.ahead and stop == piece.end:
@@ -226,158 +219,114 @@ class RangedFile(RandomAccessFile):
             self._launch_waiting()
         return data[at - piece.start : stop - piece.start]
 
-    def _piece_at(self, at: int) -> _Piece | None:
-        index = bisect_right(self._pieces, at, key=_start) - 1
-        return self._pieces[index] if index >= 0 and at < self._pieces[index].end else None
-
     def _content(self, piece: _Piece) -> bytes:
-        # One that still waits for a thread is fetched here and now.
-        if piece.future is not None and not piece.future.cancel():
-            try:
-                return piece.future.result()
-            except StorageError:
-                # It is asked for once more; if that fails, the reader has the error.
-                pass
+        if piece.data is None and piece.future is not None:
+            # What failed is asked for once more, and what still waits for a thread is fetched here and now.
+            with suppress(StorageError, CancelledError):
+                piece.future.cancel()
+                piece.data = piece.future.result()
         if piece.data is None:
-            piece.future = None
             piece.data = _fetch(self._read_at, piece.start, piece.end, self.name)
         return piece.data
 
-    def _unannounced_piece(self, at: int, end: int) -> _Piece:
-        """A piece with the byte at `at`, fetched by its reader; what a long read needs beyond it is on its way."""
+    def _unannounced(self, at: int, end: int) -> _Piece:
+        """A piece with the byte at `at`, to be fetched by its reader; what a long read needs beyond is on its way."""
         tuning = self._tuning
-        if self.size <= tuning.whole:
-            return self._hold(_Piece(0, self.size, self.size))
         sequential = at == self._last_end
-        if sequential:
-            for old in [piece for piece in self._pieces if piece.ahead]:
+        for old in [piece for piece in self._pieces if piece.ahead and sequential]:
+            self._drop(old)
+        if self.size <= tuning.whole:
+            piece = _Piece(0, self.size, self.size)
+            wanted = self.size
+        else:
+            free = min((piece.start for piece in self._pieces if piece.start > at), default=self.size)
+            wanted = min(max(end, at + (tuning.ahead if sequential else tuning.first)), free)
+            stop = min(wanted, at + tuning.piece)
+            piece = _Piece(at, stop, stop - at, ahead=sequential)
+            self._last_end = wanted
+            # Of earlier ones, a few are kept for the rest of their bytes.
+            for old in [piece for piece in self._pieces if piece.held and not piece.charged][: 1 - _UNANNOUNCED]:
                 self._drop(old)
-        behind = bisect_left(self._pieces, at, key=_start)
-        free = self._pieces[behind].start if behind < len(self._pieces) else self.size
-        wanted = min(max(end, at + (tuning.ahead if sequential else tuning.first)), free)
-        stop = min(wanted, at + tuning.piece)
-        piece = self._hold(_Piece(at, stop, stop - at, ahead=sequential))
-        self._last_end = wanted
-        self._unannounced.append(piece)
-        if len(self._unannounced) > _UNANNOUNCED:
-            self._drop(self._unannounced[0])
-        self._plan(self._uncovered([(piece.end, wanted)]), tuning.piece)
+        piece.held = True
+        self._held_bytes += piece.size
+        self._pieces.append(piece)
+        self._plan([(piece.end, wanted)], tuning.piece)
         return piece
 
-    def _read_ahead(self, at: int) -> None:
-        """A sequential read will come to `at`: what follows should be under way by then."""
-        tuning = self._tuning
-        span = (at, min(at + tuning.depth * tuning.ahead, self.size))
-        self._plan(self._uncovered([span]), tuning.ahead, ahead=True)
-        self._last_end = span[1]
-
-    def _uncovered(self, spans: Sequence[Span]) -> list[Span]:
-        """The parts of spans that no piece covers."""
-        free: list[Span] = []
-        for start, end in spans:
-            at = start
-            for piece in self._pieces[max(bisect_right(self._pieces, start, key=_start) - 1, 0) :]:
-                if piece.start >= end:
-                    break
-                if at < piece.start:
-                    free.append((at, piece.start))
-                at = max(at, piece.end)
-            if at < end:
-                free.append((at, end))
-        return free
-
     def _plan(self, spans: Sequence[Span], longest: int, *, ahead: bool = False) -> None:
-        """Make pieces of spans that none covers, and fetch those for which there is room.
+        """Make pieces of what no piece covers of sorted, disjoint spans, and fetch those for which there is room.
 
         Of several long spans each has its first piece fetched before any has its second.
         """
-        runs = self._runs(spans, None)
-        if sum(end - start for start, end in runs) > self._memory:
+        covered = sorted((piece.start, piece.end) for piece in self._pieces)
+        memory = self._memory
+        runs = self._runs(spans, covered, None)
+        if sum(end - start for start, end in runs) > memory:
             # Too much to be held at once. Streams are read side by side, so each has a window.
-            windows = len(self._runs(spans, self._tuning.least))
-            longest = min(longest, max(self._memory // (2 * windows), self._tuning.least))
-            runs = self._runs(spans, longest)
+            windows = len(self._runs(spans, covered, self._tuning.least))
+            longest = min(longest, max(memory // (2 * windows), self._tuning.least))
+            runs = self._runs(spans, covered, longest)
         rows: list[list[_Piece]] = []
         for first, last in runs:
             cuts = [(start, min(start + longest, last)) for start in range(first, last, longest)]
-            pieces = [_Piece(start, end, _overlap(spans, start, end), ahead) for start, end in cuts]
-            rows.append([piece for piece in pieces if piece.unread])
-        for piece in (piece for turn in zip_longest(*rows) for piece in turn if piece is not None):
-            insort(self._pieces, piece, key=_start)
-            self._waiting.append(piece)
+            rows.append([_Piece(*cut, unread, ahead) for cut in cuts if (unread := _overlap(spans, *cut))])
+        self._pieces += (piece for turn in zip_longest(*rows) for piece in turn if piece is not None)
         self._launch_waiting()
 
-    def _runs(self, spans: Sequence[Span], limit: int | None) -> list[Span]:
-        """Spans with near ones joined, as long as no piece lies between and none gets longer than `limit` by it."""
+    def _runs(self, spans: Sequence[Span], covered: Sequence[Span], limit: int | None) -> list[Span]:
+        """What is not covered of spans, near ones joined where none gets longer than `limit` by it."""
         runs: list[Span] = []
+        last_covered, index = -1, 0
         for start, end in spans:
-            if runs:
-                first, last = runs[-1]
-                near = start - last <= self._tuning.gap and (limit is None or end - first <= limit)
-                index = bisect_left(self._pieces, last, key=_start)
-                if near and not (index < len(self._pieces) and self._pieces[index].start < start):
-                    runs[-1] = (first, end)
-                    continue
-            runs.append((start, end))
+            while start < end:
+                while index < len(covered) and covered[index][1] <= start:
+                    last_covered = covered[index][1]
+                    index += 1
+                before, after = covered[index] if index < len(covered) else (self.size, self.size)
+                stop = min(before, end)
+                if start < stop:
+                    first, last = runs[-1] if runs else (0, -1)
+                    near = last > last_covered and start - last <= self._tuning.gap
+                    if near and (limit is None or stop - first <= limit):
+                        runs[-1] = (first, stop)
+                    else:
+                        runs.append((start, stop))
+                start = after if stop < end else end
         return runs
 
+    @property
+    def _memory(self) -> int:
+        return min(self._tuning.memory, self._budget.share)
+
     def _launch_waiting(self) -> None:
-        while self._waiting and self._launch(self._waiting[0]):
-            pass
+        for piece in [piece for piece in self._pieces if not piece.held]:
+            if not self._launch(piece):
+                return
 
     def _launch(self, piece: _Piece) -> bool:
         """Begin to fetch a piece in the background; False when there is no room for it."""
         while self._held_bytes + piece.size > self._memory:
-            read = next((other for other in self._pieces if other.fetched and other.unread <= 0), None)
+            read = next((other for other in self._pieces if other.held and other.unread <= 0), None)
             if read is None:
                 return False
             self._drop(read)
         if not self._budget.take(piece.size):
             return False
-        try:
+        piece.held = piece.charged = True
+        self._held_bytes += piece.size
+        # The interpreter that is ending takes no new work for threads: then the reader fetches it.
+        with suppress(RuntimeError):
             piece.future = _pool().submit(_fetch, self._read_at, piece.start, piece.end, self.name)
-        except RuntimeError:
-            # The interpreter is ending and takes no new work for threads.
-            self._budget.give(piece.size)
-            return False
-        piece.charged = True
-        self._held_bytes += piece.size
-        self._waiting.remove(piece)
         return True
-
-    def _hold(self, piece: _Piece) -> _Piece:
-        """Add a piece that is fetched by its reader."""
-        insort(self._pieces, piece, key=_start)
-        self._held_bytes += piece.size
-        return piece
 
     def _drop(self, piece: _Piece) -> None:
         """Forget a piece; reading there begins anew."""
-        if piece not in self._pieces:
-            return
-        self._pieces.remove(piece)
-        if piece in self._waiting:
-            self._waiting.remove(piece)
-            return
-        self._held_bytes -= piece.size
-        if piece.charged:
-            self._budget.give(piece.size)
-        if piece.future is not None:
-            piece.future.cancel()
-        if piece in self._unannounced:
-            self._unannounced.remove(piece)
-
-
-def _apart(spans: Iterable[Span]) -> list[Span]:
-    """Sorted spans, each without what those before it cover, and without empty ones."""
-    result: list[Span] = []
-    done = 0
-    for start, end in spans:
-        start = max(start, done)
-        if start < end:
-            result.append((start, end))
-            done = end
-    return result
+        if piece in self._pieces:
+            self._pieces.remove(piece)
+            self._held_bytes -= piece.size if piece.held else 0
+            self._budget.give(piece.size if piece.charged else 0)
+            if piece.future is not None:
+                piece.future.cancel()
 
 
 def _overlap(spans: Sequence[Span], start: int, end: int) -> int:
