@@ -494,9 +494,20 @@ _CLIENT_KEY = re.compile(
 _SECRET_KEY = re.compile(r"(?i)secret|password|passwd|credential|access[.]?key")
 
 
-def client_options(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The options, and in `config`, below what they hold, the keys of HADOOP_CONF_DIR that a client goes by."""
+def options_elsewhere(
+    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The options, and in `config`, below what they hold, the keys of HADOOP_CONF_DIR that a client goes by.
+
+    Also the token of this machine's file of tokens, and the user, for files must not belong to whoever runs the
+    executors. With Kerberos that is the ticket's, not ours to name.
+    """
+    place = locate(url, scheme, options, environment)
+    user = place.user
+    if user is None and scheme not in _WEB and not place.kerberos:
+        user = environment.get("HADOOP_USER_NAME") or account_name()
+    known = {"token": place.token, "user": user}
     here = load_hadoop_conf(environment)
     config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}
     config.update(options.get("config") or {})
-    return {**options, "config": config}
+    return {**{key: value for key, value in known.items() if value is not None}, **options, "config": config}

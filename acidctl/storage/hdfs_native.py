@@ -35,7 +35,7 @@ from acidctl.storage.hadoop import (
     unknown_name,
     unreachable,
 )
-from acidctl.storage.hadoop_conf import Place, account_name, client_options, locate, wants_kerberos
+from acidctl.storage.hadoop_conf import Place, locate
 from acidctl.storage.port import Descend, NewFile, Storage, Walk, already_exists, not_a_directory, replaced
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.remote import DirectoryEntry, in_thread, walk_tree
@@ -77,21 +77,6 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
     place = locate(url, scheme, options, os.environ)
     return HdfsStorage(HdfsClient(place)), place.path
-
-
-def options_elsewhere(
-    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """The configuration of this machine, and the user, for files must not belong to whoever runs the executors.
-
-    With Kerberos that is the ticket's, not ours to name.
-    """
-    elsewhere = client_options(options, environment)
-    if "user" not in options and not wants_kerberos(elsewhere["config"]):
-        user = environment.get("HADOOP_USER_NAME") or account_name()
-        if user is not None:
-            elsewhere["user"] = user
-    return elsewhere
 
 
 class HdfsStorage(HadoopStorage):

@@ -440,12 +440,6 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
     return FsspecStorage(filesystem), path
 
 
-def options_elsewhere(
-    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    return dict(options)
-
-
 @contextmanager
 def _translated(shown: str) -> Iterator[None]:
     """Implementations raise what they like; a user gets one sentence."""

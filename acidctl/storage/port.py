@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, BinaryIO, Protocol
 
 from acidctl.errors import ExistsError, StorageError
@@ -63,6 +64,11 @@ class Walk:
     links: Mapping[str, str] = field(default_factory=dict)
     special: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, files: Iterable[FileInfo], directories: Iterable[str], **facts: Mapping[str, str]) -> Walk:
+        """What was found in any order."""
+        return cls(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(directories)), **facts)
+
 
 class Storage(Protocol):
     """What an adapter provides; the verbs that change something refuse unless it has its own.
@@ -74,15 +80,12 @@ class Storage(Protocol):
     @property
     def facts(self) -> Facts:
         """What this storage can promise."""
-        ...
 
     def display(self, path: str) -> str:
         """The path as a user would type it, without secrets."""
-        ...
 
     def stat(self, path: str) -> PathStat | None:
         """What stands at the path; None when nothing does."""
-        ...
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """List everything below a directory, in one pass.
@@ -92,11 +95,9 @@ class Storage(Protocol):
         `StorageError`, because a listing with holes would make a wrong answer look right. A root that does
         not exist is a `NoSuchTableError`.
         """
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading; the result can seek, and reads only the ranges asked for."""
-        ...
 
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """Open a new file for writing from its beginning to its end; `StorageError` when the path exists.
@@ -170,7 +171,6 @@ class Swapping(Protocol):
 
     def swap(self, path: str, old: bytes, new: bytes) -> bool:
         """Replace the content of a small file in one step if it is still the old one; False when it is not."""
-        ...
 
 
 def _read_only(storage: Storage, path: str) -> StorageError:

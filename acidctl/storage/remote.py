@@ -31,8 +31,6 @@ class DirectoryEntry:
 
 ListDirectory = Callable[[str], Iterable[DirectoryEntry]]
 ListSome = Callable[[Sequence[str]], Sequence[Sequence[DirectoryEntry] | None]]
-_Answer = Sequence[DirectoryEntry] | NoSuchTableError | DeniedError
-_Listed = tuple[str, _Answer]
 
 
 def walk_tree(
@@ -40,7 +38,7 @@ def walk_tree(
     root: str,
     descend: Descend | None = None,
     *,
-    list_some: ListSome | None = None,
+    list_some: ListSome = lambda paths: [None] * len(paths),
     workers: int = WORKERS,
     policy: RetryPolicy = DEFAULT_RETRY,
 ) -> Walk:
@@ -55,15 +53,15 @@ def walk_tree(
     files: list[FileInfo] = []
     directories: set[str] = set()
     waiting: deque[str] = deque([""])
-    finished: SimpleQueue[Future[list[_Listed]]] = SimpleQueue()
+    finished: SimpleQueue[Future[list[tuple[str, Sequence[DirectoryEntry] | None]]]] = SimpleQueue()
     under_way = 0
 
-    def list_share(share: Sequence[str]) -> list[_Listed]:
-        paths = [join(root, relative) for relative in share]
-        known = list_some(paths) if list_some is not None and len(share) > 1 else (None,) * len(share)
+    def list_share(share: Sequence[str]) -> list[tuple[str, Sequence[DirectoryEntry] | None]]:
+        known = list_some([join(root, relative) for relative in share]) if len(share) > 1 else (None,)
+        pairs = zip(share, known, strict=True)
         return [
-            _listed(relative, path, list_directory, policy) if entries is None else (relative, entries)
-            for relative, path, entries in zip(share, paths, known, strict=True)
+            (relative, _listed(list_directory, root, relative, policy) if entries is None else entries)
+            for relative, entries in pairs
         ]
 
     pool = ThreadPoolExecutor(workers, "acidctl-walk")
@@ -74,9 +72,11 @@ def walk_tree(
                 share = min(max(len(waiting) // (2 * workers), 1), _MOST_AT_A_TIME)
                 pool.submit(list_share, [waiting.popleft() for _ in range(share)]).add_done_callback(finished.put)
                 under_way += 1
-            for relative, listed in finished.get().result():
+            for relative, entries in finished.get().result():
+                if entries is None:
+                    directories.discard(relative)
                 prefix = relative + "/" if relative else ""
-                for entry in _entries(relative, listed, directories):
+                for entry in entries or ():
                     path = prefix + entry.name
                     if not entry.is_directory:
                         files.append(FileInfo(path, entry.size, entry.modified))
@@ -87,34 +87,23 @@ def walk_tree(
     finally:
         # Nothing is under way, or the result is not wanted any more: a server that hangs is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
-    files.sort(key=_path_of)
-    return Walk(tuple(files), tuple(sorted(directories)))
+    return Walk.of(files, directories)
 
 
-def _listed(relative: str, path: str, list_directory: ListDirectory, policy: RetryPolicy) -> _Listed:
-    """The entries of one directory, or what became of it that is an error only sometimes."""
+def _listed(
+    list_directory: ListDirectory, root: str, relative: str, policy: RetryPolicy
+) -> Sequence[DirectoryEntry] | None:
+    """The entries of one directory; None when it has vanished."""
     try:
-        return relative, policy.run(lambda: list(list_directory(path)))
-    except (NoSuchTableError, DeniedError) as error:
-        return relative, error
-
-
-def _entries(relative: str, listed: _Answer, directories: set[str]) -> Sequence[DirectoryEntry]:
-    """What a directory holds; one that has vanished leaves `directories`."""
-    if isinstance(listed, NoSuchTableError):
+        return policy.run(lambda: list(list_directory(join(root, relative))))
+    except NoSuchTableError:
         if not relative:
-            raise listed
-        directories.discard(relative)
-        return ()
-    if isinstance(listed, DeniedError):
+            raise
+        return None
+    except DeniedError:
         if not may_be_closed(relative):
-            raise listed
+            raise
         return ()
-    return listed
-
-
-def _path_of(info: FileInfo) -> str:
-    return info.path
 
 
 Item = TypeVar("Item")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
 
 from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.storage.local import LocalStorage
@@ -18,26 +20,35 @@ from acidctl.storage.port import Storage
 from acidctl.storage.redact import without_credentials, without_secret
 from acidctl.storage.retry import retrying
 
-
-class Adapter(Protocol):
-    """What the module of a kind of storage offers."""
-
-    def connect(self, url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
-        """The storage of a URL and the path within it; nothing is asked of the servers yet."""
-        ...
-
-    def options_elsewhere(
-        self, url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """The options by which another machine opens the URL as this one does with these and its environment."""
-        ...
+Package = tuple[str, tuple[int, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of storage: the modules that open it here, and that know what another machine needs to open it.
+
+    `package` has the import name of what the adapter needs, and the oldest version that it works with
+    (pyproject.toml); `extra` is what to install.
+    """
+
+    adapter: str
+    elsewhere: str
+    package: Package
+    extra: str
+
+
+_HDFS = _Kind("hdfs_native", "hadoop_conf", ("hdfs_native", (0, 11)), "hdfs")
+_WEBHDFS = _Kind("webhdfs", "hadoop_conf", ("requests", (2, 28)), "hdfs")
+_KINDS = {
+    **dict.fromkeys(("hdfs", "viewfs"), _HDFS),
+    **dict.fromkeys(("webhdfs", "swebhdfs"), _WEBHDFS),
+    "s3": _Kind("s3", "s3", ("s3fs", (2024, 6)), "s3"),
+}
+_OTHERS = _Kind("objects", "", ("fsspec", (2024, 6)), "all")
 # Two letters at least, and a slash after the colon: `C:/x` and `ds=10:30` stay paths. `./s3:/x` names a local
 # one.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+::")
-_HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -52,7 +63,8 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
     if "\0" in url:
         raise UsageError("a path cannot contain a NUL byte")
     if url.startswith("file:"):
-        return _local(_local_path(url))
+        path = _local_path(url)
+        return LocalStorage(path), path
     match = _URL.match(url)
     if _CHAINED.match(url) and "://" in url:
         raise UsageError(
@@ -61,7 +73,7 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
             hint="Give the URL of the storage alone; a local path of that name begins with `./`.",
         )
     if match is None:
-        return _local(_trimmed(url))
+        return LocalStorage(_trimmed(url)), _trimmed(url)
     scheme = match.group(1).lower()
     if without_credentials(url) != url:
         raise UsageError(
@@ -71,42 +83,22 @@ def resolve(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage
             "configuration file; the user of HDFS is HADOOP_USER_NAME or the owner of the Kerberos ticket.",
         )
     known = _ALIASES.get(scheme, scheme)
+    kind = _KINDS.get(known, _OTHERS)
     rest = url[len(scheme) + 1 :]
     if not rest.startswith("//"):
-        rest = "//" + rest.lstrip("/") if known not in _HADOOP else "///" + rest.lstrip("/")
+        rest = ("///" if kind.extra == "hdfs" else "//") + rest.lstrip("/")
     address = f"{known}:{rest}"
-    storage, path = _adapter(known, address).connect(address, known, options or {})
-    return retrying(storage), _trimmed(path)
-
-
-def _adapter(scheme: str, url: str) -> Adapter:
-    """The module for URLs of a scheme; imported on demand, because each needs a package of its own."""
     try:
-        if scheme in ("hdfs", "viewfs"):
-            from acidctl.storage import hdfs_native
-
-            return hdfs_native
-        if scheme in ("webhdfs", "swebhdfs"):
-            from acidctl.storage import webhdfs
-
-            return webhdfs
-        if scheme == "s3":
-            from acidctl.storage import s3
-
-            return s3
+        # Each needs a package of its own.
+        adapter = import_module(f"acidctl.storage.{kind.adapter}")
     except ImportError:
         raise MissingDependencyError(
-            f"{scheme}: needs a package that is not installed",
-            path=without_secret(url),
-            hint=f"pip install 'acidctl[{'hdfs' if scheme in _HADOOP else 's3'}]'",
+            f"{known}: needs a package that is not installed",
+            path=without_secret(address),
+            hint=f"pip install 'acidctl[{kind.extra}]'",
         ) from None
-    from acidctl.storage import objects
-
-    return objects
-
-
-def _local(path: str) -> tuple[Storage, str]:
-    return LocalStorage(path), path
+    storage, path = adapter.connect(address, known, options or {})
+    return retrying(storage), _trimmed(path)
 
 
 def _local_path(url: str) -> str:
@@ -129,38 +121,27 @@ def _trimmed(path: str) -> str:
     return path.rstrip("/") or ("/" if path.startswith("/") else os.curdir)
 
 
-Package = tuple[str, tuple[int, ...]]
-
-# Import name of what an adapter needs, and the oldest version that it works with (pyproject.toml).
-_PACKAGES: Mapping[str, tuple[Package, ...]] = {
-    "hdfs": (("hdfs_native", (0, 11)),),
-    "viewfs": (("hdfs_native", (0, 11)),),
-    "webhdfs": (("requests", (2, 28)),),
-    "swebhdfs": (("hdfs", (2, 7)),),
-    "s3": (("s3fs", (2024, 6)),),
-}
-
-
 def options_elsewhere(url: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The options by which another machine opens `url` as this one does with `options` and its environment.
 
     Raises UsageError for a configuration that cannot be used.
     """
     scheme = _scheme(url)
-    known = _ALIASES.get(scheme, scheme)
-    if known not in _HADOOP and known != "s3":
+    kind = _KINDS.get(scheme)
+    if kind is None:
         return dict(options)
-    return _adapter(known, url).options_elsewhere(url, known, options, environment)
+    module = import_module(f"acidctl.storage.{kind.elsewhere}")
+    return cast(dict[str, Any], module.options_elsewhere(url, scheme, options, environment))
 
 
 def packages_elsewhere(url: str) -> tuple[Package, ...]:
     """Import names and oldest versions of what the adapter of `url` needs, beside what all tasks need."""
     scheme = _scheme(url)
-    return _PACKAGES.get(_ALIASES.get(scheme, scheme), (("fsspec", (2024, 6)),) if scheme else ())
+    return (_KINDS.get(scheme, _OTHERS).package,) if scheme else ()
 
 
 def _scheme(url: str) -> str:
-    """The scheme in lower case; empty for paths of this machine."""
-    match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", url)
+    """The scheme in lower case, by its usual name; empty for paths of this machine."""
+    match = _URL.match(url)
     scheme = match[1].lower() if match else ""
-    return "" if scheme == "file" else scheme
+    return "" if scheme == "file" else _ALIASES.get(scheme, scheme)

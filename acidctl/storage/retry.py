@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
 from acidctl.errors import StorageError
-from acidctl.storage.port import Descend, Facts, PathStat, RandomAccessFile, Storage, Walk
+from acidctl.storage.port import Facts, RandomAccessFile, Storage
 
 Answer = TypeVar("Answer")
 
@@ -65,6 +64,8 @@ class RetryPolicy:
 
 
 DEFAULT_RETRY = RetryPolicy()
+# What can be done twice: it reads, or changes nothing the second time. Everything else goes straight to the storage.
+_REPEATED = ("stat", "walk", "inherit", "hosts")
 
 
 def retrying(storage: Storage, policy: RetryPolicy = DEFAULT_RETRY) -> Storage:
@@ -77,7 +78,7 @@ def retrying(storage: Storage, policy: RetryPolicy = DEFAULT_RETRY) -> Storage:
 
 
 class Retrying:
-    """See `retrying`. Verbs that change something have no method here and go straight to `inner`."""
+    """See `retrying`. A walk that the storage has repeated itself, directory by directory, is not begun anew."""
 
     def __init__(self, inner: Storage, policy: RetryPolicy) -> None:
         self.inner = inner
@@ -85,32 +86,16 @@ class Retrying:
         self._given_up = False
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        verb = getattr(self.inner, name)
+        return (lambda *given: self._run(lambda: verb(*given))) if name in _REPEATED else verb
 
     @property
     def facts(self) -> Facts:
         return self._run(lambda: self.inner.facts)
 
-    def stat(self, path: str) -> PathStat | None:
-        return self._run(lambda: self.inner.stat(path))
-
-    def walk(self, root: str, descend: Descend | None = None) -> Walk:
-        """Begun anew, unless the storage has asked again itself, directory by directory (see `remote.walk_tree`)."""
-        return self._run(lambda: self.inner.walk(root, descend))
-
     def open(self, path: str) -> BinaryIO:
         """A read that fails goes on where it was, in a file that is opened anew."""
-        open_it = partial(self.inner.open, path)
-        file = self._run(open_it)
-        kind = _RetryingRangedFile if hasattr(file, "prefetch") else _RetryingFile
-        return cast(BinaryIO, kind(file, open_it, self._run))
-
-    def inherit(self, path: str, like: str) -> None:
-        """Doing it twice changes nothing."""
-        self._run(lambda: self.inner.inherit(path, like))
-
-    def hosts(self, path: str) -> tuple[str, ...]:
-        return self._run(lambda: self.inner.hosts(path))
+        return cast(BinaryIO, _RetryingFile(lambda: self.inner.open(path), self._run))
 
     def _run(self, action: Callable[[], Answer], before_again: Callable[[], None] = lambda: None) -> Answer:
         policy = replace(self._policy, attempts=1) if self._given_up else self._policy
@@ -128,11 +113,13 @@ class Retrying:
 class _RetryingFile(RandomAccessFile):
     """An open file whose reads are tried again at their position, each time in the file opened anew."""
 
-    def __init__(self, file: BinaryIO, open_it: Callable[[], BinaryIO], run: Callable[..., Any]) -> None:
-        self._file = file
+    def __init__(self, open_it: Callable[[], BinaryIO], run: Callable[..., Any]) -> None:
         self._open = open_it
         self._run = run
+        self._file: Any = run(open_it)
         self._at = 0
+        if hasattr(self._file, "prefetch"):
+            self.prefetch = lambda ranges: self._file.prefetch(ranges)
 
     def tell(self) -> int:
         return self._at
@@ -144,7 +131,7 @@ class _RetryingFile(RandomAccessFile):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        data = self._again(lambda: self._file.read(-1 if size is None else size))
+        data: bytes = self._again(lambda: self._file.read(-1 if size is None else size))
         self._at += len(data)
         return data
 
@@ -163,10 +150,3 @@ class _RetryingFile(RandomAccessFile):
             self._file.close()
         self._file = self._open()
         self._file.seek(self._at)
-
-
-class _RetryingRangedFile(_RetryingFile):
-    """The same of a file that fetches what is announced."""
-
-    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        cast(Any, self._file).prefetch(ranges)

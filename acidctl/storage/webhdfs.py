@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from acidctl.errors import ExistsError, NoSuchTableError, StorageError
 from acidctl.storage.hadoop import HadoopStorage, MissingError, Status, missing
-from acidctl.storage.hadoop_conf import client_options, locate
+from acidctl.storage.hadoop_conf import locate
 from acidctl.storage.port import NewFile, Storage, already_exists, join, not_a_directory
 from acidctl.storage.prefetch import RangedFile, Tuning
 from acidctl.storage.remote import DirectoryEntry, in_thread
@@ -318,12 +318,3 @@ def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage,
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
     place = locate(url, scheme, options, os.environ)
     return WebHdfsStorage(WebApi(place)), place.path
-
-
-def options_elsewhere(
-    url: str, scheme: str, options: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """The configuration of this machine, the token of its token file, and the user: files must be theirs."""
-    place = locate(url, scheme, options, environment)
-    known = {"token": place.token, "user": place.user}
-    return {**{key: value for key, value in known.items() if value is not None}, **client_options(options, environment)}
