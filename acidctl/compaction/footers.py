@@ -20,7 +20,7 @@ from acidctl.format.events import Operation
 from acidctl.format.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
+from acidctl.orc.stats import ColumnStatistics
 from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
@@ -218,12 +218,7 @@ def _decoded(values: Iterable[int | None], name: str) -> tuple[int, ...]:
 
 
 def _span(statistics: Sequence[ColumnStatistics], column: int) -> tuple[int, int] | None:
-    if len(statistics) <= column:
-        return None
-    values = statistics[column].values
-    if not isinstance(values, IntegerStatistics) or values.minimum is None or values.maximum is None:
-        return None
-    return (values.minimum, values.maximum) if values.minimum <= values.maximum else None
+    return statistics[column].span() if len(statistics) > column else None
 
 
 def _event_stripes(orc: OrcFile) -> tuple[StripeStart, ...]:

@@ -27,18 +27,7 @@ from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.stats import (
-    BinaryStatistics,
-    BucketStatistics,
-    ColumnStatistics,
-    DateStatistics,
-    DecimalStatistics,
-    DoubleStatistics,
-    IntegerStatistics,
-    StringStatistics,
-    TimestampStatistics,
-    stated_decimal,
-)
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile
@@ -379,6 +368,9 @@ class _Group:
     columns: dict[int, _Values] = field(default_factory=dict)
 
 
+_IN_DAYS = (StatisticsKind.DATE, StatisticsKind.TIMESTAMP)
+
+
 @dataclass(slots=True)
 class _Parts:
     """What statistics of the parts of a whole say together of one column; `count` and `total` None if one is silent."""
@@ -528,21 +520,22 @@ class IndexCheck:
 
     def _bounds(self, column: int, stated: ColumnStatistics) -> tuple[Any, Any]:
         values = stated.values
-        if isinstance(values, DateStatistics | TimestampStatistics) and self._orc.tail.is_hybrid:
+        if values is None or (stated.of(*_IN_DAYS) and self._orc.tail.is_hybrid):
             return None, None  # in days of another calendar
-        if isinstance(values, IntegerStatistics | DateStatistics):
-            return values.minimum, values.maximum
-        if isinstance(values, DoubleStatistics):
-            bounds = values.minimum, values.maximum
-            return (None, None) if any(b is None or b != b for b in bounds) else bounds
-        if isinstance(values, TimestampStatistics):
-            return values.minimum_utc, values.maximum_utc
-        if isinstance(values, DecimalStatistics):
-            return stated_decimal(values.minimum), stated_decimal(values.maximum)
-        if isinstance(values, StringStatistics):
-            low = values.minimum if values.minimum is not None else values.lower_bound
-            high = values.maximum if values.maximum is not None else values.upper_bound
-            return _text(low), _text(high)
+        match values.kind:
+            case StatisticsKind.INTEGER | StatisticsKind.DATE:
+                return values.minimum, values.maximum
+            case StatisticsKind.DOUBLE:
+                bounds = values.minimum, values.maximum
+                return (None, None) if any(b is None or b != b for b in bounds) else bounds
+            case StatisticsKind.TIMESTAMP:
+                return values.minimum_utc, values.maximum_utc
+            case StatisticsKind.DECIMAL:
+                return stated_decimal(values.minimum), stated_decimal(values.maximum)
+            case StatisticsKind.STRING:
+                low = values.minimum if values.minimum is not None else values.lower_bound
+                high = values.maximum if values.maximum is not None else values.upper_bound
+                return _text(low), _text(high)
         return None, None
 
     def _check_entries(self, column: int, footer: StripeFooter, entries: Sequence[IndexEntry]) -> None:
@@ -574,9 +567,8 @@ class IndexCheck:
 
 def _total(stated: ColumnStatistics) -> int | None:
     """The sum that statistics keep of what adds up exactly."""
-    if isinstance(stated.values, BucketStatistics):
-        return stated.values.counts[0] if stated.values.counts else None
-    return stated.values.sum if isinstance(stated.values, BinaryStatistics) else None
+    values = stated.of(StatisticsKind.BOOLEAN, StatisticsKind.BINARY)
+    return None if values is None else values.sum
 
 
 def _text(text: str | None) -> bytes | None:

@@ -14,7 +14,7 @@ from acidctl.errors import DamagedDataError
 from acidctl.format.events import Operation, RowId
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.format.write_ids import on_one_line
-from acidctl.orc.stats import ColumnStatistics, IntegerStatistics
+from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import OrcKind, Tail, damaged
 from acidctl.types.hive_types import Dialect
 
@@ -116,12 +116,7 @@ def operations(tail: Tail) -> frozenset[int] | None:
 def _integers(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int, column: int) -> tuple[int, int] | None:
     if not tail.row_index_stride or len(statistics) <= column:
         return None
-    values = statistics[column].values
-    if statistics[column].count != rows or not isinstance(values, IntegerStatistics):
-        return None
-    if values.minimum is None or values.maximum is None or values.minimum > values.maximum:
-        return None
-    return values.minimum, values.maximum
+    return statistics[column].span() if statistics[column].count == rows else None
 
 
 # --- Whether a file holds ACID events: by its columns, and by all else that must agree with them.

@@ -24,18 +24,7 @@ from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import ACID_STATS, parse_acid_stats
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.reader import OrcFile
-from acidctl.orc.stats import (
-    BinaryStatistics,
-    BucketStatistics,
-    CollectionStatistics,
-    ColumnStatistics,
-    DateStatistics,
-    DecimalStatistics,
-    DoubleStatistics,
-    IntegerStatistics,
-    StringStatistics,
-    TimestampStatistics,
-)
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind, ValueStatistics
 from acidctl.orc.stripe import BloomFilter, ColumnIndex, EncodingKind, StripeFooter, read_column_index
 from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
 from acidctl.types import format_scalars, java_numbers
@@ -221,50 +210,43 @@ def statistics(tail: Tail, column: int, given: ColumnStatistics) -> Json:
     if given.bytes_on_disk:
         result["bytesOnDisk"] = given.bytes_on_disk
     values = given.values
-    if isinstance(values, IntegerStatistics):
-        result |= {"min": values.minimum, "max": values.maximum}
-        result |= {} if values.sum is None else {"sum": values.sum}
-        result["type"] = "LONG"
-    elif isinstance(values, DoubleStatistics):
-        numbers = {"min": values.minimum, "max": values.maximum, "sum": values.sum or 0.0}
-        result |= {key: _double(number) for key, number in numbers.items()} | {"type": "DOUBLE"}
-    elif isinstance(values, StringStatistics):
-        result |= _string_bounds(values) | {"totalLength": values.sum or 0, "type": "STRING"}
-    elif isinstance(values, DateStatistics):
-        result |= _date_bounds(tail, values, count) | {"type": "DATE"}
-    elif isinstance(values, TimestampStatistics):
-        result |= _timestamp_bounds(tail, column, values) | {"type": "TIMESTAMP"}
-    elif isinstance(values, DecimalStatistics):
-        result |= _decimal_bounds(values) | {"type": "DECIMAL"}
-    elif isinstance(values, BinaryStatistics):
-        result |= {"totalLength": values.sum or 0, "type": "BINARY"}
-    elif isinstance(values, BucketStatistics):
-        true = values.counts[0] if values.counts else 0
-        result |= {"trueCount": true, "falseCount": count - true, "type": "BOOLEAN"}
-    elif isinstance(values, CollectionStatistics):
-        result |= {
-            "minChildren": values.min_children,
-            "maxChildren": values.max_children or 0,
-            "totalChildren": values.total_children or 0,
-        }
+    if values is None:
+        return result
+    match values.kind:
+        case StatisticsKind.INTEGER:
+            result |= {"min": values.minimum, "max": values.maximum}
+            result |= ({} if values.sum is None else {"sum": values.sum}) | {"type": "LONG"}
+            return result
+        case StatisticsKind.DOUBLE:
+            numbers = {"min": values.minimum, "max": values.maximum, "sum": values.sum or 0.0}
+            result |= {key: _double(number) for key, number in numbers.items()}
+        case StatisticsKind.STRING:
+            # Bounds, or what they were cut to when they were longer than writers keep.
+            low, high = ("min", values.minimum), ("max", values.maximum)
+            low = ("lowerBound", values.lower_bound) if values.minimum is None else low
+            high = ("upperBound", values.upper_bound) if values.maximum is None else high
+            result |= {name: value for name, value in (low, high) if value is not None}
+            result["totalLength"] = values.sum or 0
+        case StatisticsKind.DATE:
+            result |= _date_bounds(tail, values, count)
+        case StatisticsKind.TIMESTAMP:
+            result |= _timestamp_bounds(tail, column, values)
+        case StatisticsKind.DECIMAL if values.minimum is not None and values.maximum is not None:
+            result |= {"min": _decimal(values.minimum), "max": _decimal(values.maximum)}
+            result |= {} if values.sum is None else {"sum": _decimal(values.sum)}
+        case StatisticsKind.BINARY:
+            result["totalLength"] = values.sum or 0
+        case StatisticsKind.BOOLEAN:
+            true = values.sum or 0
+            result |= {"trueCount": true, "falseCount": count - true}
+        case StatisticsKind.COLLECTION:
+            names = ("minChildren", "maxChildren", "totalChildren")
+            return result | dict(zip(names, (values.minimum, values.maximum or 0, values.sum or 0), strict=True))
+    result["type"] = values.kind.name
     return result
 
 
-def _string_bounds(values: StringStatistics) -> Json:
-    """Bounds, or what they were cut to when they were longer than writers keep."""
-    result: Json = {}
-    if values.minimum is not None:
-        result["min"] = values.minimum
-    elif values.lower_bound is not None:
-        result["lowerBound"] = values.lower_bound
-    if values.maximum is not None:
-        result["max"] = values.maximum
-    elif values.upper_bound is not None:
-        result["upperBound"] = values.upper_bound
-    return result
-
-
-def _date_bounds(tail: Tail, values: DateStatistics, count: int) -> Json:
+def _date_bounds(tail: Tail, values: ValueStatistics, count: int) -> Json:
     if not count or values.minimum is None or values.maximum is None:
         return {}
     days = np.array([values.minimum, values.maximum], dtype=np.int64)
@@ -274,7 +256,7 @@ def _date_bounds(tail: Tail, values: DateStatistics, count: int) -> Json:
     return {"min": low, "max": high}
 
 
-def _timestamp_bounds(tail: Tail, column: int, values: TimestampStatistics) -> Json:
+def _timestamp_bounds(tail: Tail, column: int, values: ValueStatistics) -> Json:
     """Bounds as wall clock, of instants in UTC; milliseconds, and the nanoseconds within where they were noted."""
     low = values.minimum if values.minimum_utc is None else values.minimum_utc
     high = values.maximum if values.maximum_utc is None else values.maximum_utc
@@ -291,13 +273,6 @@ def _timestamp_bounds(tail: Tail, column: int, values: TimestampStatistics) -> J
     )
     first, last = format_scalars.timestamps(moments, local).to_pylist()
     return {"min": first, "max": last}
-
-
-def _decimal_bounds(values: DecimalStatistics) -> Json:
-    if values.minimum is None or values.maximum is None:
-        return {}
-    result = {"min": _decimal(values.minimum), "max": _decimal(values.maximum)}
-    return result if values.sum is None else result | {"sum": _decimal(values.sum)}
 
 
 def _decimal(text: str) -> str:
@@ -401,11 +376,13 @@ def _raw_data_size(tail: Tail) -> int:
     """What the rows would take in Java's memory (ReaderImpl.getRawDataSizeOfColumn)."""
     total = 0
     for entry, given in zip(tail.types, tail.statistics, strict=False):
-        count, values = given.count or 0, given.values
+        count = given.count or 0
         if entry.kind is OrcKind.BINARY:
-            total += (values.sum or 0) if isinstance(values, BinaryStatistics) else 0
+            values = given.of(StatisticsKind.BINARY)
+            total += (values.sum or 0) if values else 0
         elif entry.kind in _TEXTS:
-            length = (values.sum or 0) if isinstance(values, StringStatistics) else 0
+            values = given.of(StatisticsKind.STRING)
+            length = (values.sum or 0) if values else 0
             count = max(count, 1)
             total += count * (_JAVA_STRING + length // count)
         else:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from acidctl.format.events import WIDE, flat
 from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
-from acidctl.orc.stats import DateStatistics
+from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.streams import ExtraStreams, PresentStream, WideColumn
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail
@@ -126,10 +126,8 @@ def _union(presence: PresentStream, inner: list[Finisher | None]) -> Finisher:
 
 
 def _may_be_old(tail: Tail, column: int) -> bool:
-    values = tail.statistics[column].values if tail.statistics else None
-    if not tail.row_index_stride or not isinstance(values, DateStatistics) or values.minimum is None:
-        return True
-    return values.minimum < _SWITCH_DAY
+    values = tail.statistics[column].of(StatisticsKind.DATE) if tail.statistics and tail.row_index_stride else None
+    return values is None or values.minimum is None or values.minimum < _SWITCH_DAY
 
 
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:

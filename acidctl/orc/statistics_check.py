@@ -18,23 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import DamagedDataError
-from acidctl.orc.stats import (
-    BinaryStatistics,
-    BucketStatistics,
-    ColumnStatistics,
-    DateStatistics,
-    DecimalStatistics,
-    DoubleStatistics,
-    IntegerStatistics,
-    StringStatistics,
-    ValueStatistics,
-    stated_decimal,
-)
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.tail import OrcKind, Tail
 
 _WHOLE_NUMBERS = frozenset({OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG})
 _TEXTS = frozenset({OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR})
 _FLOATS = frozenset({OrcKind.FLOAT, OrcKind.DOUBLE})
+_STATED = {
+    **dict.fromkeys(_WHOLE_NUMBERS, StatisticsKind.INTEGER),
+    **dict.fromkeys(_TEXTS, StatisticsKind.STRING),
+    **dict.fromkeys(_FLOATS, StatisticsKind.DOUBLE),
+    OrcKind.BOOLEAN: StatisticsKind.BOOLEAN,
+    OrcKind.BINARY: StatisticsKind.BINARY,
+    OrcKind.DATE: StatisticsKind.DATE,
+    OrcKind.DECIMAL: StatisticsKind.DECIMAL,
+}
 _COUNTED = frozenset(OrcKind) - {OrcKind.UNION}
 _SIMPLE = _COUNTED - {OrcKind.STRUCT, OrcKind.LIST, OrcKind.MAP}
 _HINT = (
@@ -117,13 +115,17 @@ class StatisticsCheck:
     def _compare(self, column: int, seen: _Seen, stated: ColumnStatistics) -> None:
         if stated.count is not None and stated.count != seen.count:
             raise self._differs(column, f"it has {seen.count} values, the statistics count {stated.count}")
-        if not seen.count or stated.values is None:
+        kind = self._tail.types[column].kind
+        values = stated.of(_STATED[kind]) if kind in _STATED else None
+        if not seen.count or values is None:
             return
-        total, least, greatest = _stated(stated.values, self._tail.types[column].kind)
+        least, greatest = values.minimum, values.maximum
+        if kind is OrcKind.DECIMAL:
+            least, greatest = stated_decimal(least), stated_decimal(greatest)
         if seen.unordered:
             least = greatest = None
         for what, expected, found in (
-            ("total", total, seen.total),
+            ("total", values.sum, seen.total),
             ("smallest value", least, seen.least),
             ("greatest value", greatest, seen.greatest),
         ):
@@ -170,26 +172,6 @@ def _length(array: pa.Array) -> int:
     width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
     offsets = np.frombuffer(array.buffers()[1], width)
     return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])
-
-
-def _stated(values: ValueStatistics, kind: OrcKind) -> tuple[Any, Any, Any]:
-    """Total, least and greatest value as the writer states them, each None where it does not."""
-    match values:
-        case IntegerStatistics() if kind in _WHOLE_NUMBERS:
-            return values.sum, values.minimum, values.maximum
-        case DateStatistics() if kind is OrcKind.DATE:
-            return None, values.minimum, values.maximum
-        case DoubleStatistics() if kind in _FLOATS:
-            return None, values.minimum, values.maximum
-        case DecimalStatistics() if kind is OrcKind.DECIMAL:
-            return None, stated_decimal(values.minimum), stated_decimal(values.maximum)
-        case StringStatistics() if kind in _TEXTS:
-            return values.sum, None, None
-        case BinaryStatistics() if kind is OrcKind.BINARY:
-            return values.sum, None, None
-        case BucketStatistics() if kind is OrcKind.BOOLEAN and values.counts:
-            return values.counts[0], None, None
-    return None, None, None
 
 
 def _wrapped(number: int) -> int:

@@ -2,106 +2,53 @@
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
-from typing import TypeVar
+from enum import IntEnum
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from acidctl.orc.protobuf import Message, WireError, block, encode_varint, number, signed, zigzagged
 
-
-@dataclass(frozen=True, slots=True)
-class IntegerStatistics:
-    """Of integer columns; `sum` is None when it overflowed."""
-
-    minimum: int | None
-    maximum: int | None
-    sum: int | None
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class DoubleStatistics:
-    minimum: float | None
-    maximum: float | None
-    sum: float | None
+class StatisticsKind(IntEnum):
+    """What is noted of values of a type; each is the field of ORC's ColumnStatistics that holds it."""
 
-
-@dataclass(frozen=True, slots=True)
-class StringStatistics:
-    """Of string, char and varchar; `sum` is the total length, bounds stand in for values above 1024 bytes."""
-
-    minimum: str | None
-    maximum: str | None
-    sum: int | None
-    lower_bound: str | None
-    upper_bound: str | None
+    INTEGER = 2
+    DOUBLE = 3
+    STRING = 4
+    BOOLEAN = 5
+    DECIMAL = 6
+    DATE = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    COLLECTION = 12
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStatistics:
-    """Of boolean columns: `counts[0]` is the number of true values."""
+class ValueStatistics:
+    """What a writer noted of the values of a column, as the file holds it; None what it did not or its kind has not.
 
-    counts: tuple[int, ...]
+    Decimals are text, dates days in the file's own calendar, timestamps milliseconds since 1970. `sum` is None when it
+    overflowed; it is the total length of texts and binaries, the number of true values, and the number of elements of
+    lists and maps, whose bounds are numbers of elements too. The bounds stand in for texts above 1024 bytes. `_utc` is
+    the wall clock read as UTC (ORC-135), `_nanos` what is beyond milliseconds, plus one.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class DecimalStatistics:
-    """Decimal numbers as the text that the file holds."""
-
-    minimum: str | None
-    maximum: str | None
-    sum: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DateStatistics:
-    """Days since 1970-01-01 in the file's own calendar."""
-
-    minimum: int | None
-    maximum: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampStatistics:
-    """Milliseconds since 1970; the `_utc` pair is the wall clock read as UTC (ORC-135), `_nanos` the rest + 1."""
-
-    minimum: int | None
-    maximum: int | None
-    minimum_utc: int | None
-    maximum_utc: int | None
-    minimum_nanos: int | None
-    maximum_nanos: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryStatistics:
-    """`sum` is the total length in bytes."""
-
-    sum: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionStatistics:
-    """Of lists and maps: numbers of elements."""
-
-    min_children: int | None
-    max_children: int | None
-    total_children: int | None
-
-
-ValueStatistics = (
-    IntegerStatistics
-    | DoubleStatistics
-    | StringStatistics
-    | BucketStatistics
-    | DecimalStatistics
-    | DateStatistics
-    | TimestampStatistics
-    | BinaryStatistics
-    | CollectionStatistics
-)
+    kind: StatisticsKind
+    minimum: Any = None
+    maximum: Any = None
+    sum: Any = None
+    lower_bound: str | None = None
+    upper_bound: str | None = None
+    minimum_utc: int | None = None
+    maximum_utc: int | None = None
+    minimum_nanos: int | None = None
+    maximum_nanos: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +59,60 @@ class ColumnStatistics:
     has_null: bool | None
     bytes_on_disk: int | None
     values: ValueStatistics | None
+
+    def of(self, *kinds: StatisticsKind) -> ValueStatistics | None:
+        """What was noted of the values, if it is of one of these kinds."""
+        return self.values if self.values is not None and self.values.kind in kinds else None
+
+    def span(self) -> tuple[int, int] | None:
+        """The bounds of whole numbers, if both are stated and can be those of any."""
+        values = self.of(StatisticsKind.INTEGER)
+        if values is None or values.minimum is None or values.maximum is None or values.minimum > values.maximum:
+            return None
+        return values.minimum, values.maximum
+
+
+def _double(message: Message, field: int) -> float | None:
+    data = message.data(field)
+    if data is None:
+        return None
+    if len(data) != 8:
+        raise WireError(f"field {field} is not a double")
+    return float(struct.unpack("<d", data)[0])
+
+
+def _int32(message: Message, field: int) -> int | None:
+    value = message.uint(field)
+    return None if value is None else signed(value)
+
+
+def _first(message: Message, field: int) -> int | None:
+    return next(iter(message.uints(field)), None)
+
+
+_Read = Callable[[Message, int], Any]
+_BOUNDS = ("minimum", "maximum")
+# Of each kind what its fields hold, which are numbered from 1, and how each is read.
+_FIELDS: Mapping[StatisticsKind, Mapping[str, _Read]] = {
+    StatisticsKind.INTEGER: dict.fromkeys((*_BOUNDS, "sum"), Message.sint),
+    StatisticsKind.DOUBLE: dict.fromkeys((*_BOUNDS, "sum"), _double),
+    StatisticsKind.STRING: {
+        **dict.fromkeys(_BOUNDS, Message.text),
+        "sum": Message.sint,
+        **dict.fromkeys(("lower_bound", "upper_bound"), Message.text),
+    },
+    # The file counts true values and might count false ones.
+    StatisticsKind.BOOLEAN: {"sum": _first},
+    StatisticsKind.DECIMAL: dict.fromkeys((*_BOUNDS, "sum"), Message.text),
+    StatisticsKind.DATE: dict.fromkeys(_BOUNDS, Message.sint),
+    StatisticsKind.BINARY: {"sum": Message.sint},
+    StatisticsKind.TIMESTAMP: {
+        **dict.fromkeys(("minimum", "maximum", "minimum_utc", "maximum_utc"), Message.sint),
+        **dict.fromkeys(("minimum_nanos", "maximum_nanos"), _int32),
+    },
+    StatisticsKind.COLLECTION: dict.fromkeys((*_BOUNDS, "sum"), Message.uint),
+}
+_COUNT, _HAS_NULL, _BYTES = 1, 10, 11
 
 
 def stated_decimal(text: str | None) -> Decimal | None:
@@ -137,52 +138,16 @@ def file_statistics(messages: Iterable[Message], columns: int, rows: int | None)
 
 def parse_statistics(message: Message) -> ColumnStatistics:
     """One ColumnStatistics message; WireError when it is malformed."""
-    has_null = message.uint(10)
+    has_null = message.uint(_HAS_NULL)
+    values = None
+    for kind, fields in _FIELDS.items():
+        if message.has(kind) and (inner := message.message(kind)):
+            found = {name: read(inner, field) for field, (name, read) in enumerate(fields.items(), 1)}
+            values = ValueStatistics(kind, **found)
+            break
     return ColumnStatistics(
-        count=message.uint(1),
-        has_null=None if has_null is None else bool(has_null),
-        bytes_on_disk=message.uint(11),
-        values=_values(message),
+        message.uint(_COUNT), None if has_null is None else bool(has_null), message.uint(_BYTES), values
     )
-
-
-def _values(message: Message) -> ValueStatistics | None:
-    inner: Message | None
-    if inner := message.message(2):
-        return IntegerStatistics(inner.sint(1), inner.sint(2), inner.sint(3))
-    if inner := message.message(3):
-        return DoubleStatistics(_double(inner, 1), _double(inner, 2), _double(inner, 3))
-    if inner := message.message(4):
-        return StringStatistics(inner.text(1), inner.text(2), inner.sint(3), inner.text(4), inner.text(5))
-    if inner := message.message(5):
-        return BucketStatistics(inner.uints(1))
-    if inner := message.message(6):
-        return DecimalStatistics(inner.text(1), inner.text(2), inner.text(3))
-    if inner := message.message(7):
-        return DateStatistics(inner.sint(1), inner.sint(2))
-    if inner := message.message(8):
-        return BinaryStatistics(inner.sint(1))
-    if inner := message.message(9):
-        return TimestampStatistics(
-            inner.sint(1), inner.sint(2), inner.sint(3), inner.sint(4), _int32(inner, 5), _int32(inner, 6)
-        )
-    if inner := message.message(12):
-        return CollectionStatistics(inner.uint(1), inner.uint(2), inner.uint(3))
-    return None
-
-
-def _int32(message: Message, number: int) -> int | None:
-    value = message.uint(number)
-    return None if value is None else signed(value)
-
-
-def _double(message: Message, number: int) -> float | None:
-    data = message.data(number)
-    if data is None:
-        return None
-    if len(data) != 8:
-        raise WireError(f"field {number} is not a double")
-    return float(struct.unpack("<d", data)[0])
 
 
 # --- Statistics of several stripes or files as those of all of them together.
@@ -191,28 +156,27 @@ def _double(message: Message, number: int) -> float | None:
 # what the whole would need, the whole does not say it either: a reader that knows nothing reads everything, one that
 # has wrong bounds loses rows.
 
-_COUNT, _HAS_NULL, _BYTES = 1, 10, 11
-_INTEGER, _DOUBLE, _STRING, _BUCKET, _DECIMAL, _DATE, _BINARY, _TIMESTAMP, _COLLECTION = 2, 3, 4, 5, 6, 7, 8, 9, 12
 _EXACT = Context(prec=100)
 _MOST_DIGITS = 38
 _MOST_NANOS = 999_999
-
-T = TypeVar("T")
 
 
 def merged_statistics(parts: Sequence[bytes]) -> bytes:
     """One ColumnStatistics message for those of the same column in all parts; WireError when one is malformed."""
     messages = [Message(part) for part in parts]
-    result = b""
-    counts = _complete(message.uint(_COUNT) for message in messages)
-    if counts is not None:
-        result += number(_COUNT, sum(counts))
+    counts, nulls, sizes = (
+        _complete(message.uint(field) for message in messages) for field in (_COUNT, _HAS_NULL, _BYTES)
+    )
+    result = b"" if counts is None else number(_COUNT, sum(counts))
     counting = [message for message in messages if message.uint(_COUNT) != 0]
-    result += _typed(counting) if counting else _empty(messages[0])
-    nulls = _complete(message.uint(_HAS_NULL) for message in messages)
+    if counting:
+        kinds = {kind for message in counting for kind in _FIELDS if message.has(kind)}
+        inner = _complete(message.message(max(kinds)) for message in counting) if len(kinds) == 1 else None
+        result += b"" if inner is None else block(max(kinds), _merged(max(kinds), inner))
+    else:
+        result += b"".join(block(kind, data) for kind in _FIELDS if (data := messages[0].data(kind)) is not None)
     if nulls is not None:
         result += number(_HAS_NULL, any(nulls))
-    sizes = _complete(message.uint(_BYTES) for message in messages)
     return result if sizes is None else result + number(_BYTES, sum(sizes))
 
 
@@ -226,108 +190,81 @@ def _complete(values: Iterable[T | None]) -> list[T] | None:
     return result
 
 
-def _typed(messages: Sequence[Message]) -> bytes:
-    """The part of the column's type, of messages that count values; nothing when they disagree or do not say."""
-    kinds = {kind for message in messages for kind in _MERGES if message.has(kind)}
-    if len(kinds) != 1:
-        return b""
-    (kind,) = kinds
-    parts = _complete(message.message(kind) for message in messages)
-    merged = None if parts is None else _MERGES[kind](parts)
-    return b"" if merged is None else block(kind, merged)
+def _merged(kind: StatisticsKind, parts: Sequence[Message]) -> bytes:
+    """The part of the column's type, of messages that count values; without what one of them lacks."""
+    if kind is StatisticsKind.BOOLEAN:
+        counts = [part.uints(1) for part in parts]
+        same = len({len(count) for count in counts}) == 1
+        return block(1, b"".join(encode_varint(sum(column)) for column in zip(*counts, strict=True))) if same else b""
+    if kind is StatisticsKind.STRING:
+        return _merged_texts(parts)
+    if kind is StatisticsKind.TIMESTAMP:
+        return _merged_timestamps(parts)
+    read, write, add, order = _MERGES.get(kind, (Message.sint, _sint, _sum, None))
+    result = b""
+    for field, name in enumerate(_FIELDS[kind], 1):
+        values = _complete(read(part, field) for part in parts)
+        if values is None:
+            continue
+        try:
+            merged = add(values) if name == "sum" else (min if name == "minimum" else max)(values, key=order)
+        except InvalidOperation:
+            return b""
+        if name != "sum" and any(value != value for value in values):
+            return b""  # NaN has no place in an order
+        result += b"" if merged is None else write(field, merged)
+    return result
 
 
-def _empty(message: Message) -> bytes:
-    """The part of the column's type, of a message that counts no value."""
-    return b"".join(block(kind, data) for kind in _MERGES if (data := message.data(kind)) is not None)
+def _sint(field: int, value: int) -> bytes:
+    return number(field, zigzagged(value))
 
 
-def _merged_dates(parts: Sequence[Message]) -> bytes | None:
-    """Fields 1 and 2 as the least and greatest of zigzag numbers; None when a part lacks one."""
-    low, high = (_complete(part.sint(field) for part in parts) for field in (1, 2))
-    if low is None or high is None:
-        return None
-    return number(1, zigzagged(min(low))) + number(2, zigzagged(max(high)))
-
-
-def _merged_integers(parts: Sequence[Message]) -> bytes | None:
-    bounds = _merged_dates(parts)
-    return None if bounds is None else bounds + _sum(parts, 3)
-
-
-def _sum(parts: Sequence[Message], field: int) -> bytes:
-    """A sum of zigzag numbers, left out when unknown or beyond 64 bits."""
-    values = _complete(part.sint(field) for part in parts)
-    if values is None or not -(1 << 63) <= sum(values) < 1 << 63:
-        return b""
-    return number(field, zigzagged(sum(values)))
-
-
-def _merged_doubles(parts: Sequence[Message]) -> bytes | None:
-    low, high, sums = (_complete(_eight_bytes(part, field) for part in parts) for field in (1, 2, 3))
-    if low is None or high is None or any(math.isnan(value) for value in (*low, *high)):
-        return None
-    result = _fixed(1, min(low)) + _fixed(2, max(high))
-    return result if sums is None else result + _fixed(3, sum(sums))
-
-
-def _eight_bytes(part: Message, field: int) -> float | None:
-    data = part.data(field)
-    return None if data is None or len(data) != 8 else float(struct.unpack("<d", data)[0])
+def _sum(values: Sequence[int]) -> int | None:
+    """The sum; None beyond 64 bits."""
+    return total if -(1 << 63) <= (total := sum(values)) < 1 << 63 else None
 
 
 def _fixed(field: int, value: float) -> bytes:
     return encode_varint(field << 3 | 1) + struct.pack("<d", value)
 
 
-def _merged_strings(parts: Sequence[Message]) -> bytes | None:
-    # A bound (fields 4 and 5) stands in for a least or greatest value that is too long to be kept.
-    low = _complete(_first_of(part, 1, 4) for part in parts)
-    high = _complete(_first_of(part, 2, 5) for part in parts)
-    if low is None or high is None:
-        return None
-    first, lowest = min(low, key=lambda bound: bound[0])
-    last, highest = max(high, key=lambda bound: bound[0])
-    return block(lowest, first) + block(highest, last) + _sum(parts, 3)
-
-
-def _first_of(part: Message, *fields: int) -> tuple[bytes, int] | None:
-    """The first of the fields that is there, and its number."""
-    return next(((data, field) for field in fields if (data := part.data(field)) is not None), None)
-
-
-def _merged_buckets(parts: Sequence[Message]) -> bytes | None:
-    counts = [part.uints(1) for part in parts]
-    if len({len(count) for count in counts}) != 1:
-        return None
-    return block(1, b"".join(encode_varint(sum(column)) for column in zip(*counts, strict=True)))
-
-
-def _merged_decimals(parts: Sequence[Message]) -> bytes | None:
-    low, high, sums = (_complete(part.data(field) for part in parts) for field in (1, 2, 3))
-    if low is None or high is None:
-        return None
-    try:
-        result = block(1, min(low, key=_decimal)) + block(2, max(high, key=_decimal))
-        total = Decimal(0)
-        for value in sums or ():
-            total = _EXACT.add(total, _decimal(value))
-    except InvalidOperation:
-        return None
-    if sums is not None and len(total.as_tuple().digits) <= _MOST_DIGITS:
-        result += block(3, format(total, "f").encode())
-    return result
-
-
 def _decimal(value: bytes) -> Decimal:
     return Decimal(value.decode("ascii", "replace"))
 
 
-def _merged_binaries(parts: Sequence[Message]) -> bytes | None:
-    return _sum(parts, 1)
+def _decimal_sum(values: Sequence[bytes]) -> bytes | None:
+    total = Decimal(0)
+    for value in values:
+        total = _EXACT.add(total, _decimal(value))
+    return format(total, "f").encode() if len(total.as_tuple().digits) <= _MOST_DIGITS else None
 
 
-def _merged_timestamps(parts: Sequence[Message]) -> bytes | None:
+# How values are read and written, added up, and compared, where they are not numbers with a sign.
+_MERGES: Mapping[int, tuple[_Read, Callable[[int, Any], bytes], Callable[[Any], Any], Callable[[Any], Any] | None]] = {
+    StatisticsKind.DOUBLE: (_double, _fixed, sum, None),
+    StatisticsKind.DECIMAL: (Message.data, block, _decimal_sum, _decimal),
+    StatisticsKind.COLLECTION: (Message.uint, number, sum, None),
+}
+
+
+def _merged_texts(parts: Sequence[Message]) -> bytes:
+    result = b""
+    # A bound (fields 4 and 5) stands in for a least or greatest value that is too long to be kept.
+    for fields, choose in (((1, 4), min), ((2, 5), max)):
+        bounds = _complete(
+            next(((data, field) for field in fields if (data := part.data(field)) is not None), None) for part in parts
+        )
+        if bounds is None:
+            return b""
+        value, field = choose(bounds, key=itemgetter(0))
+        result += block(field, value)
+    lengths = _complete(part.sint(3) for part in parts)
+    total = None if lengths is None else _sum(lengths)
+    return result if total is None else result + _sint(3, total)
+
+
+def _merged_timestamps(parts: Sequence[Message]) -> bytes:
     result = b""
     for low, high, has_nanos in ((1, 2, False), (3, 4, True)):
         least = _complete(_moment(part, low, 5, 0) for part in parts)
@@ -335,37 +272,15 @@ def _merged_timestamps(parts: Sequence[Message]) -> bytes | None:
         if least is None or greatest is None:
             continue
         (first, first_nanos), (last, last_nanos) = min(least), max(greatest)
-        result += number(low, zigzagged(first)) + number(high, zigzagged(last))
+        result += _sint(low, first) + _sint(high, last)
         if has_nanos:
             # They are stored as one more than they are, and not at all where they are what a reader assumes.
             result += number(5, first_nanos + 1) if first_nanos else b""
             result += number(6, last_nanos + 1) if last_nanos != _MOST_NANOS else b""
-    return result or None
+    return result
 
 
 def _moment(part: Message, field: int, nanos_field: int, default: int) -> tuple[int, int] | None:
     """Milliseconds and the nanoseconds beyond them."""
     millis, nanos = part.sint(field), _int32(part, nanos_field)
     return None if millis is None else (millis, default if nanos is None else nanos - 1)
-
-
-def _merged_collections(parts: Sequence[Message]) -> bytes | None:
-    result = b""
-    for field, combine in ((1, min), (2, max), (3, sum)):
-        values = _complete(part.uint(field) for part in parts)
-        if values is not None:
-            result += number(field, combine(values))
-    return result
-
-
-_MERGES: dict[int, Callable[[Sequence[Message]], bytes | None]] = {
-    _INTEGER: _merged_integers,
-    _DOUBLE: _merged_doubles,
-    _STRING: _merged_strings,
-    _BUCKET: _merged_buckets,
-    _DECIMAL: _merged_decimals,
-    _DATE: _merged_dates,
-    _BINARY: _merged_binaries,
-    _TIMESTAMP: _merged_timestamps,
-    _COLLECTION: _merged_collections,
-}

@@ -22,7 +22,7 @@ from acidctl.orc.calendar import ORC_EPOCH, is_utc, wall_clock, zone_epoch
 from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.protobuf import WireError
 from acidctl.orc.rle import decode_bits, decode_v1, decode_v2
-from acidctl.orc.stats import TimestampStatistics
+from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
 
@@ -155,8 +155,8 @@ def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:
     if statistics.count == 0:
         # Writers without a row index leave every count at zero, whatever the column holds.
         return not tail.row_index_stride
-    values = statistics.values
-    if not tail.row_index_stride or not isinstance(values, TimestampStatistics):
+    values = statistics.of(StatisticsKind.TIMESTAMP)
+    if not tail.row_index_stride or values is None:
         return True
     low = values.minimum if values.minimum_utc is None else values.minimum_utc
     high = values.maximum if values.maximum_utc is None else values.maximum_utc

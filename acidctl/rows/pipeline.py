@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
-from acidctl.orc.stats import BinaryStatistics, StringStatistics
+from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.tail import Tail
 
 #: Of batches that are read and not yet delivered; a batch that is larger than this is alone.
@@ -35,9 +35,9 @@ def rows_per_batch(tail: Tail, most: int) -> int:
     total = 0
     for column, entry in zip(tail.statistics, tail.types, strict=False):
         if entry.kind.name in _TEXTUAL:
-            values = column.values
+            values = column.of(StatisticsKind.STRING, StatisticsKind.BINARY)
             total += 8 * (column.count or 0)
-            if isinstance(values, StringStatistics | BinaryStatistics):
+            if values is not None:
                 total += max(values.sum or 0, 0)
     # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
     width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)

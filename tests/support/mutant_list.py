@@ -214,6 +214,9 @@ LISTS = (
     ),
 )
 
+_TEXT_BOUND = "value, field = choose(bounds, key=itemgetter(0))"
+_BOUND = '(min if name == "minimum" else max)(values, key=order)'
+
 READING = (
     Mutant("orc/postprocess.py", _FINISH, _finishing("entry.kind is OrcKind.INT", "array.fill_null(0)"), "NULL as 0"),
     Mutant(
@@ -493,21 +496,21 @@ WRITING = (
     ),
     Mutant(
         "orc/stats.py",
-        "first, lowest = min(low, key=lambda bound: bound[0])",
-        "first, lowest = low[-1]",
+        _TEXT_BOUND,
+        _TEXT_BOUND.replace("choose(", "bounds[-1] if choose is min else choose("),
         "the least string of the last part is that of the file",
     ),
     Mutant(
         "orc/stats.py",
-        "last, highest = max(high, key=lambda bound: bound[0])",
-        "last, highest = high[-1]",
+        _TEXT_BOUND,
+        _TEXT_BOUND.replace("choose(", "bounds[-1] if choose is max else choose("),
         "the greatest string of the last part is that of the file",
     ),
-    Mutant("orc/stats.py", "number(1, zigzagged(min(low)))", "number(1, zigzagged(max(low)))", "least numbers"),
-    Mutant("orc/stats.py", "min(low, key=_decimal)", "max(low, key=_decimal)", "least decimals"),
+    Mutant("orc/stats.py", _BOUND, _BOUND.replace('== "minimum"', '== "minimum" and kind != 2'), "least numbers"),
+    Mutant("orc/stats.py", _BOUND, _BOUND.replace("else max", "else (min if kind == 3 else max)"), "greatest doubles"),
+    Mutant("orc/stats.py", _BOUND, _BOUND.replace('== "minimum"', '== "minimum" and not order'), "least decimals"),
     Mutant("orc/stats.py", "number(_HAS_NULL, any(nulls))", "number(_HAS_NULL, False)", "NULLs denied"),
     Mutant("orc/stats.py", "number(_COUNT, sum(counts))", "number(_COUNT, max(counts))", "too small a count"),
-    Mutant("orc/stats.py", "_fixed(2, max(high))", "_fixed(2, min(high))", "greatest doubles"),
     Mutant(
         "orc/stats.py",
         "encode_varint(sum(column)) for column",

@@ -24,7 +24,7 @@ from acidctl.format.bucket_codec import encode
 from acidctl.format.events import WIDE, EventBatch, EventKeys, Operation, keys_of
 from acidctl.orc import pyorc_reader as secondread
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.stats import IntegerStatistics
+from acidctl.orc.stats import StatisticsKind, ValueStatistics
 from acidctl.orc.writer import write_orc
 from acidctl.state.resolve import AcidState
 from acidctl.types.digest import RowDigest
@@ -312,14 +312,14 @@ def test_statistics_that_hide_rows_are_refused(rows: Case, monkeypatch: pytest.M
         monkeypatch.setattr(verify, "open_orc", opened)
 
     rows.check()
-    narrow = IntegerStatistics(1, ROWS - 1, None)
+    narrow = ValueStatistics(StatisticsKind.INTEGER, 1, ROWS - 1)
     for column, change, message in (
         (
             7,
             lambda s: replace(s, values=narrow),
             "column 7 does not .*: the smallest value is 0, the statistics give 1",
         ),
-        (4, lambda s: replace(s, values=IntegerStatistics(0, 5, None)), "column 4 does not match"),
+        (4, lambda s: replace(s, values=ValueStatistics(StatisticsKind.INTEGER, 0, 5)), "column 4 does not match"),
         (
             8,
             lambda s: replace(s, count=ROWS),

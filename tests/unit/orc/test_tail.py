@@ -12,7 +12,7 @@ import pytest
 
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
-from acidctl.orc.stats import IntegerStatistics, StringStatistics
+from acidctl.orc.stats import StatisticsKind, ValueStatistics
 from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
@@ -31,8 +31,8 @@ def test_every_compression(compression: str) -> None:
     data = by_arrow(pa.table({"id": [1, 2, None], "v": ["a", "bb", "ccc"]}), compression=compression)
     tail = tail_of(data)
     assert (tail.rows, str(tail.hive_type())) == (3, "struct<id:bigint,v:string>")
-    assert tail.statistics[1].values == IntegerStatistics(1, 2, 3)
-    assert tail.statistics[2].values == StringStatistics("a", "ccc", 6, None, None)
+    assert tail.statistics[1].values == ValueStatistics(StatisticsKind.INTEGER, 1, 2, 3)
+    assert tail.statistics[2].values == ValueStatistics(StatisticsKind.STRING, "a", "ccc", 6)
     assert read_stripe_statistics(io.BytesIO(data), tail) == (tail.statistics,)
 
 
