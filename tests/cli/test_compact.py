@@ -688,7 +688,7 @@ DDL = "CREATE TABLE orders ({}) STORED AS ORC TBLPROPERTIES ('transactional'='tr
         ("id int, customer varchar(3), amount decimal(7,2), status string", ("customer", "amount")),
     ],
 )
-@pytest.mark.parametrize("form", ["{}", DDL])
+@pytest.mark.parametrize("form", ["{}", pytest.param(DDL, marks=pytest.mark.slow)])
 def test_columns_that_cost_values_are_refused_unless_named(
     columns: str, lost: tuple[str, ...], form: str, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -220,10 +221,15 @@ def files(package: str) -> list[str]:
     return [f"{package}/{name}" for name in names if package != "orc" or ORC_WRITING.search(name)]
 
 
+@cache
+def _all_of(package: str) -> tuple[LineMutant, ...]:
+    return tuple(one for file in files(package) for one in mutants_of(file))
+
+
 def sample(count: int, seed: int) -> list[LineMutant]:
     """The same number of each package, by chance."""
     chance = random.Random(seed)
-    by_package = {package: [one for file in files(package) for one in mutants_of(file)] for package in PACKAGES}
+    by_package = {package: list(_all_of(package)) for package in PACKAGES}
     for found in by_package.values():
         chance.shuffle(found)
     return [by_package[PACKAGES[number % len(PACKAGES)]][number // len(PACKAGES)] for number in range(count)]
@@ -251,7 +257,14 @@ def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
     """The stage that fails with the fault in a copy of the checkout, and what it says; None if none does."""
     place = checkout / "acidctl" / mutant.file
     source = place.read_text()
-    place.write_text(mutant.apply(source))
+
+    def write(text: str) -> None:
+        """The text and no byte code: within one second a change of the same length would not be noticed."""
+        place.write_text(text)
+        for kept in (place.parent / "__pycache__").glob(f"{place.stem}.*.pyc"):
+            kept.unlink()
+
+    write(mutant.apply(source))
     try:
         for name, args in stages(mutant):
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-r", "fE", *args]
@@ -260,7 +273,7 @@ def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
                 done = subprocess.run(
                     command,
                     cwd=checkout,
-                    env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
+                    env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""},
                     capture_output=True,
                     text=True,
                     timeout=SECONDS,
@@ -274,7 +287,7 @@ def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
                 return f"{name}: {failed[1] if failed else done.stdout[-200:] + done.stderr[-200:]}"
         return None
     finally:
-        place.write_text(source)
+        write(source)
 
 
 def run(mutants: Sequence[LineMutant]) -> list[LineMutant]:

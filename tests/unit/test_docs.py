@@ -149,7 +149,10 @@ def _stories() -> Iterator[tuple[str, list[str]]]:
 STORIES = {name: calls for name, lines in _stories() if (calls := [c for line in lines for c in _command_lines(line)])}
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(
+    "story",
+    [name if "README" in name else pytest.param(name, marks=pytest.mark.slow) for name in STORIES],
+)
 def test_command_lines_run(story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other as they stand there, on copies of tables that real Hive has written."""
     step = DEMO.parent if "ds=" not in str(STORIES[story]) else DEMO.parents[2] / "partitioned/02-changed"

@@ -113,6 +113,7 @@ def test_in_all_vectors() -> None:
     assert counts["refused"] < 20
 
 
+@pytest.mark.slow
 def test_in_all_fixtures() -> None:
     """What real Hive has left behind, step by step."""
     counts: Counter[str] = Counter()

@@ -81,6 +81,7 @@ def test_spans_of_events(tmp_path: Path) -> None:
         list(source.events(projection, 65536, KeySpan(RowId(1, BUCKET, 49), RowId(1, BUCKET, 90))))
 
 
+@pytest.mark.slow
 def test_spans_of_rows_without_columns() -> None:
     """Rows of a file without ACID columns are numbered from those of the file before it, and cut by number."""
     numbers = pa.table({"a": pa.array(range(40_000))})

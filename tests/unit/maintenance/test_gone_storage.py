@@ -156,6 +156,7 @@ class OnePath(LocalStorage):
         return super().stat(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [UnreachableError, DeniedError, StorageError])
 def test_one_path_that_is_refused_or_silent_stops_nobody_else(error: type[StorageError], tmp_path: Path) -> None:
     """The others are compacted, exit 3."""
@@ -244,6 +245,7 @@ def test_planning_on_a_storage_that_gives_some_data(some: str, tmp_path: Path) -
     assert _run(prepared, storage).exit_code == 3
 
 
+@pytest.mark.slow
 def test_planning_on_a_storage_without_data(tmp_path: Path) -> None:
     """One error, and as few files are tried of 40 partitions as of 20."""
     asked = []

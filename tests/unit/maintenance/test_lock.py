@@ -434,6 +434,7 @@ def test_of_many_takers_one_wins(tmp_path: Path) -> None:
         assert codes == [0, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("stale", [False, True], ids=["free", "left by a dead process"])
 def test_a_fault_at_any_call_locks_nobody_out(tmp_path: Path, fault: Fault, stale: bool) -> None:

@@ -54,6 +54,7 @@ def _first(state: str, prefix: str) -> tuple[Path, str]:
     return table, str(path.relative_to(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "prefix"), MANY)
 def test_a_column_whose_name_is_wrong(table: str, prefix: str, tmp_path: Path) -> None:
     """Every command that reads rows refuses the file; `dump` shows it and says so."""
