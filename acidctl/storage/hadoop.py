@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from acidctl.errors import (
     DeniedError,
@@ -314,43 +316,103 @@ def first_line(message: str) -> str:
     return first if len(first) <= _REASON_LENGTH else first[: _REASON_LENGTH - 3] + "..."
 
 
-_RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
+# --- What WebHDFS refuses by HTTP.
 
 
-def of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: bool) -> StorageError:
-    """What an exception of hdfs-native means; it has few classes, and the rest stands in its text."""
-    text = str(error)
-    if isinstance(error, FileNotFoundError):
-        return missing(shown, first_line(text) if changes else "")
-    if isinstance(error, FileExistsError):
-        return of_java("FileAlreadyExistsException", text, shown, changes=changes)
-    if isinstance(error, UnicodeError):
-        return StorageError(f"{shown!r} cannot be used: HDFS has only names in UTF-8", path=repr(shown))
-    java = _RPC_ERROR.match(text)
-    if java is not None:
-        return of_java(java[1], _unescaped(java[2]), shown, changes=changes)
-    lowered = text.lower()
-    if "sasl" in lowered or "gss" in lowered or "kerberos" in lowered or "credential" in lowered:
-        return no_ticket(shown)
-    if "lookup address" in lowered:
-        return unknown_name(shown, authority, "dfs.namenode.rpc-address")
-    # For writers it does not name the server of the connection.
-    where = f"{authority}, or a DataNode," if changes else authority
-    if "refused" in lowered:
-        return unreachable(shown, f"{where} accepts no connections")
-    if isinstance(error, OSError):
-        return unreachable(shown, f"the connection to {where} broke")
-    if "DataTransferError" in text:
-        verb = "takes" if changes else "gives"
-        return unreachable(shown, f"no DataNode {verb} a block of it")
-    if "ChecksumError" in text:
-        return unreachable(shown, "the checksums of its blocks do not match")
-    reason = first_line(re.sub(r"^\w+\(\"?|\"?\)$", "", text))
-    return StorageError(f"{shown} cannot be {'changed' if changes else 'read'}: {reason}", path=shown)
+_NEW_TOKEN = (
+    "Get a new token (`hdfs fetchdt --webservice URL FILE`, then HADOOP_TOKEN_FILE_LOCATION=FILE, or `token` in "
+    "[storage] of the configuration file), or log in with `kinit` and use none."
+)
+_NOT_VALID = "is not valid, or has been cancelled"
+_IMPERSONATE = (
+    "Take `proxy_user` out of [storage] of the configuration file, or have hadoop.proxyuser.USER.hosts and .groups set "
+    "for the user who asks."
+)
+PORTS = "Check host and port: those of the NameNode's web pages (9870), or of HttpFS (14000)."
 
 
-def _unescaped(text: str) -> str:
-    """A string from Rust's debugging format."""
-    plain = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
-    text = re.sub(r"\\u\{([0-9a-f]+)\}", lambda match: chr(int(match[1], 16)), text)
-    return re.sub(r"\\(.)", lambda match: plain.get(match[1], match[1]), text)
+class UnknownRequestError(StorageError):
+    """This kind or version of server does not know what was asked."""
+
+
+def of_http(
+    status: int, challenge: str, body: bytes, shown: str, *, changes: bool, place: Place
+) -> tuple[StorageError, bool]:
+    """What an answer of WebHDFS with an error status means, and whether another NameNode may do what was asked.
+
+    Of the server's words only the first line of a Java exception's message is passed on.
+    """
+    java, message = "", ""
+    # Other bodies are those of other servers.
+    with suppress(ValueError, LookupError, TypeError, AttributeError):
+        remote: Any = json.loads(body)["RemoteException"]
+        java, message = str(remote["exception"]).rpartition(".")[2], str(remote.get("message") or "")
+    what = f"{shown} cannot be {'changed' if changes else 'read'}"
+    wrong = _wrong_token(status, java, message, place)
+    if wrong is not None:
+        return DeniedError(f"{what}: the delegation token {wrong}", path=shown, hint=_NEW_TOKEN), False
+    if java and status not in (429, 503):
+        # Such a NameNode has done nothing, and another may think otherwise.
+        elsewhere = java in ("StandbyException", "RetriableException")
+        return _remote_error(java, message, shown, changes), elsewhere
+    return _bare(status, challenge, shown, what, MAY_WRITE if changes else MAY_READ, place), False
+
+
+def _wrong_token(status: int, java: str, message: str, place: Place) -> str | None:
+    """What is wrong with the delegation token; None where that is not what the answer is about.
+
+    By the words of Hadoop's AbstractDelegationTokenSecretManager. They name users, and are not passed on.
+    """
+    if "InvalidToken" in f"{java} {message}":
+        if "expired" in message:
+            return "has expired"
+        if "can't be found in cache" in message:
+            return "is not known to the server any more, or is another cluster's"
+        return _NOT_VALID
+    if place.token is None:
+        return None
+    if re.match("Failed to obtain user group information: java[.]io[.]", message):
+        return "is damaged"  # the server cannot decode it
+    return _NOT_VALID if status == 401 else None
+
+
+def _remote_error(java: str, message: str, shown: str, changes: bool) -> StorageError:
+    """What WebHDFS refuses besides what all of Hadoop does."""
+    reason = first_line(message)
+    if java in ("IllegalArgumentException", "UnsupportedOperationException"):
+        return UnknownRequestError(f"{shown} cannot be used: {reason}", path=shown)
+    if reason == "No active nodes contain this block":
+        return no_datanode(shown, "gives a block of it")
+    if reason.startswith("Failed to find datanode"):
+        return no_datanode(shown, "is there")
+    error = of_java(java, message, shown, changes=changes)
+    if "impersonate" in reason:
+        error.hint = _IMPERSONATE
+    if java == "StandbyException":
+        error.transient = True  # a fail-over takes seconds
+    return error
+
+
+def _bare(status: int, challenge: str, shown: str, what: str, may: str, place: Place) -> StorageError:
+    """An error without a Java exception, or one that stands for its status alone."""
+    if status in (429, 503):
+        text = f"{what}: the server asks for fewer requests (HTTP {status})"
+        return ThrottledError(text, path=shown, hint="Run the command again later, or with less --parallelism.")
+    if status == 401:
+        if place.kerberos:
+            return no_ticket(shown)
+        text, hint = f"{shown} cannot be used: the server does not accept this user", MAY_READ
+        if "negotiate" in challenge.lower():
+            text = f"{shown} cannot be used: the server requires Kerberos"
+            hint = (
+                "Name the cluster's configuration by HADOOP_CONF_DIR (hadoop.security.authentication is kerberos "
+                "there), and log in with `kinit`; or give a delegation token by HADOOP_TOKEN_FILE_LOCATION."
+            )
+        return DeniedError(text, path=shown, hint=hint)
+    if status == 403:
+        return DeniedError(f"{what}: the server forbids it", path=shown, hint=may)
+    if status in (502, 504):
+        return unreachable(shown, f"the gateway does not reach HDFS (HTTP {status})")
+    if status < 400:
+        return StorageError(f"{what}: the server leads from one place to another (HTTP {status})", path=shown)
+    return StorageError(f"{what}: HTTP {status} from something that is not WebHDFS", path=shown, hint=PORTS)

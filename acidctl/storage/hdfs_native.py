@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import re
 import socket
 import sys
 import threading
@@ -29,9 +30,11 @@ from acidctl.storage.hadoop import (
     HadoopStorage,
     MissingError,
     Status,
+    first_line,
     missing,
     no_datanode,
-    of_hdfs_native,
+    no_ticket,
+    of_java,
     unknown_name,
     unreachable,
 )
@@ -286,7 +289,7 @@ class _NewFile(NewFile):
             self._send()
         self._complete()
 
-    def _abandon(self) -> None:
+    def _abandon(self, failure: BaseException | None = None) -> None:
         with suppress(StorageError):
             self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
 
@@ -438,7 +441,7 @@ class HdfsClient:
             self.forget(client)
             raise silent from error
         except Exception as error:
-            failure = of_hdfs_native(error, shown, self.place.authority, changes=changes)
+            failure = _of_hdfs_native(error, shown, self.place.authority, changes=changes)
             if isinstance(failure, UnreachableError):
                 if not self._ever_answered and "broke" in failure.message:
                     # hdfs-native keeps the reason to itself, and has asked as often as `hadoop_conf` lets it.
@@ -486,7 +489,7 @@ class HdfsClient:
                 try:
                     self._client = hdfs_native.Client(self.place.url, config)
                 except Exception as error:
-                    raise of_hdfs_native(error, shown, self.place.authority, changes=False) from error
+                    raise _of_hdfs_native(error, shown, self.place.authority, changes=False) from error
                 finally:
                     _TURNS.leave()
                 _made.add(self._client)
@@ -569,6 +572,48 @@ def _closed(
     # The system asked several times in these seconds.
     error.attempts = _NO_RETRY
     return error
+
+
+_RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTALL)
+
+
+def _of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: bool) -> StorageError:
+    """What an exception of hdfs-native means; it has few classes, and the rest stands in its text."""
+    text = str(error)
+    if isinstance(error, FileNotFoundError):
+        return missing(shown, first_line(text) if changes else "")
+    if isinstance(error, FileExistsError):
+        return of_java("FileAlreadyExistsException", text, shown, changes=changes)
+    if isinstance(error, UnicodeError):
+        return StorageError(f"{shown!r} cannot be used: HDFS has only names in UTF-8", path=repr(shown))
+    java = _RPC_ERROR.match(text)
+    if java is not None:
+        return of_java(java[1], _unescaped(java[2]), shown, changes=changes)
+    lowered = text.lower()
+    if "sasl" in lowered or "gss" in lowered or "kerberos" in lowered or "credential" in lowered:
+        return no_ticket(shown)
+    if "lookup address" in lowered:
+        return unknown_name(shown, authority, "dfs.namenode.rpc-address")
+    # For writers it does not name the server of the connection.
+    where = f"{authority}, or a DataNode," if changes else authority
+    if "refused" in lowered:
+        return unreachable(shown, f"{where} accepts no connections")
+    if isinstance(error, OSError):
+        return unreachable(shown, f"the connection to {where} broke")
+    if "DataTransferError" in text:
+        verb = "takes" if changes else "gives"
+        return unreachable(shown, f"no DataNode {verb} a block of it")
+    if "ChecksumError" in text:
+        return unreachable(shown, "the checksums of its blocks do not match")
+    reason = first_line(re.sub(r"^\w+\(\"?|\"?\)$", "", text))
+    return StorageError(f"{shown} cannot be {'changed' if changes else 'read'}: {reason}", path=shown)
+
+
+def _unescaped(text: str) -> str:
+    """A string from Rust's debugging format."""
+    plain = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+    text = re.sub(r"\\u\{([0-9a-f]+)\}", lambda match: chr(int(match[1], 16)), text)
+    return re.sub(r"\\(.)", lambda match: plain.get(match[1], match[1]), text)
 
 
 def _is_panic(error: BaseException) -> bool:

@@ -187,7 +187,7 @@ class _NewFile(NewFile):
             _sync(self._parent)
         self._release()
 
-    def _abandon(self) -> None:
+    def _abandon(self, failure: BaseException | None = None) -> None:
         with suppress(OSError):
             os.unlink(self._entry, dir_fd=self._parent)
         self._release()

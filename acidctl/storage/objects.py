@@ -415,7 +415,7 @@ class _Spooled(NewFile):
         self._objects.send(self._path, self._file.name)
         self._file.close()
 
-    def _abandon(self) -> None:
+    def _abandon(self, failure: BaseException | None = None) -> None:
         self._file.close()
 
 

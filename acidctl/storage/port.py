@@ -258,12 +258,8 @@ class NewFile(io.RawIOBase, ABC):
         """Send the rest and make the file."""
 
     @abstractmethod
-    def _abandon(self) -> None:
-        """Leave nothing of a file that was not finished."""
-
-    def _undo(self, failure: BaseException) -> None:
-        """Leave nothing after `_finish` has failed so."""
-        self._abandon()
+    def _abandon(self, failure: BaseException | None = None) -> None:
+        """Leave nothing of a file that was not finished, because `_finish` has failed or was not called."""
 
     def _shut(self) -> None:
         """Take no more data, and do nothing else."""
@@ -298,7 +294,7 @@ class NewFile(io.RawIOBase, ABC):
             self._shut()
             self._finish()
         except BaseException as failure:
-            self._undo(failure)
+            self._abandon(failure)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

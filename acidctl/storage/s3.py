@@ -327,7 +327,7 @@ class _NewObject(NewFile):
                 raise
         self._stop()
 
-    def _abandon(self) -> None:
+    def _abandon(self, failure: BaseException | None = None) -> None:
         """Waits for what is under way: a part that comes later would stay for ever."""
         self._stop()
         if self._id is not None:

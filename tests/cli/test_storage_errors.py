@@ -92,7 +92,7 @@ def test_a_package_that_is_missing_is_named_by_its_extra(
     scheme: str, packages: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What to install is a line to be copied."""
-    for adapter in ("hdfs_native", "webhdfs", "webhdfs_rest", "s3"):
+    for adapter in ("hdfs_native", "webhdfs", "s3"):
         monkeypatch.delitem(sys.modules, f"acidctl.storage.{adapter}", raising=False)
         monkeypatch.delattr(f"acidctl.storage.{adapter}", raising=False)
     for package in packages:

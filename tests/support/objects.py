@@ -114,7 +114,7 @@ class _NewObject(NewFile):
     def _finish(self) -> None:
         self._objects.put(self._path, bytes(self._buffer))
 
-    def _abandon(self) -> None:
+    def _abandon(self, failure: BaseException | None = None) -> None:
         """Nothing was sent."""
 
 

@@ -51,9 +51,9 @@ ONLY_IN = {
     "fsspec": ("storage.objects",),
     "s3fs": ("storage.s3",),
     "botocore": ("storage.s3",),
-    "requests": ("storage.webhdfs_rest",),
-    "requests_kerberos": ("storage.webhdfs_rest",),
-    "urllib3": ("storage.webhdfs_rest",),
+    "requests": ("storage.webhdfs",),
+    "requests_kerberos": ("storage.webhdfs",),
+    "urllib3": ("storage.webhdfs",),
     "hdfs_native": ("storage.hdfs_native",),
 }
 

@@ -27,7 +27,6 @@ from acidctl.errors import (
 from acidctl.storage.hadoop_conf import Place
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.webhdfs import WebHdfsStorage, connect
-from acidctl.storage.webhdfs_rest import WebApi
 from tests.support.relay import Lost, Relay, Reply, Request, java
 
 SECRET = "SECRET-of-this-user"
@@ -51,7 +50,7 @@ def _place(addresses: tuple[str, ...], **access: Any) -> Place:
 
 def _storage(*relays: Relay | int, timeout: float = 5.0, **access: Any) -> WebHdfsStorage:
     nodes = tuple(f"http://127.0.0.1:{relay if isinstance(relay, int) else relay.port}" for relay in relays)
-    return WebHdfsStorage(WebApi(_place(nodes, token=SECRET, timeout=timeout, **access)))
+    return WebHdfsStorage(_place(nodes, token=SECRET, timeout=timeout, **access))
 
 
 def _all_text(error: AcidctlError) -> str:
@@ -132,8 +131,7 @@ def test_who_is_not_known_is_told_what_to_do() -> None:
     """A server that wants Kerberos, and one that wants anything else."""
     replies = [Reply(401, headers={"WWW-Authenticate": "Negotiate"}), Reply(401)]
     with Relay(lambda request: replies.pop(0)) as relay:
-        api = WebApi(_place((f"http://127.0.0.1:{relay.port}",), user="alice"))
-        storage = WebHdfsStorage(api)
+        storage = WebHdfsStorage(_place((f"http://127.0.0.1:{relay.port}",), user="alice"))
         with pytest.raises(DeniedError, match="requires Kerberos") as caught:
             storage.stat("/t")
         assert "kinit" in str(caught.value.hint)
@@ -148,13 +146,13 @@ def test_outages_are_told_apart(closed_port: int) -> None:
         _storage(closed_port).stat("/t")
     assert caught.value.transient
     assert SECRET not in _all_text(caught.value)
-    unknown = WebHdfsStorage(WebApi(_place(("http://nn.invalid:1",), token=SECRET)))
+    unknown = WebHdfsStorage(_place(("http://nn.invalid:1",), token=SECRET))
     with pytest.raises(UnreachableError, match=r"the host name in http://nn.invalid:1 is unknown") as caught:
         unknown.stat("/t")
     assert not caught.value.transient
     assert SECRET not in _all_text(caught.value)
     with Relay(lambda request: Reply()) as relay:
-        tls = WebHdfsStorage(WebApi(_place((f"https://127.0.0.1:{relay.port}",), token=SECRET)))
+        tls = WebHdfsStorage(_place((f"https://127.0.0.1:{relay.port}",), token=SECRET))
         with pytest.raises(StorageError, match=r"certificate of https://\S+ is not trusted") as trouble:
             tls.stat("/t")
         assert SECRET not in _all_text(trouble.value)
@@ -209,7 +207,7 @@ def test_an_entry_that_comes_twice_counts_once() -> None:
 
 def test_the_package_for_kerberos_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else needs it."""
-    monkeypatch.setattr("acidctl.storage.webhdfs_rest.requests_kerberos", None)
+    monkeypatch.setattr("acidctl.storage.webhdfs.requests_kerberos", None)
     with pytest.raises(MissingDependencyError) as caught:
         connect("webhdfs://nn/t", "webhdfs", {"config": {"hadoop.security.authentication": "kerberos"}})
     assert "pip install requests-kerberos" in str(caught.value.hint)
@@ -304,7 +302,7 @@ def test_data_is_not_sent_in_the_clear_where_tls_was_asked_for(tmp_path: Path) -
 
     with Relay(namenode, tls=tls) as relay:
         access = _place((f"https://127.0.0.1:{relay.port}",), token=SECRET, ca_file=str(tmp_path / "ca.pem"))
-        storage = WebHdfsStorage(WebApi(access))
+        storage = WebHdfsStorage(access)
         with storage.open("/t") as stream, pytest.raises(StorageError, match="data would come unencrypted") as caught:
             stream.read(1)
         assert SECRET not in _all_text(caught.value)
