@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-# --- The columns of an output: one schema into which every input file fits without loss.
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from acidctl.compaction.plan import (
-    Target,
-    WriterSettings,
-)
-from acidctl.compaction.tasks import (
-    NO_COLUMNS,
-    InputFile,
-    plain_format,
-)
+from acidctl.compaction.footers import NO_COLUMNS, InputFile
+from acidctl.compaction.plan import NotPlannedError, Target, WriterSettings
 from acidctl.errors import DamagedDataError, UsageError
 from acidctl.types.hive_types import (
     Dialect,
@@ -53,24 +46,24 @@ class FileSchema:
     path: str
 
 
+@dataclass(slots=True)
 class SchemaSurvey:
     """What is kept of the input files of a run, partition by partition: schemas, codec and format, not the files."""
 
-    def __init__(self) -> None:
-        self.file_format: str | None = None
-        self._schemas: dict[StructType, FileSchema] = {}
-        self._partitions: dict[str, set[StructType]] = {}
-        self._newest: dict[str, tuple[int, Dialect]] = {}
-        self._codec: tuple[bool, int, str] = (False, 0, "zlib")
-        #: The columns of a file without rows, or of deletes, and how good they are.
-        self._without_rows: tuple[tuple[int, bool, int], StructType] = (0, False, 0), NO_COLUMNS
+    file_format: str | None = None
+    _schemas: dict[StructType, FileSchema] = field(default_factory=dict)
+    _partitions: dict[str, set[StructType]] = field(default_factory=dict)
+    _newest: dict[str, tuple[int, Dialect]] = field(default_factory=dict)
+    _codec: tuple[bool, int, str] = (False, 0, "zlib")
+    #: The columns of a file without rows, or of deletes, and how good they are.
+    _without_rows: tuple[tuple[int, bool, int], StructType] = ((0, False, 0), NO_COLUMNS)
 
-    def add(self, partition: str, files: Sequence[InputFile]) -> tuple[str, str] | None:
-        """Add the files of one partition that is compacted; code and reason where they do not fit the others."""
+    def add(self, partition: str, files: Sequence[InputFile]) -> None:
+        """Add the files of one partition that is compacted; NotPlannedError where they do not fit the others."""
         for file in files:
-            self.file_format = self.file_format or plain_format(file.file_format)
-            if plain_format(file.file_format) != self.file_format:
-                return (
+            self.file_format = self.file_format or file.table_format
+            if file.table_format != self.file_format:
+                raise NotPlannedError(
                     "mixed_formats",
                     f"{file.path} is not in the format of other partitions ({self.file_format}); compact this "
                     "partition on its own",
@@ -86,17 +79,15 @@ class SchemaSurvey:
             self.add_schema(partition, FileSchema(file.columns, file.newest, file.dialect, file.path))
             # Minor compactions of Hive 3 compress nothing, whatever the table says.
             self._codec = max(self._codec, (file.codec != "none", file.newest, file.codec))
-        return None
 
     def add_schema(self, partition: str, schema: FileSchema) -> None:
         """Add one file with rows."""
-        same = self._schemas.get(schema.columns)
-        if same is None or same.newest < schema.newest:
+        if self._schemas.setdefault(schema.columns, schema).newest < schema.newest:
             self._schemas[schema.columns] = schema
         self._partitions.setdefault(partition, set()).add(schema.columns)
-        newest = self._newest.get(partition)
-        if newest is None or newest[0] < schema.newest:
-            self._newest[partition] = (schema.newest, schema.dialect)
+        newest = schema.newest, schema.dialect
+        if self._newest.setdefault(partition, newest)[0] < schema.newest:
+            self._newest[partition] = newest
 
     @property
     def schemas(self) -> tuple[FileSchema, ...]:
@@ -132,7 +123,7 @@ class SchemaSurvey:
         if not (named and count == len(columns.fields) and is_nameless(columns)):
             return columns
         pairs = zip(without_rows.names, columns.fields, strict=True)
-        return StructType(tuple(Field(name, field.type) for name, field in pairs))
+        return _struct([Field(name, field.type) for name, field in pairs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,58 +139,47 @@ def widest_columns(schemas: Sequence[FileSchema], dialect: Dialect) -> StructTyp
     """The columns of the newest file and those that only older files have; `schemas` are newest first."""
     fields: list[Field] = []
     for schema in schemas:
-        named = dialect is Dialect.HIVE3 and fields and not (is_nameless(schema.columns) or _nameless(fields))
-        if named:
+        theirs = schema.columns.fields
+        if dialect is Dialect.HIVE3 and fields and not (is_nameless(schema.columns) or is_nameless(_struct(fields))):
             names = {field.name.lower() for field in fields}
-            fields += [field for field in schema.columns.fields if field.name.lower() not in names]
+            fields += [field for field in theirs if field.name.lower() not in names]
         else:
-            fields += schema.columns.fields[len(fields) :]
-    return StructType(tuple(_named(field, i, schemas) for i, field in enumerate(fields)))
+            fields += theirs[len(fields) :]
+    for place, known in enumerate(fields):
+        if _PLACEHOLDER.match(known.name):
+            # It takes the name of the newest file that has a name in its place.
+            there = (s.columns.fields[place].name for s in schemas if place < len(s.columns.fields))
+            name = next((name for name in there if not _PLACEHOLDER.match(name)), f"_col{place}")
+            fields[place] = Field(name, known.type)
+    return _struct(fields)
 
 
-def _nameless(fields: Sequence[Field]) -> bool:
-    return is_nameless(StructType(tuple(fields)))
+def _struct(fields: Sequence[Field]) -> StructType:
+    return StructType(tuple(fields))
 
 
-def _named(field: Field, place: int, schemas: Sequence[FileSchema]) -> Field:
-    """A column with a placeholder for a name takes that of the newest file that has a name in its place."""
-    if not _PLACEHOLDER.match(field.name):
-        return field
-    for schema in schemas:
-        if place < len(schema.columns.fields) and not _PLACEHOLDER.match(schema.columns.fields[place].name):
-            return Field(schema.columns.fields[place].name, field.type)
-    return Field(f"_col{place}", field.type)
-
-
-def duplicate_name(columns: StructType) -> str | None:
-    """A name that two columns share, as Hive compares names."""
-    seen: set[str] = set()
-    for column in columns.fields:
-        if column.name.lower() in seen:
-            return column.name
-        seen.add(column.name.lower())
-    return None
-
-
-def schema_problem(schemas: Sequence[FileSchema], chosen: ChosenColumns, written_by: Dialect) -> tuple[str, str] | None:
-    """Code and reason where files of these schemas cannot be written with the chosen columns, None where they can.
+def require_fitting(schemas: Sequence[FileSchema], chosen: ChosenColumns, written_by: Dialect) -> None:
+    """NotPlannedError where files of these schemas cannot be written with the chosen columns.
 
     With columns of the user only what no Hive converts is refused. `written_by` is the dialect that the files show.
     """
-    if not chosen.given:
-        name = duplicate_name(chosen.columns)
-        if name is not None:
-            return "schema_unclear", f"files differ in the position of column {name}; give the columns with --schema"
+    names = [column.name.lower() for column in chosen.columns.fields]
+    twice = next(
+        (column.name for place, column in enumerate(chosen.columns.fields) if names[place] in names[:place]), None
+    )
+    if twice is not None and not chosen.given:
+        why = f"files differ in the position of column {twice}; give the columns with --schema"
+        raise NotPlannedError("schema_unclear", why)
     for schema in schemas:
         try:
             fit = plan_fit(schema.columns, chosen.columns, dialect=chosen.dialect)
             other = plan_fit(schema.columns, chosen.columns, dialect=written_by)
         except DamagedDataError as error:
-            return "schema_unclear" if not chosen.given else "schema_misfit", f"{schema.path}: {error.message}"
+            code = "schema_misfit" if chosen.given else "schema_unclear"
+            raise NotPlannedError(code, f"{schema.path}: {error.message}") from error
         problem = None if chosen.given else _ambiguity(schema, fit, other, chosen, written_by)
         if problem is not None:
-            return "schema_unclear", f"{problem}; give the columns with --schema"
-    return None
+            raise NotPlannedError("schema_unclear", f"{problem}; give the columns with --schema")
 
 
 def _ambiguity(schema: FileSchema, fit: Fit, other: Fit, chosen: ChosenColumns, written_by: Dialect) -> str | None:
@@ -332,32 +312,51 @@ _MIN_STRIDE, _MAX_STRIDE = 1000, 1 << 30
 _MAX_BLOOM_BYTES = 64 << 20
 
 
+# Numbers that properties of a table state: the least and the greatest.
+_STATED = {
+    "stripe_size": ("orc.stripe.size", 1, _MAX_STRIPE),
+    "block_size": ("orc.compress.size", 1, _MAX_BLOCK),
+    "row_index_stride": ("orc.row.index.stride", 0, _MAX_STRIDE),
+}
+
+
 def writer_settings(
-    asked: str | None, schema: TableSchema | None, of_inputs: str, columns: StructType
+    asked: str | None, schema: TableSchema | None, of_inputs: str, columns: StructType, target: Target
 ) -> tuple[WriterSettings, tuple[str, ...]]:
     """Settings and notes; `asked` is the option, `of_inputs` the codec of the newest input.
 
-    Raises UsageError for an unknown codec and for properties with which Hive could not write either.
+    Raises UsageError for a codec that is unknown, or that the target cannot read, and for properties with which Hive
+    could not write either; NotPlannedError where the target cannot read the codec that the table states.
     """
-    default = WriterSettings()
     stated = None if schema is None else schema.table_property("orc.compress")
-    if asked is not None:
-        codec = _codec(asked, "--compression")
-    elif stated is not None:
-        codec = _codec(stated, "orc.compress")
+    if asked is not None or stated is not None:
+        codec = _codec(asked, "--compression") if asked is not None else _codec(stated or "", "orc.compress")
+        if target is Target.HIVE3 and codec not in _HIVE3_CODECS:
+            why = f"Hive 3 cannot read ORC files compressed with {codec}"
+            if asked is not None:
+                raise UsageError(f"--compression {asked}: {why}", hint=f"Choose one of {', '.join(_HIVE3_CODECS)}.")
+            raise NotPlannedError("unreadable_codec", f"{why}; choose another with --compression, zlib for one")
     else:
-        codec = of_inputs if of_inputs in CODECS else default.compression
+        # What a file of another table once brought along does not bind this one.
+        codec = of_inputs if of_inputs in (_HIVE3_CODECS if target is Target.HIVE3 else CODECS) else "zlib"
+    settings = WriterSettings(compression=codec)
     if schema is None:
-        return WriterSettings(compression=codec), ()
+        return settings, ()
+    numbers: dict[str, Any] = {
+        name: _number(schema, key, getattr(settings, name), *ends) for name, (key, *ends) in _STATED.items()
+    }
+    stride = numbers["row_index_stride"]
+    if (schema.table_property("orc.create.index") or "").strip().lower() == "false":
+        numbers["row_index_stride"] = 0
+    elif 0 < stride < _MIN_STRIDE:
+        raise UsageError(f"the table property orc.row.index.stride is {stride}, ORC allows {_MIN_STRIDE} or more")
     blooms = [name.strip() for name in (schema.table_property("orc.bloom.filter.columns") or "").split(",")]
-    names = {field.name.lower(): field.name for field in columns.fields}
-    settings = WriterSettings(
-        compression=codec,
-        stripe_size=_number(schema, "orc.stripe.size", default.stripe_size, 1, _MAX_STRIPE),
-        block_size=_number(schema, "orc.compress.size", default.block_size, 1, _MAX_BLOCK),
-        row_index_stride=_stride(schema, default.row_index_stride),
+    names = {column.name.lower(): column.name for column in columns.fields}
+    settings = replace(
+        settings,
+        **numbers,
         bloom_columns=tuple(names[name.lower()] for name in blooms if name.lower() in names),
-        bloom_fpp=_fraction(schema, "orc.bloom.filter.fpp", default.bloom_fpp),
+        bloom_fpp=_fraction(schema, "orc.bloom.filter.fpp", settings.bloom_fpp),
     )
     if _bloom_bytes(settings) > _MAX_BLOOM_BYTES:
         raise UsageError(
@@ -376,33 +375,22 @@ def _bloom_bytes(settings: WriterSettings) -> int:
 
 def problem_of_settings(settings: WriterSettings, columns: StructType, target: Target) -> str | None:
     """Which of the settings cannot be, as the beginning of a sentence; None where all can."""
-    stride = settings.row_index_stride
-    known = {field.name for field in columns.fields}
+    stride, fpp = settings.row_index_stride, settings.bloom_fpp
+    known = {column.name for column in columns.fields}
     codecs = _HIVE3_CODECS if target is Target.HIVE3 else CODECS
-    rules: tuple[tuple[str, Callable[[], bool], str], ...] = (
-        ("compression", lambda: settings.compression in codecs, f"one of {', '.join(codecs)}"),
-        ("stripe_size", lambda: 1 <= settings.stripe_size <= _MAX_STRIPE, f"a number from 1 to {_MAX_STRIPE}"),
-        ("block_size", lambda: 1 <= settings.block_size <= _MAX_BLOCK, f"a number from 1 to {_MAX_BLOCK}"),
-        (
-            "row_index_stride",
-            lambda: not stride or _MIN_STRIDE <= stride <= _MAX_STRIDE,
-            f"0 or at least {_MIN_STRIDE}",
-        ),
-        ("bloom_columns", lambda: known.issuperset(settings.bloom_columns), "names of columns"),
-        ("bloom_fpp", lambda: 0.0 < settings.bloom_fpp < 1.0, "a number between 0 and 1"),
-        ("bloom_columns", lambda: _bloom_bytes(settings) <= _MAX_BLOOM_BYTES, "fewer, for so large row groups"),
-    )
-    return next((f"{name} must be {wanted}" for name, holds, wanted in rules if not holds()), None)
-
-
-def unreadable_codec(asked: str | None, settings: WriterSettings, target: Target) -> tuple[str, str] | None:
-    """Code and reason where the target cannot read the codec that the table states; UsageError for the option."""
-    if target is not Target.HIVE3 or settings.compression in _HIVE3_CODECS:
-        return None
-    why = f"Hive 3 cannot read ORC files compressed with {settings.compression}"
-    if asked is not None:
-        raise UsageError(f"--compression {asked}: {why}", hint=f"Choose one of {', '.join(_HIVE3_CODECS)}.")
-    return "unreadable_codec", f"{why}; choose another with --compression, zlib for one"
+    if settings.compression not in codecs:
+        return f"compression must be one of {', '.join(codecs)}"
+    for name in ("stripe_size", "block_size"):
+        _, low, high = _STATED[name]
+        if not low <= getattr(settings, name) <= high:
+            return f"{name} must be a number from {low} to {high}"
+    if stride and not _MIN_STRIDE <= stride <= _MAX_STRIDE:
+        return f"row_index_stride must be 0 or at least {_MIN_STRIDE}"
+    if not known.issuperset(settings.bloom_columns):
+        return "bloom_columns must be names of columns"
+    if not 0.0 < fpp < 1.0:
+        return "bloom_fpp must be a number between 0 and 1"
+    return "bloom_columns must be fewer, for so large row groups" if _bloom_bytes(settings) > _MAX_BLOOM_BYTES else None
 
 
 def _codec(text: str, where: str) -> str:
@@ -422,15 +410,6 @@ def _number(schema: TableSchema, key: str, default: int, low: int, high: int) ->
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 15 or not low <= int(digits) <= high:
         raise UsageError(f"the table property {key} is {text!r}, it must be a number from {low} to {high}")
     return int(digits)
-
-
-def _stride(schema: TableSchema, default: int) -> int:
-    stride = _number(schema, "orc.row.index.stride", default, 0, _MAX_STRIDE)
-    if not stride or (schema.table_property("orc.create.index") or "").strip().lower() == "false":
-        return 0
-    if stride < _MIN_STRIDE:
-        raise UsageError(f"the table property orc.row.index.stride is {stride}, ORC allows {_MIN_STRIDE} or more")
-    return stride
 
 
 def _fraction(schema: TableSchema, key: str, default: float) -> float:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-
-# --- The columns of an output: one schema into which every input file fits without loss.
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acidctl.compaction.columns import (
@@ -16,16 +14,16 @@ from acidctl.compaction.columns import (
     SchemaSurvey,
     column_losses,
     problem_of_settings,
-    schema_problem,
-    unreadable_codec,
+    require_fitting,
     writer_settings,
 )
-from acidctl.compaction.footers import ReadTail, tail_readers
+from acidctl.compaction.footers import InputFile, ReadTail, tail_readers
 from acidctl.compaction.plan import (
     Action,
     CompactionKind,
     CompactionPlan,
     KeyCut,
+    NotPlannedError,
     PartitionPlan,
     PlannedTask,
     Role,
@@ -36,17 +34,8 @@ from acidctl.compaction.plan import (
     encode,
     is_within,
 )
-from acidctl.compaction.planner import (
-    PartitionDraft,
-    PlanContext,
-    draft_partition,
-    validate_request,
-)
-from acidctl.compaction.tasks import (
-    MAX_PARTS,
-    InputFile,
-    plan_location,
-)
+from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, validate_request
+from acidctl.compaction.tasks import MAX_PARTS, plan_location
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
@@ -58,10 +47,7 @@ from acidctl.rows.table_view import link_notes
 from acidctl.state.resolve import data_files
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage
-from acidctl.types.hive_types import (
-    Dialect,
-    StructType,
-)
+from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
@@ -93,8 +79,24 @@ class Decision:
             )
         survey = SchemaSurvey()
         (plan,) = _Reading(self.storage, self.context, survey).plans([draft])
-        new = plan_again(self.context, self.plan, plan, survey)
-        if new.action is Action.COMPACT and not is_within(new, part):
+        if plan.action is not Action.COMPACT:
+            return plan
+        again = assemble(self.context, self.plan.location, [plan], survey)
+        (new,), facts = again.partitions, self.plan.table
+        if new.action is not Action.COMPACT:
+            return new
+        try:
+            # The whole run has decided format and columns for good.
+            if again.table.file_format != facts.file_format:
+                why = f"its files are {again.table.file_format} now, but {facts.file_format} was planned"
+                raise NotPlannedError("mixed_formats", why)
+            if facts.file_format == "orc":
+                given = self.context.view.schema is not None
+                chosen = ChosenColumns(_columns(self.plan), Dialect(facts.dialect), given)
+                require_fitting(survey.schemas_of(plan.path), chosen, survey.dialect)
+        except NotPlannedError as why_not:
+            return new.left(why_not)
+        if not is_within(new, part):
             raise StalePlanError(
                 "what lies here now is not what was planned to be compacted",
                 path=self.storage.display(listing.root),
@@ -123,30 +125,20 @@ def decide(
     the table.
     """
     places = [location for location in locations if not location.stray]
-    facts = storage.facts
-    context = validate_request(
-        view,
-        request,
-        [location.listing for location in places],
-        renames=facts.atomic_rename,
-        locks=facts.exclusive_create,
-    )
+    facts, listings = storage.facts, [location.listing for location in places]
+    context = validate_request(view, request, listings, renames=facts.atomic_rename, locks=facts.exclusive_create)
     single = len(places) == 1
     drafts = [_drafted(context, location, root, single) for location in places]
     order = list(range(len(drafts)))
     if request.bounded or limit is not None:
         order.sort(key=lambda place: -len(drafts[place].consumed))
-    chosen = _bounded([drafts[place] for place in order], request)
     survey = SchemaSurvey()
-    reading = _Reading(
-        storage,
-        context,
-        survey,
-        None if single else Reach(storage, root),
-        progress,
-        None if limit is None else limit.planning(),
+    reach = None if single else Reach(storage, root)
+    stop = None if limit is None else limit.planning()
+    plans = _Reading(storage, context, survey, reach, progress, stop).plans(
+        _bounded([drafts[place] for place in order], request)
     )
-    planned = dict(zip(order, reading.plans(chosen), strict=True))
+    planned = dict(zip(order, plans, strict=True))
     notes = [
         f"Data lies beside partition folders in {location.partition or 'the table itself'} and is left as it is; Hive "
         "reads partitions only."
@@ -157,7 +149,7 @@ def decide(
     plan = assemble(context, storage.display(root), [planned[place] for place in range(len(drafts))], survey, notes)
     if not request.bounded and limit is None:
         # Else what a name stands for may lie in a partition that a later run compacts.
-        check_dropped(context, plan, survey)
+        _check_dropped(context, plan, survey)
     return Decision(storage, context, plan)
 
 
@@ -187,18 +179,18 @@ def _bounded(drafts: Sequence[PartitionDraft], request: CompactOptions) -> list[
     for draft in drafts:
         size = draft.plan.bytes_in
         if not draft.compacts:
-            chosen.append(draft)
+            pass
         elif max_bytes is not None and size > max_bytes:
-            chosen.append(draft.refused("max_bytes", f"its {size} bytes are more than --max-bytes allows"))
+            draft = draft.refused("max_bytes", f"its {size} bytes are more than --max-bytes allows")
         elif max_bytes is not None and bytes_in + size > max_bytes:
             why = f"its {size} bytes go beyond --max-bytes {max_bytes}; a later run compacts them"
-            chosen.append(draft.refused("max_bytes", why))
+            draft = draft.refused("max_bytes", why)
         elif partitions == max_partitions:
             why = f"it goes beyond --max-partitions {max_partitions}; a later run compacts it"
-            chosen.append(draft.refused("max_partitions", why))
+            draft = draft.refused("max_partitions", why)
         else:
             bytes_in, partitions = bytes_in + size, partitions + 1
-            chosen.append(draft)
+        chosen.append(draft)
     return chosen
 
 
@@ -219,17 +211,14 @@ class _Reading:
 
     def plans(self, drafts: Sequence[PartitionDraft]) -> Iterator[PartitionPlan]:
         """The plans in the order of the drafts; what is known of files is let go with each partition."""
-        total = sum(map(_file_count, drafts))
-        done = 0
+        total, done = sum(map(_file_count, drafts)), 0
         self.progress(done, total)
-        draft: PartitionDraft | None = None
         files: list[InputFile] = []
         failure: AcidctlError | None = None
-        for item, result in ordered_map(_attempt, self._work(drafts), workers=_WORKERS):
-            if result is None:
-                if draft is not None:
-                    yield self._planned(draft, files, failure)
-                draft, files, failure = item, [], None
+        for draft, result in ordered_map(_attempt, self._work(drafts), workers=_WORKERS):
+            if draft is not None:
+                yield self._planned(draft, files, failure)
+                files, failure = [], None
                 continue
             if isinstance(result, InputFile):
                 files.append(result)
@@ -237,11 +226,9 @@ class _Reading:
                 failure = failure or result
             done += 1
             self.progress(done, total)
-        if draft is not None:
-            yield self._planned(draft, files, failure)
 
-    def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft, ReadTail | None]]:
-        """Each draft without a file, followed by the readers of its files."""
+    def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, ReadTail | None]]:
+        """The readers of the files of each draft, and then the draft."""
         begun = False
         for draft in drafts:
             # One at least, so that run after run gets somewhere.
@@ -252,10 +239,10 @@ class _Reading:
                 why = "not started, because the storage no longer answers; a later run compacts it"
                 yield draft.refused(UNREACHABLE, why), None
             else:
-                yield draft, None
                 if draft.compacts:
                     begun = True
-                    yield from ((draft, read) for read in tail_readers(self.storage, draft))
+                    yield from ((None, read) for read in tail_readers(self.storage, draft))
+                yield draft, None
 
     def _planned(
         self, draft: PartitionDraft, files: Sequence[InputFile], failure: AcidctlError | None
@@ -271,72 +258,33 @@ class _Reading:
             return _failed(plan, failure)
         if reach is not None and files:
             reach.answered()
-        new = plan_location(self.context, draft, files)
-        if new.action is not Action.COMPACT:
-            return new
-        problem = self.survey.add(plan.path, files)
-        return new if problem is None else new.refused(*problem)
+        try:
+            new = plan_location(self.context, draft, files)
+            self.survey.add(plan.path, files)
+        except NotPlannedError as why:
+            return plan.left(why)
+        return new
 
 
 def _attempt(
-    work: tuple[PartitionDraft, ReadTail | None],
-) -> tuple[PartitionDraft, InputFile | AcidctlError | None]:
+    work: tuple[PartitionDraft | None, ReadTail | None],
+) -> tuple[PartitionDraft | None, InputFile | AcidctlError | None]:
     draft, read = work
-    if read is None:
-        return draft, None
     try:
-        return draft, read()
+        return draft, None if read is None else read()
     except AcidctlError as error:
         return draft, error
 
 
-def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:
-    return replace(plan.refused(error.code, error.message), failed=True)
-
-
 def _file_count(draft: PartitionDraft) -> int:
-    if not draft.compacts or draft.state is None:
+    if draft.state is None:
         return 0
     insert_only = draft.state.insert_only
     return sum(file.has_rows for entry in draft.consumed for file in data_files(entry, insert_only=insert_only))
 
 
-@dataclass(frozen=True, slots=True)
-class _OutputForm:
-    """What all output files of a run have in common; `codec_problem` is code and reason where Hive cannot read it."""
-
-    target: Target
-    chosen: ChosenColumns
-    file_format: str
-    settings: WriterSettings = field(default_factory=WriterSettings)
-    codec_problem: tuple[str, str] | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def is_orc(self) -> bool:
-        """Whether the outputs have columns that acidctl decides about."""
-        return self.file_format == "orc"
-
-
-def _output_form(context: PlanContext, plans: Sequence[PartitionPlan], survey: SchemaSurvey) -> _OutputForm:
-    request, schema = context.request, context.view.schema
-    if request.target != "auto":
-        target = Target(request.target)
-    else:
-        target = Target.HIVE4 if request.visibility_txn is not None else Target(survey.dialect.value)
-    dialect = Dialect(target.value)
-    columns = survey.columns(dialect) if schema is None else _without_partition_columns(schema.columns, plans)
-    chosen = ChosenColumns(columns, dialect, schema is not None)
-    file_format = survey.file_format or "orc"
-    if file_format != "orc":
-        return _OutputForm(target, chosen, file_format)
-    settings, notes = writer_settings(request.compression, schema, survey.codec, columns)
-    problem = unreadable_codec(request.compression, settings, target)
-    stated = request.compression is not None or (schema is not None and schema.table_property("orc.compress"))
-    if problem is not None and not stated:
-        # What a file of another table once brought along does not bind this one.
-        settings, problem = replace(settings, compression="zlib"), None
-    return _OutputForm(target, chosen, file_format, settings, problem, notes)
+def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:
+    return replace(plan.left(NotPlannedError(error.code, error.message)), failed=True)
 
 
 def assemble(
@@ -344,55 +292,62 @@ def assemble(
 ) -> CompactionPlan:
     """The whole plan; `plans` are those of all locations, in their order."""
     request, view = context.request, context.view
-    form = _output_form(context, plans, survey)
-    decided = [_unless_refused(context, plan, form, survey) for plan in plans]
-    form_notes = list(form.notes)
+    target = _target(request, survey)
+    chosen = _chosen_columns(view, plans, survey, Dialect(target.value))
+    file_format = survey.file_format or "orc"
+    orc = file_format == "orc"
+    settings, unwritable = WriterSettings(), None
+    form_notes: list[str] = []
+    if orc:
+        try:
+            settings, of_settings = writer_settings(
+                request.compression, view.schema, survey.codec, chosen.columns, target
+            )
+            form_notes += of_settings
+        except NotPlannedError as why:
+            unwritable = why
     if any(plan.action is Action.COMPACT for plan in plans):
-        form_notes = [
-            _target_note(request, form.target),
-            *([_columns_note(view, survey)] if form.is_orc else ()),
-            *form_notes,
-        ]
-    dropped = column_losses(survey.schemas, form.chosen) if request.drop_columns and form.is_orc else ()
+        of_columns = [_columns_note(view, survey)] if orc else []
+        form_notes = [_target_note(request, target), *of_columns, *form_notes]
+    dropped = column_losses(survey.schemas, chosen) if request.drop_columns and orc else ()
     if dropped:
         form_notes.append(f"--drop-columns: these values are dropped for good: {_listed(dropped)}.")
+
+    def decided(plan: PartitionPlan) -> PartitionPlan:
+        if plan.action is not Action.COMPACT:
+            return plan
+        schemas = survey.schemas_of(plan.path) if orc else ()
+        try:
+            if unwritable is not None:
+                raise unwritable
+            require_fitting(schemas, chosen, survey.dialect)
+            _require_agreed_losses(context, schemas, chosen)
+            _require_lasting_base(context, plan, target)
+        except NotPlannedError as why:
+            return plan.left(why)
+        return plan
+
     return CompactionPlan(
         location=location,
         kind=CompactionKind(request.kind),
-        target=form.target,
+        target=target,
         visibility_txn=request.visibility_txn,
         table=TableFacts(
             table_type=view.guess.type.value,
             acid_v1=context.acid_v1,
             write_ids=context.write_ids.format(),
-            columns=str(form.chosen.columns),
-            dialect=form.chosen.dialect.value,
-            file_format=form.file_format,
-            writer=form.settings,
+            columns=str(chosen.columns),
+            dialect=chosen.dialect.value,
+            file_format=file_format,
+            writer=settings,
         ),
-        partitions=tuple(decided),
+        partitions=tuple(map(decided, plans)),
         write_ids="" if view.lists.write_ids is None else view.lists.write_ids.format(),
         txns="" if view.lists.txns is None else view.lists.txns.format(),
-        assumed=context.assumed,
+        assumed=view.lists.assumed,
         assume_exclusive=request.assume_exclusive,
         notes=(*view.lists.notes, *context.notes, *form_notes, *notes),
     )
-
-
-def _unless_refused(
-    context: PlanContext, plan: PartitionPlan, form: _OutputForm, survey: SchemaSurvey
-) -> PartitionPlan:
-    """The plan, or a refusal where its files do not suit the form of the outputs."""
-    if plan.action is not Action.COMPACT:
-        return plan
-    schemas = survey.schemas_of(plan.path) if form.is_orc else ()
-    problem = (
-        form.codec_problem
-        or schema_problem(schemas, form.chosen, survey.dialect)
-        or _loss_not_agreed(context, schemas, form.chosen)
-        or _base_that_hive_removes(context, plan, form.target)
-    )
-    return plan if problem is None else plan.refused(*problem)
 
 
 def _target_note(request: CompactOptions, target: Target) -> str:
@@ -415,56 +370,41 @@ def _columns_note(view: TableView, survey: SchemaSurvey) -> str:
     return f"Columns: those of the newest file ({schemas[0].path}) and of older ones ({len(schemas)} schemas)."
 
 
-def _without_partition_columns(columns: StructType, plans: Sequence[PartitionPlan]) -> StructType:
-    """The user's columns less those that are partition columns: a column list may name both."""
+def _target(request: CompactOptions, survey: SchemaSurvey) -> Target:
+    if request.target != "auto":
+        return Target(request.target)
+    return Target.HIVE4 if request.visibility_txn is not None else Target(survey.dialect.value)
+
+
+def _chosen_columns(
+    view: TableView, plans: Sequence[PartitionPlan], survey: SchemaSurvey, dialect: Dialect
+) -> ChosenColumns:
+    """The columns of the files, or those of the user less the partition columns: a column list may name both."""
+    if view.schema is None:
+        return ChosenColumns(survey.columns(dialect), dialect, False)
     partition = next((plan.partition for plan in plans if plan.partition), "")
     keys = {part.partition("=")[0].lower() for part in partition.split("/")}
-    return StructType(tuple(column for column in columns.fields if column.name.lower() not in keys))
+    columns = tuple(column for column in view.schema.columns.fields if column.name.lower() not in keys)
+    return ChosenColumns(StructType(columns), dialect, True)
 
 
-def plan_again(
-    context: PlanContext, decided: CompactionPlan, plan: PartitionPlan, survey: SchemaSurvey
-) -> PartitionPlan:
-    """The plan of one location, made after that of the whole run, which has decided format and columns for good."""
-    if plan.action is not Action.COMPACT:
-        return plan
-    again = assemble(context, decided.location, [plan], survey)
-    (new,), facts = again.partitions, decided.table
-    if new.action is not Action.COMPACT:
-        return new
-    if again.table.file_format != facts.file_format:
-        why = f"its files are {again.table.file_format} now, but {facts.file_format} was planned"
-        return new.refused("mixed_formats", why)
-    columns = parse_type(facts.columns)
-    assert isinstance(columns, StructType)
-    chosen = ChosenColumns(columns, Dialect(facts.dialect), context.view.schema is not None)
-    problem = (
-        schema_problem(survey.schemas_of(plan.path), chosen, survey.dialect) if facts.file_format == "orc" else None
-    )
-    return new if problem is None else new.refused(*problem)
-
-
-def _loss_not_agreed(
-    context: PlanContext, schemas: Sequence[FileSchema], chosen: ChosenColumns
-) -> tuple[str, str] | None:
-    """Code and reason where --schema costs values of columns that --drop-columns does not name."""
+def _require_agreed_losses(context: PlanContext, schemas: Sequence[FileSchema], chosen: ChosenColumns) -> None:
+    """--schema may cost values only of columns that --drop-columns names."""
     agreed = {name.lower() for name in context.request.drop_columns}
     lost = [loss for loss in column_losses(schemas, chosen) if loss.name.lower() not in agreed]
-    if not lost:
-        return None
-    names = ",".join(loss.name for loss in lost)
-    return (
-        "schema_loses",
-        f"--schema does not keep all values of {_listed(lost)} in {lost[0].path}; give the columns that the table has "
-        f"today, or --drop-columns '{names}' if these values may be lost",
-    )
+    if lost:
+        names = ",".join(loss.name for loss in lost)
+        raise NotPlannedError(
+            "schema_loses",
+            f"--schema does not keep all values of {_listed(lost)} in {lost[0].path}; give the columns that the table "
+            f"has today, or --drop-columns '{names}' if these values may be lost",
+        )
 
 
-def check_dropped(context: PlanContext, plan: CompactionPlan, survey: SchemaSurvey) -> None:
+def _check_dropped(context: PlanContext, plan: CompactionPlan, survey: SchemaSurvey) -> None:
     """UsageError for a name in --drop-columns of which --schema loses nothing: a typing error."""
-    columns, schemas = parse_type(plan.table.columns), survey.schemas
-    assert isinstance(columns, StructType)
-    lost = column_losses(schemas, ChosenColumns(columns, Dialect(plan.table.dialect), True))
+    schemas = survey.schemas
+    lost = column_losses(schemas, ChosenColumns(_columns(plan), Dialect(plan.table.dialect), True))
     names = {loss.name.lower() for loss in lost}
     name = next((name for name in context.request.drop_columns if name.lower() not in names), None)
     if name is None or not schemas:
@@ -480,18 +420,18 @@ def _listed(lost: Sequence[ColumnLoss]) -> str:
     return ", ".join(map(str, lost))
 
 
-def _base_that_hive_removes(context: PlanContext, plan: PartitionPlan, target: Target) -> tuple[str, str] | None:
-    """Code and reason where the Cleaner of Hive 4 would remove the base (see `planner.widened_range`)."""
+def _require_lasting_base(context: PlanContext, plan: PartitionPlan, target: Target) -> None:
+    """The Cleaner of Hive 4 must not remove the base (see `planner`)."""
     base = parse_directory(plan.outputs[0].name)
     if target is Target.HIVE3 or not isinstance(base, BaseDir) or base.visibility_txn_id is not None:
-        return None
-    if not context.compactor_ids.is_aborted(base.write_id):
-        return None
-    return (
-        "ends_aborted",
-        f"{base.name} would end with write id {base.write_id}, which is aborted, and the cleaner of Hive 4 removes "
-        "such a base; publish it under a transaction (--visibility-txn), or compact after the next write to the table",
-    )
+        return
+    if context.compactor_ids.is_aborted(base.write_id):
+        raise NotPlannedError(
+            "ends_aborted",
+            f"{base.name} would end with write id {base.write_id}, which is aborted, and the cleaner of Hive 4 removes "
+            "such a base; publish it under a transaction (--visibility-txn), or compact after the next write to the "
+            "table",
+        )
 
 
 # --- A plan file that somebody has edited: what of it counts, and what it is compared with.
@@ -545,10 +485,10 @@ def _with_cuts(task: PlannedTask, cuts: Sequence[KeyCut], where: str) -> Planned
     """The task cut otherwise: any ascending keys make parts that together are the bucket."""
     if cuts and task.role in (Role.ROWS, Role.BYTES, Role.JOIN):
         raise _refused(f"{where} divide rows without ROW__ID")
-    keys = [(cut.write_id, cut.bucket_property, cut.row_id) for cut in cuts]
-    if not all(MIN_LONG <= number <= MAX_ID for key in keys for number in key):
+    numbers = (number for cut in cuts for number in (cut.write_id, cut.bucket_property, cut.row_id))
+    if not all(MIN_LONG <= number <= MAX_ID for number in numbers):
         raise _refused(f"{where} hold a number of more than 64 bits")
-    if keys != sorted(set(keys)) or len(keys) >= MAX_PARTS:
+    if list(cuts) != sorted(set(cuts)) or len(cuts) >= MAX_PARTS:
         raise _refused(f"{where} must ascend, and be fewer than {MAX_PARTS}")
     return replace(task, cuts=tuple(cuts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
-from acidctl.compaction.tasks import InputFile, StripeStart, plain_format
 from acidctl.errors import DamagedDataError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import Operation
@@ -24,9 +23,12 @@ from acidctl.orc.stats import ColumnStatistics
 from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
+from acidctl.types.hive_types import Dialect, StructType
 
-ReadTail = Callable[[], InputFile]
+ReadTail = Callable[[], "InputFile"]
 
+NO_COLUMNS = StructType(())
+_TEXT_FORMATS = ("text", "gzip")
 # Column ids of an event's fields in the flattened type tree.
 _WRITE_ID, _BUCKET, _ROW_ID = 2, 3, 4
 _MAGIC_BYTES = 8
@@ -45,6 +47,53 @@ _MAGICS = (
 )
 # What Hadoop decompresses by the ending of the name; of these only gzip may be put one behind the other everywhere.
 _COMPRESSED = (".bz2", ".deflate", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".zst")
+
+
+@dataclass(frozen=True, slots=True)
+class StripeStart:
+    """A key at or before the first row of a stripe, and the bytes of the file before that stripe."""
+
+    key: KeyCut
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """What the tail of an input file says, and where the file belongs.
+
+    `size` is its logical length in bytes. `buckets` are the bucket ids that its rows have, decoded; of an insert-only
+    table the one of its name, or none. `write_ids` bounds the original write ids of its rows where that is known.
+    `updates` says that events other than inserts are known to lie among the rows, as in ACID v1. `raw` is (write id,
+    bucket property) of the rows of a file without ACID columns, whose row numbers go on from those of `before`, the
+    path of the file before it. `newest` is the largest write id of its directory's name. `shape` tells schemas apart
+    where `columns` cannot (Parquet). `first_line` is that of a text file, expanded, as far as it was looked at.
+    """
+
+    path: str
+    entry: str
+    size: int
+    rows: int
+    newest: int
+    deletes: bool = False
+    is_acid: bool = True
+    columns: StructType = NO_COLUMNS
+    dialect: Dialect = Dialect.HIVE4
+    codec: str = "none"
+    file_format: str = "orc"
+    buckets: tuple[int, ...] = ()
+    write_ids: tuple[int, int] | None = None
+    updates: bool = False
+    stripes: tuple[StripeStart, ...] = ()
+    raw: tuple[int, int | None] | None = None
+    before: str | None = None
+    apart: bool = False
+    shape: str = ""
+    first_line: bytes = b""
+
+    @property
+    def table_format(self) -> str:
+        """The format of a table with this file: compressed text is text."""
+        return "text" if self.file_format in _TEXT_FORMATS else self.file_format
 
 
 def tail_readers(storage: Storage, draft: PartitionDraft) -> tuple[ReadTail, ...]:
@@ -102,32 +151,37 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
 def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFile:
     """A file of an insert-only table, in whatever format."""
     place = join(root, path)
-    newest = entry.max_write_id or 0
+    name = storage.display(place)
     with storage.open(place) as stream:
         file_format = _format(stream.read(_MAGIC_BYTES), path)
-        stream.seek(0, 2)
-        size = stream.tell()
-        number = _number(path)
-        known = InputFile(path, entry.name, size, 0, newest, is_acid=False, file_format=file_format, buckets=number)
-        if file_format == "parquet":
-            return _parquet(stream, storage.display(place), known)
-        stream.seek(0)
-        if plain_format(file_format) == "text":
-            return replace(known, first_line=_first_line(stream.read(_HEAD_OF_TEXT), file_format))
-        if file_format != "orc":
-            return known
-        orc = open_orc(stream, name=storage.display(place))
-        return InputFile(
+        size = stream.seek(0, 2)
+        # The number in front of the name, by which bucketed tables find their buckets.
+        parsed = parse_file(path.rpartition("/")[2].removesuffix(".gz"))
+        known = InputFile(
             path,
             entry.name,
             size,
-            orc.rows,
-            newest,
+            0,
+            entry.max_write_id or 0,
+            is_acid=False,
+            file_format=file_format,
+            buckets=(parsed.bucket_id,) if isinstance(parsed, OriginalFile | BucketFile) else (),
+        )
+        if file_format == "parquet":
+            return _parquet(stream, name, known)
+        stream.seek(0)
+        if known.table_format == "text":
+            return replace(known, first_line=_first_line(stream.read(_HEAD_OF_TEXT), file_format))
+        if file_format != "orc":
+            return known
+        orc = open_orc(stream, name=name)
+        return replace(
+            known,
+            rows=orc.rows,
             is_acid=orc.is_acid,
             columns=orc.schema,
             dialect=orc.dialect,
             codec=orc.tail.postscript.compression.name.lower(),
-            buckets=number,
         )
 
 
@@ -164,13 +218,6 @@ def _format(head: bytes, path: str) -> str:
         return "gzip" if zipped and found == "gzip" else "gzip under another name"
     ending = next((ending for ending in _COMPRESSED if name.endswith(ending)), None)
     return f"text compressed as {ending}" if found == "text" and ending else found
-
-
-def _number(path: str) -> tuple[int, ...]:
-    """The number in front of a file name, by which bucketed tables find their buckets."""
-    name = path.rpartition("/")[2]
-    parsed = parse_file(name.removesuffix(".gz"))
-    return (parsed.bucket_id,) if isinstance(parsed, OriginalFile | BucketFile) else ()
 
 
 def _buckets(orc: OrcFile) -> tuple[int, ...]:

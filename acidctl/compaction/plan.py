@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -18,10 +17,10 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.format.write_ids import MAX_ID, Reader
+from acidctl.format.write_ids import Reader
 from acidctl.options import CompactOptions
 from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import AcidState, TableGuess
+from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import TableSchema
 
 PLAN_TYPE = "compaction_plan"
@@ -52,6 +51,14 @@ class Action(Enum):
     REFUSED = "refused"
 
 
+class NotPlannedError(Exception):
+    """Why a location is not compacted: a stable code, a sentence, and whether it is refused or has nothing to do."""
+
+    def __init__(self, code: str, reason: str, action: Action = Action.REFUSED) -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.action = code, reason, action
+
+
 class Role(Enum):
     """What a task writes.
 
@@ -68,7 +75,7 @@ class Role(Enum):
     JOIN = "join"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class KeyCut:
     """A row id between two parts of a bucket: the part before it ends before this key, the next begins with it."""
 
@@ -145,9 +152,9 @@ class PartitionPlan:
     notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
     failed: Annotated[bool, "refused because looking into it failed, with an error of that code"] = False
 
-    def refused(self, code: str, reason: str) -> PartitionPlan:
+    def left(self, why: NotPlannedError) -> PartitionPlan:
         """The plan as one that is not carried out."""
-        return PartitionPlan(self.partition, self.path, Action.REFUSED, code, reason, notes=self.notes)
+        return PartitionPlan(self.partition, self.path, why.action, why.code, why.reason, notes=self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,119 +443,6 @@ def from_options(values: Mapping[str, Any]) -> CompactOptions:
         return CompactOptions(**given)
     except (TypeError, UsageError) as error:
         raise _misfit("plan.options") from error
-
-
-def check_options(request: CompactOptions, view: TableView) -> None:
-    """UsageError for values that cannot be, and options that exclude or need each other."""
-    if request.drop_columns and view.schema is None:
-        raise UsageError(
-            "--drop-columns needs --schema",
-            hint="Give the columns that the table has today with --schema; without it every column is kept.",
-        )
-    txn = request.visibility_txn
-    if txn is not None and txn < 1:
-        raise UsageError(f"--visibility-txn {txn}: transaction ids begin at 1")
-    if txn is not None and txn >= MAX_ID:
-        raise UsageError(
-            f"--visibility-txn {txn} is not a transaction id: the largest 64-bit number stands for none",
-            hint="Give the id of the transaction that was opened for the compaction.",
-        )
-    if txn is not None and request.target == Target.HIVE3.value:
-        raise UsageError(
-            "--visibility-txn and --target hive3 exclude each other: Hive 3 cannot read names with _v",
-            hint="Leave one of them out.",
-        )
-    if request.split_bytes < 1:
-        raise UsageError(f"the size from which buckets are divided must be positive, not {request.split_bytes}")
-    if request.max_bytes is not None and request.max_bytes < 1:
-        raise UsageError(f"--max-bytes {request.max_bytes}: it must be positive")
-    if request.max_partitions is not None and request.max_partitions < 1:
-        raise UsageError(f"--max-partitions {request.max_partitions}: it must be positive")
-
-
-def window_missing(request: CompactOptions, renames: bool, locks: bool) -> tuple[str, str] | None:
-    """Code and reason where nothing keeps readers or other runs away, and the storage does not help."""
-    if request.assume_exclusive:
-        return None
-    if not locks:
-        return (
-            "needs_exclusive_window",
-            "this storage cannot lock the table against another run; use --assume-exclusive while nobody else uses the "
-            "table",
-        )
-    if renames or request.visibility_txn is not None:
-        return None
-    return (
-        "needs_exclusive_window",
-        "object stores cannot rename: Hive would see a half-copied result. Publish it under a transaction that is "
-        "committed only afterwards (--visibility-txn), or use --assume-exclusive while nobody uses the table",
-    )
-
-
-# --- Whether a compaction is due, by the thresholds of Hive's initiator (`Initiator.determineCompactionType`).
-#
-# Hive compares sizes first: deltas of more than a tenth of the base ask for a major compaction. Then it counts: more
-# than ten delta and delete delta directories ask for a minor one, or for a major one where there is no base yet.
-
-
-#: Hive's `hive.compactor.delta.num.threshold`, of `HiveConf` in Hive 3.1 and 4.
-DELTA_NUM = 10
-#: Hive's `hive.compactor.delta.pct.threshold`, a fraction in spite of its name.
-DELTA_PCT = 0.1
-
-_NUM_KEY = "compactorthreshold.hive.compactor.delta.num.threshold"
-_PCT_KEY = "compactorthreshold.hive.compactor.delta.pct.threshold"
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What has to be exceeded: a number of directories, and a fraction of the base's size."""
-
-    delta_num: int = DELTA_NUM
-    delta_pct: float = DELTA_PCT
-
-
-def thresholds(delta_num: int | None, delta_pct: float | None, schema: TableSchema | None) -> Thresholds:
-    """What was asked for, else what the table's properties say (as Hive reads them), else Hive's defaults."""
-    number = delta_num if delta_num is not None else _property(schema, _NUM_KEY, DELTA_NUM)
-    fraction = delta_pct if delta_pct is not None else _property(schema, _PCT_KEY, DELTA_PCT)
-    if number < 0 or fraction < 0:
-        raise UsageError("the thresholds of --only-if-needed cannot be negative")
-    return Thresholds(int(number), fraction)
-
-
-def not_needed(state: AcidState, kind: CompactionKind, limits: Thresholds) -> str | None:
-    """Why no compaction is due, None when one is; `state` is what the compactor sees.
-
-    The base's size is that of its files, or of the original files where there is none (Hive 4; Hive 3.1 adds both). A
-    minor compaction shrinks nothing, so for it only the number counts; a major one is due by either.
-    """
-    base = _size(state.base.files) if state.base is not None else _size(state.originals)
-    deltas = sum(_size(entry.files) for entry in state.deltas)
-    count = len(state.deltas)
-    large = kind is CompactionKind.MAJOR and base > 0 and deltas / base > limits.delta_pct
-    if large or count > limits.delta_num:
-        return None
-    why = f"{count} deltas (more than {limits.delta_num} are needed)"
-    if base > 0:
-        why += f", {deltas / base:.1%} of the size of the base"
-        if kind is CompactionKind.MAJOR:
-            why += f" (more than {limits.delta_pct:.1%} is needed)"
-    return f"not needed by the thresholds of --only-if-needed: {why}"
-
-
-def _size(files: tuple[FileInfo, ...]) -> int:
-    return sum(info.size for info in files)
-
-
-def _property(schema: TableSchema | None, key: str, default: float) -> float:
-    """A number of a table property; what is not a number counts as not set."""
-    text = None if schema is None else schema.table_property(key)
-    try:
-        number = default if text is None else float(text)
-    except ValueError:
-        return default
-    return number if math.isfinite(number) else default
 
 
 # --- The unit of work and what comes back: plain values that travel to worker processes and to Spark executors.

@@ -18,6 +18,7 @@ from acidctl.compaction import insert_only as plainfiles
 from acidctl.compaction import task
 from acidctl.compaction import task as joining
 from acidctl.compaction import tasks as planned_tasks
+from acidctl.compaction.plan import Role
 from acidctl.compaction.tasks import make_tasks
 from acidctl.compaction.verify import Attempt
 from acidctl.engine.base import TaskOutcome
@@ -175,12 +176,17 @@ def test_a_merge_that_loses_a_delete(kind: str, tmp_path: Path, monkeypatch: pyt
     case.mends()
 
 
+def _finely(output: str, role: Role, files: Any, deletes: Any, split_bytes: int) -> Any:
+    """Tasks that are all cut into parts."""
+    return make_tasks(output, role, files, deletes, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("corruption", list(Corruption))
 def test_a_join_with_other_rows(corruption: Corruption, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are right, and a whole that is not, written anew."""
     case = _case(LARGE, "major", tmp_path)
-    monkeypatch.setattr(planned_tasks, "make_tasks", lambda sides, split: make_tasks(sides, 1))
+    monkeypatch.setattr(planned_tasks, "make_tasks", _finely)
     monkeypatch.setattr(joining, "mismatch", lambda *_: "differ")
     monkeypatch.setattr(joining, "write_orc", corrupting_writer(corruption))
     assert SAID[corruption] in case.refuses(monkeypatch)
@@ -202,7 +208,7 @@ def test_a_join_of_other_parts(
 ) -> None:
     """Stripes that are copied as they are, but not those that should be."""
     case = _case(LARGE, "major", tmp_path)
-    monkeypatch.setattr(planned_tasks, "make_tasks", lambda sides, split: make_tasks(sides, 1))
+    monkeypatch.setattr(planned_tasks, "make_tasks", _finely)
     monkeypatch.setattr(joining, "stitch", lambda sink, runs: stitch(sink, change(runs)))
     assert said in case.refuses(monkeypatch)
     case.mends()
@@ -236,7 +242,7 @@ def test_a_file_that_is_cut_short_later(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_part_that_changes_before_it_is_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a join copies is verified as a whole, so a bit of a part that flips is found."""
     case = _case(LARGE, "major", tmp_path)
-    monkeypatch.setattr(planned_tasks, "make_tasks", lambda sides, split: make_tasks(sides, 1))
+    monkeypatch.setattr(planned_tasks, "make_tasks", _finely)
     _after_the_task(lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:], monkeypatch)
     assert "part" in case.refuses(monkeypatch)
 

@@ -33,7 +33,7 @@ def _finishing(condition: str, form: str) -> str:
 PLAN = (
     Mutant(
         "compaction/tasks.py",
-        "delete_files=tuple(file.path for file in deletes),",
+        "delete_files=tuple(file.path for file in own_deletes),",
         "",
         "delete files left out of a task",
     ),
@@ -51,14 +51,14 @@ PLAN = (
     ),
     Mutant(
         "compaction/tasks.py",
-        "for file in side.files:\n            for bucket_id",
-        "for file in side.files[1:]:\n            for bucket_id",
+        "for file in files:\n        for bucket_id",
+        "for file in files[1:]:\n        for bucket_id",
         "the first input file is read by no task",
     ),
     Mutant(
         "compaction/tasks.py",
-        'output=f"{side.directory}/{format_bucket_file(bucket_id)}",\n                bucket_id=bucket_id,',
-        'output=f"{side.directory}/{format_bucket_file(bucket_id)}",\n                bucket_id=bucket_id ^ 1,',
+        'output=f"{output}/{format_bucket_file(bucket_id)}",\n            bucket_id=bucket_id,',
+        'output=f"{output}/{format_bucket_file(bucket_id)}",\n            bucket_id=bucket_id ^ 1,',
         "tasks for the wrong bucket",
     ),
     Mutant(
@@ -67,7 +67,7 @@ PLAN = (
         'format_bucket_file(bucket_id + 1)}",',
         "rows in the file of another bucket",
     ),
-    Mutant("compaction/tasks.py", "role=side.role,", "role=Role.INSERTS,", "every task writes inserts"),
+    Mutant("compaction/tasks.py", "role=role,", "role=Role.INSERTS,", "every task writes inserts"),
     Mutant(
         "compaction/tasks.py",
         "return tuple(cuts[: parts - 1])",
@@ -114,8 +114,8 @@ PLAN = (
     ),
     Mutant(
         "compaction/tasks.py",
-        "return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, deletes)]",
-        "return [OutputSide(plan.outputs[0].name, Role.SURVIVING, inserts, ())]",
+        "return {plan.outputs[0].name: (Role.SURVIVING, inserts, deletes)}",
+        "return {plan.outputs[0].name: (Role.SURVIVING, inserts, ())}",
         "a major compaction without deletes",
     ),
     Mutant(

@@ -9,10 +9,10 @@ from acidctl.compaction.columns import (
     FileSchema,
     SchemaSurvey,
     column_losses,
-    duplicate_name,
-    schema_problem,
+    require_fitting,
     widest_columns,
 )
+from acidctl.compaction.plan import NotPlannedError
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_schema, parse_type
 
@@ -64,8 +64,11 @@ def verdict(*texts: str, dialect: Dialect = H4, given: str | None = None, survey
     """The code with which files of these schemas are refused."""
     known = census_of(*texts, dialect=survey or dialect)
     chosen = columns(given) if given is not None else widest_columns(known.schemas, dialect)
-    problem = schema_problem(known.schemas_of(""), ChosenColumns(chosen, dialect, given is not None), known.dialect)
-    return problem[0] if problem else None
+    try:
+        require_fitting(known.schemas_of(""), ChosenColumns(chosen, dialect, given is not None), known.dialect)
+    except NotPlannedError as why:
+        return why.code
+    return None
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,7 @@ def test_conversions_for_another_hive_are_unclear(newer: str, same: bool) -> Non
 def test_columns_that_moved_are_unclear() -> None:
     """The same name in two places is no schema."""
     assert verdict("a int, c int", "a int, b int, c int") == "schema_unclear"
-    assert duplicate_name(columns("a int, b int")) is None
+    assert verdict("a int, b int") is None
 
 
 def test_the_dialect_of_a_table() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.compaction.columns import unreadable_codec, writer_settings
-from acidctl.compaction.plan import Target, WriterSettings
+from acidctl.compaction.columns import writer_settings
+from acidctl.compaction.plan import NotPlannedError, Target, WriterSettings
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import TableSchema, parse_schema
@@ -34,7 +34,7 @@ def ddl(**properties: str) -> TableSchema:
 )
 def test_codec(asked: str | None, schema: TableSchema | None, found: str, expected: str) -> None:
     """The option, else the table's property, else the newest file's."""
-    assert writer_settings(asked, schema, found, COLUMNS)[0].compression == expected
+    assert writer_settings(asked, schema, found, COLUMNS, Target.HIVE4)[0].compression == expected
 
 
 def test_table_properties() -> None:
@@ -46,11 +46,13 @@ def test_table_properties() -> None:
         orc__bloom__filter__columns="NAME, x",
         orc__bloom__filter__fpp="0.01",
     )
-    settings, notes = writer_settings(None, schema, "zlib", COLUMNS)
+    settings, notes = writer_settings(None, schema, "zlib", COLUMNS, Target.HIVE4)
     assert settings == WriterSettings("zlib", 1048576, 65536, 5000, ("Name",), 0.01)
     assert notes == ("orc.bloom.filter.columns names x, which is not a column.",)
-    assert writer_settings(None, ddl(orc__create__index="false"), "zlib", COLUMNS)[0].row_index_stride == 0
-    assert writer_settings(None, ddl(), "zlib", StructType(()))[0] == WriterSettings()
+    assert (
+        writer_settings(None, ddl(orc__create__index="false"), "zlib", COLUMNS, Target.HIVE4)[0].row_index_stride == 0
+    )
+    assert writer_settings(None, ddl(), "zlib", StructType(()), Target.HIVE4)[0] == WriterSettings()
 
 
 @pytest.mark.parametrize(
@@ -72,19 +74,19 @@ def test_table_properties() -> None:
 def test_properties_that_cannot_be(schema: TableSchema) -> None:
     """A sentence that names the property."""
     with pytest.raises(UsageError, match=r"orc[.]"):
-        writer_settings(None, schema, "zlib", COLUMNS)
+        writer_settings(None, schema, "zlib", COLUMNS, Target.HIVE4)
 
 
 def test_hive3_has_no_zstd() -> None:
     """The option contradicts the target; the table's property makes a refusal with the remedy."""
-    zstd = WriterSettings("zstd")
-    assert unreadable_codec(None, zstd, Target.HIVE4) is None
-    assert unreadable_codec(None, WriterSettings("lz4"), Target.HIVE3) is None
-    found = unreadable_codec(None, zstd, Target.HIVE3)
-    assert found is not None
-    assert found[0] == "unreadable_codec"
-    assert "--compression" in found[1]
+    table = ddl(orc__compress="ZSTD")
+    assert writer_settings(None, table, "zlib", COLUMNS, Target.HIVE4)[0].compression == "zstd"
+    assert writer_settings("lz4", table, "zlib", COLUMNS, Target.HIVE3)[0].compression == "lz4"
+    assert writer_settings(None, None, "zstd", COLUMNS, Target.HIVE3)[0].compression == "zlib"
+    with pytest.raises(NotPlannedError, match="--compression") as refusal:
+        writer_settings(None, table, "zlib", COLUMNS, Target.HIVE3)
+    assert refusal.value.code == "unreadable_codec"
     with pytest.raises(UsageError, match="--compression zstd"):
-        unreadable_codec("zstd", zstd, Target.HIVE3)
+        writer_settings("zstd", None, "zlib", COLUMNS, Target.HIVE3)
     with pytest.raises(UsageError, match="--compression"):
-        writer_settings("gzip", None, "zlib", COLUMNS)
+        writer_settings("gzip", None, "zlib", COLUMNS, Target.HIVE4)
