@@ -313,20 +313,6 @@ def assemble(
     if dropped:
         form_notes.append(f"--drop-columns: these values are dropped for good: {_listed(dropped)}.")
 
-    def decided(plan: PartitionPlan) -> PartitionPlan:
-        if plan.action is not Action.COMPACT:
-            return plan
-        schemas = survey.schemas_of(plan.path) if orc else ()
-        try:
-            if unwritable is not None:
-                raise unwritable
-            require_fitting(schemas, chosen, survey.dialect)
-            _require_agreed_losses(context, schemas, chosen)
-            _require_lasting_base(context, plan, target)
-        except NotPlannedError as why:
-            return plan.left(why)
-        return plan
-
     return CompactionPlan(
         location=location,
         kind=CompactionKind(request.kind),
@@ -341,7 +327,7 @@ def assemble(
             file_format=file_format,
             writer=settings,
         ),
-        partitions=tuple(map(decided, plans)),
+        partitions=tuple(_decided(context, plan, survey, chosen, unwritable) for plan in plans),
         write_ids="" if view.lists.write_ids is None else view.lists.write_ids.format(),
         txns="" if view.lists.txns is None else view.lists.txns.format(),
         assumed=view.lists.assumed,
@@ -368,6 +354,28 @@ def _columns_note(view: TableView, survey: SchemaSurvey) -> str:
     if len(schemas) == 1:
         return f"Columns: all files agree (e.g. {schemas[0].path})."
     return f"Columns: those of the newest file ({schemas[0].path}) and of older ones ({len(schemas)} schemas)."
+
+
+def _decided(
+    context: PlanContext,
+    plan: PartitionPlan,
+    survey: SchemaSurvey,
+    chosen: ChosenColumns,
+    unwritable: NotPlannedError | None,
+) -> PartitionPlan:
+    """The plan, or a refusal where its files do not suit the form of the outputs."""
+    if plan.action is not Action.COMPACT:
+        return plan
+    schemas = survey.schemas_of(plan.path) if survey.file_format in (None, "orc") else ()
+    try:
+        if unwritable is not None:
+            raise unwritable
+        require_fitting(schemas, chosen, survey.dialect)
+        _require_agreed_losses(context, schemas, chosen)
+        _require_lasting_base(context, plan, Target(chosen.dialect.value))
+    except NotPlannedError as why:
+        return plan.left(why)
+    return plan
 
 
 def _target(request: CompactOptions, survey: SchemaSurvey) -> Target:

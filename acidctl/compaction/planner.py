@@ -146,7 +146,9 @@ def validate_request(
     listings = tuple(listings)
     lists, schema, txn = view.lists, view.schema, request.visibility_txn
     named = _named_by_hive4(listings) if lists.txns is None or request.target == Target.HIVE3.value else None
-    _check_options(view, request, named)
+    for broken, message, hint in (*_faults_of_options(view, request), *_faults_of_lists(view, request, named)):
+        if broken:
+            raise UsageError(message, hint=hint)
     write_ids, notes = lists.write_ids, []
     if write_ids is None or request.as_of is not None:
         # A watermark that no directory reaches would name a base after writes that are still to come.
@@ -183,11 +185,13 @@ def _named_by_hive4(listings: Iterable[Listing]) -> str | None:
     return next((item.name for item in _directories(listings) if item.visibility_txn_id is not None), None)
 
 
-def _check_options(view: TableView, request: CompactOptions, named: str | None) -> None:
-    """UsageError for values that cannot be, options that exclude or need each other, and what the lists lack."""
-    txn, txns, trusted = request.visibility_txn, view.lists.effective_txns, request.assume_committed
-    committed = txn is not None and not txns.sees_everything and txns.is_valid(txn)
-    faults = (
+_Fault = tuple[bool, str, str | None]
+
+
+def _faults_of_options(view: TableView, request: CompactOptions) -> tuple[_Fault, ...]:
+    """Values that cannot be, and options that exclude or need each other: whether it is so, message and hint."""
+    txn = request.visibility_txn
+    return (
         (
             bool(request.drop_columns) and view.schema is None,
             "--drop-columns needs --schema",
@@ -219,6 +223,14 @@ def _check_options(view: TableView, request: CompactOptions, named: str | None) 
             f"--max-partitions {request.max_partitions}: it must be positive",
             None,
         ),
+    )
+
+
+def _faults_of_lists(view: TableView, request: CompactOptions, named: str | None) -> tuple[_Fault, ...]:
+    """What the lists lack, or deny."""
+    txn, txns, trusted = request.visibility_txn, view.lists.effective_txns, request.assume_committed
+    committed = txn is not None and not txns.sees_everything and txns.is_valid(txn)
+    return (
         (
             not trusted and request.as_of is not None,
             "--as-of alone does not say which writes are open or aborted",
@@ -246,9 +258,6 @@ def _check_options(view: TableView, request: CompactOptions, named: str | None) 
             "Open a new transaction for the compaction.",
         ),
     )
-    for broken, message, hint in faults:
-        if broken:
-            raise UsageError(message, hint=hint)
 
 
 def _refusal_of_table(view: TableView, request: CompactOptions, renames: bool, locks: bool) -> tuple[str, str] | None:
