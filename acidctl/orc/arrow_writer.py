@@ -7,7 +7,7 @@ NeedsExactWriter where there is no such form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -77,13 +77,14 @@ class ArrowBackend:
             bloom_filter_fpp=physical.bloom_fpp,
         )
 
-    def write(self, piece: EventBatch) -> tuple[int, ...]:
-        """Append; gives the numbers of rows of the piece after which a stripe may have ended."""
+    def write(self, piece: EventBatch) -> Iterator[int]:
+        """Append; gives the numbers of rows of the piece after which a stripe may have ended, each at once."""
         assert self._writer is not None
         before = self._sink.tell()
         self._writer.write(self._table(piece))
         self._started = True
-        return (len(piece),) if self._sink.tell() > before else ()
+        if self._sink.tell() > before:
+            yield len(piece)
 
     def close(self) -> None:
         """Write what is left and the tail."""

@@ -64,7 +64,7 @@ def pack(data: bytes, compression: Compression, block_size: int, *, shrink: bool
         return data
     size = min(block_size, _MAX_CHUNK)
     pieces = (data[at : at + size] for at in range(0, len(data), size))
-    return b"".join(chunk_of(plain, _shrink(plain, compression) if shrink else None) for plain in pieces)
+    return b"".join(chunk_of(plain, shrunk(plain, compression) if shrink else None) for plain in pieces)
 
 
 def chunk_of(plain: bytes | memoryview, small: bytes | None) -> bytes:
@@ -74,7 +74,8 @@ def chunk_of(plain: bytes | memoryview, small: bytes | None) -> bytes:
     return b"".join((((len(chunk) << 1) | original).to_bytes(3, "little"), chunk))
 
 
-def _shrink(plain: bytes, compression: Compression) -> bytes | None:
+def shrunk(plain: bytes | memoryview, compression: Compression) -> bytes | None:
+    """The compressed bytes of one chunk; None where no codec makes them."""
     if compression is Compression.ZLIB:
         deflater = zlib.compressobj(wbits=-15)
         return deflater.compress(plain) + deflater.flush()

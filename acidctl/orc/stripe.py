@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from acidctl.errors import InternalError
-from acidctl.orc.codec import CodecError, Compression, expand
+from acidctl.orc.codec import CodecError, expand
 from acidctl.orc.protobuf import Budget, Message, WireError, block, encode_varint, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_range
@@ -339,8 +339,8 @@ _RECORDED: dict[OrcKind, Recorded] = {
 }
 _DICTIONARIES = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
 
-#: For each stream of a column: from a plain offset to the stored offset of a chunk and the plain offset in it.
-Places = Mapping[StreamKind, Callable[[int], tuple[int, int]]]
+#: For each stream of a column: from a plain offset to what a reader finds it by.
+Places = Mapping[StreamKind, Callable[[int], tuple[int, ...]]]
 
 
 def recorded(kind: OrcKind, encoding: EncodingKind, *, nulls: bool) -> Recorded:
@@ -352,37 +352,31 @@ def recorded(kind: OrcKind, encoding: EncodingKind, *, nulls: bool) -> Recorded:
     return _PRESENT + streams if nulls else streams
 
 
-def moved_positions(index: bytes, streams: Recorded, places: Places) -> bytes:
-    """A row index of plain streams as that of compressed ones; InternalError when it is not of these streams."""
+def moved_positions(
+    index: bytes, streams: Recorded, places: Places, tags: tuple[bytes, Recorded] | None = None
+) -> bytes:
+    """A row index of plain streams as that of streams stored otherwise; InternalError when it is not of these streams.
+
+    Of a union that was written as a struct (see `stripe_sink`) `tags` are the row index and the streams of its tags.
+    """
     entries = []
+    of_tags = iter(()) if tags is None else Message(tags[0]).blobs(_ENTRY)
     for number, field in raw_fields(index):
         if number != _ENTRY:
             entries.append(field)
             continue
         (entry,) = Message(field).blobs(_ENTRY)
-        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)
-        packed = b"".join(map(encode_varint, positions))
+        positions = Message(entry).uints(_POSITIONS)
+        if tags is not None:
+            more, size = Message(next(of_tags, b"")).uints(_POSITIONS), sum(1 + rest for _, rest in tags[1])
+            if len(more) != size:
+                raise InternalError(f"the row index of a union has tags of {len(more)} positions")
+            # What the tags' own PRESENT says is what the struct's says.
+            positions += more[-1 - _RUNS :]
+        moved = _moved(positions, streams, places)
+        packed = b"".join(map(encode_varint, moved))
         # Without a stream there are no positions, and no field.
         entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: block(_POSITIONS, packed) if packed else b""})))
-    return b"".join(entries)
-
-
-def union_positions(index: bytes, streams: Recorded, tags: bytes, of_tags: Recorded, compression: Compression) -> bytes:
-    """The row index of a union, from those of the struct and of its tags as which it was written (see `pyorc_writer`).
-
-    The statistics are the struct's. InternalError when they are not of these streams.
-    """
-    place = 1 if compression is Compression.NONE else 2
-    own, both = (sum(place + rest for _, rest in kinds) for kinds in (streams, of_tags))
-    # What the tags' own PRESENT says is what the struct's says.
-    skipped = both - place - _RUNS
-    entries = []
-    for entry, tag in zip(Message(index).blobs(_ENTRY), Message(tags).blobs(_ENTRY), strict=True):
-        first, second = Message(entry).uints(_POSITIONS), Message(tag).uints(_POSITIONS)
-        if (len(first), len(second)) != (own, both):
-            raise InternalError(f"the row index of a union has {len(first)} and {len(second)} positions")
-        packed = b"".join(map(encode_varint, (*first, *second[skipped:])))
-        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: block(_POSITIONS, packed)})))
     return b"".join(entries)
 
 

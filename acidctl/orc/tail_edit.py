@@ -7,7 +7,6 @@ stands, statistics and fields unknown to this code included.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import BinaryIO, Protocol
@@ -16,7 +15,7 @@ from acidctl.errors import InternalError
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.codec import Compression, pack
 from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
-from acidctl.orc.tail import MAGIC, PRIMITIVES, OrcKind, OrcType, Stripe, Tail, read_range
+from acidctl.orc.tail import MAGIC, PRIMITIVES, OrcKind, OrcType, Stripe, Tail
 from acidctl.types.hive_types import Field, HiveType, Primitive, StructType, TypeKind, children
 
 _KINDS = {hive: orc for orc, hive in PRIMITIVES.items()} | {
@@ -33,16 +32,9 @@ _TEXTS = frozenset({OrcKind.STRING, OrcKind.CHAR, OrcKind.VARCHAR})
 _INT = Primitive(TypeKind.INT)
 _BIGINT = Primitive(TypeKind.BIGINT)
 
-# Numbers of fields: of the footer, of the postscript, and of a stripe (its offset, and the lengths of index, data and
-# footer).
+# Numbers of fields: of the footer, and of the postscript.
 CONTENT_LENGTH, STRIPES, TYPES, METADATA, ROWS, STATISTICS, STRIDE, CALENDAR = 2, 3, 4, 5, 6, 7, 8, 11
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
-_PLACE = (1, 2, 3, 4)
-
-#: Where a stripe lies: its offset, and the lengths of its index, data and footer.
-Place = tuple[int, int, int, int]
-#: Lengths of index, data and footer.
-Lengths = tuple[int, int, int]
 
 
 class Appended(Protocol):
@@ -145,58 +137,6 @@ def end_lengths(postscript: bytes) -> tuple[int, int]:
     return message.uint(_FOOTER_LENGTH) or 0, message.uint(_METADATA_LENGTH) or 0
 
 
-class MovedStripes:
-    """Sends on a file whose stripes get other lengths, notes where each was and is, and writes a tail that fits."""
-
-    def __init__(self, target: Appended, compression: Compression, block_size: int) -> None:
-        self._target = target
-        self._compression = compression
-        self._block_size = block_size
-        self._places: list[tuple[Place, Place]] = []
-        self._end = 0
-
-    def begin(self, letters: bytes) -> None:
-        """Send the letters before the first stripe; InternalError when they are others."""
-        if letters != MAGIC:
-            raise InternalError("a file of a C++ writer does not begin with the letters ORC")
-        self._target.write(letters)
-        self._end = len(MAGIC)
-
-    @property
-    def has_begun(self) -> bool:
-        return self._end > 0
-
-    def add(self, old: Lengths, new: Lengths) -> None:
-        """Note the stripe that was just sent: its lengths as the writer made it, and as it was sent."""
-        self._places.append(((self._end, *old), (self._target.tell() - sum(new), *new)))
-        self._end += sum(old)
-
-    def finish(
-        self, metadata: bytes, footer: bytes, postscript: bytes, changes: Mapping[int, bytes] | None = None
-    ) -> None:
-        """Send the tail, whose parts are plain, with other changes to the footer; InternalError for other stripes."""
-        messages = list(Message(footer).blobs(STRIPES))
-        if [_place(message) for message in messages] != [old for old, _ in self._places]:
-            raise InternalError("the stripes of a writer do not lie where it wrote them")
-        moved = (
-            rewritten(message, {field: number(field, value) for field, value in zip(_PLACE, new, strict=True)})
-            for message, (_, new) in zip(messages, self._places, strict=True)
-        )
-        all_changes = {
-            CONTENT_LENGTH: number(CONTENT_LENGTH, self._target.tell() - len(MAGIC)),
-            STRIPES: b"".join(block(STRIPES, stripe) for stripe in moved),
-            **(changes or {}),
-        }
-        footer = rewritten(footer, all_changes)
-        self._target.write(sealed(footer, postscript, self._compression, self._block_size, metadata=metadata))
-
-
-def _place(stripe: bytes) -> Place:
-    message = Message(stripe)
-    offset, index, data, footer = (message.uint(field) or 0 for field in _PLACE)
-    return offset, index, data, footer
-
-
 # --- A tail for Arrow's C++ reader.
 #
 # Arrow sees the stripes of the real file byte for byte, and after them a footer that is built from the checked `Tail`.
@@ -263,93 +203,6 @@ def _offered_types(tail: Tail, wide: Collection[int], flatten: bool) -> list[Orc
         tops += row.subtypes
     types[0] = replace(types[0], subtypes=tops, names=tuple(offered_name(column) for column in tops))
     return types
-
-
-# --- The end of a file, held back until it is right.
-#
-# Storages append and nothing else, and the C++ writers put the tail where it will not be right yet. So what is written
-# while a writer closes is held back in memory, and goes on only when the tail has been edited.
-
-
-class HeldSink(io.RawIOBase):
-    """The file that a C++ writer is given: passes bytes on to `target` until `hold`, and keeps them from there on.
-
-    Closing it does not close the target. The first failure of the target is kept in `failure`: C++ writers turn
-    exceptions into texts.
-    """
-
-    def __init__(self, target: BinaryIO) -> None:
-        super().__init__()
-        self._target = target
-        self._holding = False
-        self.passed = 0
-        self.held = bytearray()
-        self.failure: BaseException | None = None
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        """Take bytes; all of them, as files of the standard library do."""
-        if self._holding:
-            self.held += data
-            return len(data)
-        if self.failure is not None:
-            raise OSError("an earlier write failed")
-        try:
-            write_all(self._target, data)
-        except BaseException as error:
-            self.failure = error
-            raise
-        self.passed += len(data)
-        return len(data)
-
-    def hold(self) -> None:
-        """From here on nothing reaches the target."""
-        self._holding = True
-
-    def release(self, tail_length: int, tail: bytes) -> int:
-        """Pass on what is held but its last `tail_length` bytes, then `tail`; the length of the file."""
-        with memoryview(self.held) as view:
-            content = len(view) - tail_length
-            write_all(self._target, view[:content])
-        write_all(self._target, tail)
-        return self.passed + content + len(tail)
-
-    def tell(self) -> int:
-        return self.passed + len(self.held)
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """The target stays open: the writer closes before the file is complete."""
-
-
-class HeldEnd:
-    """The end of a file as an open file; what was passed on reads as zeros, which nobody but a read-ahead asks for."""
-
-    def __init__(self, sink: HeldSink) -> None:
-        self._start = sink.passed
-        self._held = sink.held
-        self._at = 0
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = offset + (self._start + len(self._held) if whence == 2 else 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        end = self._start + len(self._held)
-        if size >= 0:
-            end = min(end, self._at + size)
-        zeros = bytes(max(0, min(end, self._start) - self._at))
-        data = zeros + bytes(self._held[max(0, self._at - self._start) : max(0, end - self._start)])
-        self._at += len(data)
-        return data
-
-    def last(self, size: int) -> bytes:
-        """The last `size` bytes of the file."""
-        return read_range(self, self._start + len(self._held) - size, size, "the file being written")
 
 
 def write_all(target: BinaryIO, data: bytes | memoryview) -> None:

@@ -8,11 +8,13 @@ raises NeedsExactWriter where it could not keep every bit, and the file has to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,23 +22,22 @@ import pyarrow as pa
 from acidctl.errors import InternalError, MissingDependencyError, UsageError
 from acidctl.format.events import EventBatch, EventKeys, Operation, RowId
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
-from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical
-from acidctl.orc.codec import Compression
-from acidctl.orc.igzip_writer import DeflatingBackend, igzip
+from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical, has_union
+from acidctl.orc.codec import Compression, shrunk
 from acidctl.orc.protobuf import number, rewritten
-from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_tail
+from acidctl.orc.stripe_sink import LARGEST_CHUNK, StripeSink, igzip
+from acidctl.orc.tail import Calendar, OrcKind, OrcType, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
     METADATA,
     STRIDE,
     TYPES,
-    HeldEnd,
-    HeldSink,
     event_type,
     merged_metadata,
     orc_types,
     renamed_types,
     sealed,
+    write_all,
 )
 from acidctl.types.hive_types import StructType
 
@@ -61,8 +62,6 @@ _COMPRESSIONS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-
-Result = TypeVar("Result")
 
 
 class Backend(Enum):
@@ -148,7 +147,7 @@ class OrcWriter:
         metadata: Mapping[str, bytes],
         backend: Backend = Backend.ARROW,
     ) -> None:
-        self._sink = HeldSink(sink)
+        self._sink = _HeldSink(sink)
         self._types = orc_types(event_type(columns) if acid else columns)
         self._acid = acid
         self._metadata = dict(metadata)
@@ -167,7 +166,21 @@ class OrcWriter:
             else frozenset(),
             bloom_fpp=settings.bloom_fpp,
         )
-        self._backend = _backend(backend, physical)(self._sink, columns, physical, acid=acid)
+        shrink = igzip() if backend is Backend.ARROW and physical.compression is Compression.ZLIB else None
+        if backend is Backend.EXACT and has_union(columns):
+            shrink = partial(shrunk, compression=physical.compression)
+        self._stripes: StripeSink | None = None
+        if shrink is not None:
+            self._stripes = StripeSink(self._sink, self._types, physical, shrink, unions=backend is Backend.EXACT)
+            # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
+            # C++ takes memory for each stream by the block.
+            physical = replace(
+                physical,
+                compression=Compression.NONE,
+                block_size=min(physical.block_size, LARGEST_CHUNK),
+                bloom=frozenset(map(self._stripes.written_id, physical.bloom)),
+            )
+        self._backend = _backend(backend)(self._stripes or self._sink, columns, physical, acid=acid)
 
     def write(self, batch: EventBatch) -> None:
         """Append the events of a batch."""
@@ -179,10 +192,12 @@ class OrcWriter:
         for piece in self._pieces.rest():
             self._write(piece)
         self._sink.hold()
-        self._guarded(self._backend.close)
-        end = HeldEnd(self._sink)
-        tail = read_tail(end, name="the file being written")
-        new = self._edited(tail, end)
+        with self._guarded():
+            self._backend.close()
+            if self._stripes is not None:
+                self._stripes.finish()
+        tail = read_tail(self._sink, name="the file being written")
+        new = self._edited(tail)
         size = self._sink.release(tail.postscript.footer_length + tail.postscript.length + 1, new)
         keys = self._keys
         return WrittenFile(
@@ -200,20 +215,26 @@ class OrcWriter:
         self._backend.abort()
 
     def _write(self, piece: EventBatch) -> None:
-        ends = self._guarded(lambda: self._backend.write(piece))
+        ends = []
+        with self._guarded():
+            for end in self._backend.write(piece):
+                ends.append(end)
+                if self._stripes is not None:
+                    self._stripes.pass_on()
         if self._keys is not None:
             self._keys.add(piece.keys, ends)
 
-    def _guarded(self, act: Callable[[], Result]) -> Result:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         try:
-            return act()
+            yield
         except (pa.ArrowException, RuntimeError, OSError) as error:
             # The C++ writers turn what the sink raised into a text.
             if self._sink.failure is not None:
                 raise self._sink.failure from error
             raise
 
-    def _edited(self, tail: Tail, end: HeldEnd) -> bytes:
+    def _edited(self, tail: Tail) -> bytes:
         metadata = dict(self._metadata)
         if self._keys is not None:
             metadata |= {
@@ -228,17 +249,13 @@ class OrcWriter:
             CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),
         }
         post = tail.postscript
-        return sealed(
-            rewritten(tail.footer, changes), end.last(post.length + 1)[:-1], post.compression, post.block_size
-        )
+        old = read_range(self._sink, tail.file_length - post.length - 1, post.length, tail.name)
+        return sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
 
 
-def _backend(
-    kind: Backend, physical: Physical
-) -> type[ArrowBackend] | type[ExactBackend] | Callable[..., DeflatingBackend]:
+def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
     if kind is Backend.ARROW:
-        deflate = igzip() if physical.compression is Compression.ZLIB else None
-        return ArrowBackend if deflate is None else partial(DeflatingBackend, deflate=deflate)
+        return ArrowBackend
     assert kind is Backend.EXACT
     try:
         # A machine without pyorc writes nearly every table.
@@ -249,6 +266,76 @@ def _backend(
             hint="Install the Python package pyorc where the tasks run.",
         ) from error
     return ExactBackend
+
+
+# --- The end of a file, held back until it is right.
+#
+# Storages append and nothing else, and the C++ writers put the tail where it will not be right yet. So what is written
+# while a writer closes is held back in memory, and goes on only when the tail has been edited.
+
+
+class _HeldSink(io.RawIOBase):
+    """The file that a C++ writer is given: passes bytes on to `target` until `hold`, and keeps them from there on.
+
+    Closing it does not close the target. The first failure of the target is kept in `failure`: C++ writers turn
+    exceptions into texts. What is held can be read; what was passed on reads as zeros, which nobody but a read-ahead
+    asks for.
+    """
+
+    def __init__(self, target: BinaryIO) -> None:
+        super().__init__()
+        self._target = target
+        self._holding = False
+        self._passed = 0
+        self._held = bytearray()
+        self._at: int | None = None
+        self.failure: BaseException | None = None
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        """Take bytes; all of them, as files of the standard library do."""
+        if self._holding:
+            self._held += data
+            return len(data)
+        if self.failure is not None:
+            raise OSError("an earlier write failed")
+        try:
+            write_all(self._target, data)
+        except BaseException as error:
+            self.failure = error
+            raise
+        self._passed += len(data)
+        return len(data)
+
+    def hold(self) -> None:
+        """From here on nothing reaches the target."""
+        self._holding = True
+
+    def release(self, tail_length: int, tail: bytes) -> int:
+        """Pass on what is held but its last `tail_length` bytes, then `tail`; the length of the file."""
+        with memoryview(self._held) as view:
+            content = len(view) - tail_length
+            write_all(self._target, view[:content])
+        write_all(self._target, tail)
+        return self._passed + content + len(tail)
+
+    def tell(self) -> int:
+        return self._passed + len(self._held) if self._at is None else self._at
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset + (self._passed + len(self._held) if whence == 2 else 0)
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        start = self.tell() - self._passed
+        end = len(self._held) if size < 0 else min(len(self._held), start + size)
+        self._at = self._passed + end
+        return bytes(max(0, min(end, 0) - start)) + self._held[max(0, start) : max(0, end)]
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The target stays open: the writer closes before the file is complete."""
 
 
 class _Pieces:

@@ -21,10 +21,10 @@ from acidctl.types.schema import parse_type
 from tests.cli.runner import acidctl
 from tests.services.hive import Hive
 from tests.support.orc_events import EventBatch, keys, written
-from tests.unit.orc.test_igzip_writer import CHUNKS, STRIPES
-from tests.unit.orc.test_igzip_writer import TYPES as DEFLATED
-from tests.unit.orc.test_igzip_writer import made as deflated
-from tests.unit.orc.test_igzip_writer import values as deflated_values
+from tests.unit.orc.test_stripe_sink import CHUNKS, STRIPES
+from tests.unit.orc.test_stripe_sink import TYPES as DEFLATED
+from tests.unit.orc.test_stripe_sink import made as deflated
+from tests.unit.orc.test_stripe_sink import values as deflated_values
 from tests.unit.orc.test_writer import DAY_1, YEAR_1, YEAR_1500, YEAR_9999, columns_of, union, wide
 from tests.unit.orc.test_writer import made as made_array
 

@@ -469,20 +469,20 @@ WRITING = (
     ),
     Mutant(
         "orc/stripe.py",
-        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
-        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places) if len(entries) != 3 else [0] * "
+        "moved = _moved(positions, streams, places)",
+        "moved = _moved(positions, streams, places) if len(entries) != 3 else [0] * "
         "sum(2 + rest for _, rest in streams)",
         "positions of a middle entry are those of the first",
     ),
     Mutant(
         "orc/stripe.py",
-        "positions = _moved(Message(entry).uints(_POSITIONS), streams, places)",
+        "moved = _moved(positions, streams, places)",
         "entry = next(Message(next(Message(index).blobs(_ENTRY))).blobs(0), entry)\n"
-        "        positions = _moved(Message(entry).uints(_POSITIONS), streams, places)[:-1]",
+        "        moved = _moved(positions, streams, places)[:-1]",
         "a position is missing",
     ),
     Mutant(
-        "orc/igzip_writer.py",
+        "orc/stripe_sink.py",
         "return self.places[i] - self.places[first], target - self.plain[i]",
         "return self.places[i] - self.places[first], max(target - self.plain[i] - (offset > 2000), 0)",
         "positions of later row groups a byte early",

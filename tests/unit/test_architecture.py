@@ -44,7 +44,7 @@ ONLY_IN = {
     "pyarrow": ("format", "types", "orc", "rows", "compaction", "cli"),
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
-    "isal": ("orc.igzip_writer",),
+    "isal": ("orc.stripe_sink",),
     "pyspark": ("engine",),
     "click": ("cli",),
     "rich": ("cli",),

@@ -17,23 +17,23 @@ from hypothesis import strategies as st
 
 from acidctl.compaction.verify import IndexCheck
 from acidctl.errors import InternalError, VerificationError
-from acidctl.orc import pyorc_writer
-from acidctl.orc.codec import Compression
+from acidctl.orc import writer
 from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import (
     EncodingKind,
     StreamKind,
+    moved_positions,
     read_column_index,
     read_stripe_statistics,
     recorded,
-    union_positions,
 )
+from acidctl.orc.stripe_sink import StripeSink
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
 from acidctl.types.schema import parse_type
 from tests.support.orc_events import EventBatch, keys, plain, read_all, written
-from tests.unit.orc.test_igzip_writer import indexes
+from tests.unit.orc.test_stripe_sink import indexes
 from tests.unit.orc.test_writer import LEAVES, check, columns_of, made, opened, union
 
 UNION = "uniontype<int,string,double,array<string>>"
@@ -270,7 +270,7 @@ def test_filters_of_the_columns_beside() -> None:
 def test_a_writer_that_puts_files_together_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte between streams ends the writing."""
 
-    class Odd(pyorc_writer.UnionSink):
+    class Odd(StripeSink):
         calls = 0
 
         def write(self, data: bytes) -> int:  # type: ignore[override]
@@ -278,20 +278,23 @@ def test_a_writer_that_puts_files_together_otherwise(monkeypatch: pytest.MonkeyP
             super().write(data + (b"x" if self.calls == 20 else b""))
             return len(data)
 
-    monkeypatch.setattr("acidctl.orc.pyorc_writer.UnionSink", Odd)
+    monkeypatch.setattr(writer, "StripeSink", Odd)
     with pytest.raises(InternalError, match="no footer"):
         check(f"struct<u:{UNION}>", [union(UNION, HOLES)], Backend.EXACT)
 
 
 def test_positions_that_are_not_of_a_union() -> None:
     """A layout that is not known is refused, never guessed."""
-    struct, tags = (recorded(kind, EncodingKind.DIRECT, nulls=True) for kind in (OrcKind.STRUCT, OrcKind.BYTE))
+    union, tags = (recorded(kind, EncodingKind.DIRECT, nulls=True) for kind in (OrcKind.UNION, OrcKind.BYTE))
     index = b"\x0a\x05\x0a\x03\x01\x02\x03"
-    assert union_positions(index, struct, b"\x0a\x07\x0a\x05\x04\x05\x06\x07\x08", tags, Compression.NONE) == (
-        b"\x0a\x07\x0a\x05\x01\x02\x03\x07\x08"
-    )
-    with pytest.raises(InternalError, match="3 and 3 positions"):
-        union_positions(index, struct, index, tags, Compression.NONE)
+    places = dict.fromkeys((StreamKind.PRESENT, StreamKind.DATA), lambda offset: (offset,))
+    of_tags = b"\x0a\x07\x0a\x05\x04\x05\x06\x07\x08"
+    assert moved_positions(index, union, places, (of_tags, tags)) == b"\x0a\x07\x0a\x05\x01\x02\x03\x07\x08"
+    for odd in (index, b""):
+        with pytest.raises(InternalError, match="tags of"):
+            moved_positions(index, union, places, (odd, tags))
+    with pytest.raises(InternalError, match="5 positions, which cannot be of DATA"):
+        moved_positions(index, union[1:], places, (of_tags, tags))
 
 
 TYPES = st.recursive(

@@ -17,9 +17,9 @@ import pytest
 
 from acidctl.errors import InternalError
 from acidctl.orc import arrow_writer as arrowwriter
-from acidctl.orc import igzip_writer, writer
+from acidctl.orc import stripe_sink, writer
+from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.codec import Compression, expand
-from acidctl.orc.igzip_writer import Chunks, ChunkSink
 from acidctl.orc.protobuf import Message, block
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stitch import StripeRun, stitch
@@ -31,6 +31,7 @@ from acidctl.orc.stripe import (
     read_stripe_statistics,
     recorded,
 )
+from acidctl.orc.stripe_sink import Chunks, StripeSink
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, WrittenFile
 from tests.cli.runner import acidctl
@@ -65,7 +66,7 @@ TYPES = {
 COLUMNS = columns_of("struct<" + ",".join(f"{name}:{kind}" for name, kind in TYPES.items()) + ">")
 # The whole of a small file in one stripe, or many stripes, all of whose streams have many chunks where these are tiny.
 STRIPES = {"one": 64 << 20, "many": 1 << 16}
-CHUNKS = {"tiny": 300, "usual": igzip_writer.LARGEST_CHUNK}
+CHUNKS = {"tiny": 300, "usual": stripe_sink.LARGEST_CHUNK}
 
 every_form = pytest.mark.parametrize(
     "nulls", [pytest.param(True, id="nulls"), pytest.param(False, id="full", marks=pytest.mark.slow)]
@@ -132,7 +133,7 @@ def made(batch: EventBatch, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     with monkeypatch.context() as patch:
         if not options.pop("igzip", True):
             patch.setattr(writer, "igzip", lambda: None)
-        patch.setattr(igzip_writer, "LARGEST_CHUNK", options.pop("chunk", igzip_writer.LARGEST_CHUNK))
+        patch.setattr(stripe_sink, "LARGEST_CHUNK", options.pop("chunk", stripe_sink.LARGEST_CHUNK))
         patch.setattr(writer, "_FEW_ROWS", 700)
         rows = len(batch)
         pieces = (batch.slice(start, min(start + 700, rows)) for start in range(0, rows, 700))
@@ -281,7 +282,7 @@ def test_without_igzip(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = values(False, 900)
     usual, _ = made(batch, monkeypatch, igzip=False)
     monkeypatch.setitem(__import__("sys").modules, "isal", None)
-    assert igzip_writer.igzip() is None
+    assert stripe_sink.igzip() is None
     assert made(batch, monkeypatch)[0] == usual
 
 
@@ -312,9 +313,9 @@ def test_stripes_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chunks_of(*writes: bytes, block_size: int = 1 << 16) -> Chunks:
     """What a sink makes of these calls."""
-    compress = igzip_writer.igzip()
+    compress = stripe_sink.igzip()
     assert compress is not None
-    sink = ChunkSink(compress, block_size)
+    sink = StripeSink(io.BytesIO(), (), Physical(Compression.ZLIB, 0, block_size, 0, frozenset(), 0.0), compress)
     for data in writes:
         assert sink.write(data) == len(data)
     assert sink.tell() == sum(map(len, writes))
@@ -366,7 +367,7 @@ def test_positions_that_are_not_of_the_column() -> None:
 def test_a_writer_that_puts_files_together_otherwise(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte between streams, or two streams in one write, end the writing."""
 
-    class Odd(ChunkSink):
+    class Odd(StripeSink):
         calls = 0
         kept = b""
 
@@ -379,7 +380,7 @@ def test_a_writer_that_puts_files_together_otherwise(odd: str, monkeypatch: pyte
                 self.kept = b""
             return len(data)
 
-    monkeypatch.setattr(igzip_writer, "ChunkSink", Odd)
+    monkeypatch.setattr(writer, "StripeSink", Odd)
     with pytest.raises(InternalError, match="no footer" if odd == "added" else "no chunk begins"):
         made(values(False, 900), monkeypatch)
 
