@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 
@@ -22,38 +22,30 @@ from acidctl.cleaning.report import (
     CleanReport,
     Outcome,
 )
-from acidctl.cli.options import HEADER, flag_of, table_argument
 from acidctl.cli.options import command as make_command
+from acidctl.cli.options import flag_of, table_argument
 from acidctl.cli.output import (
+    MOST_WARNINGS,
     Cell,
     Column,
-    Format,
     Output,
     Paint,
-    encode,
     human_age,
     human_size,
     plural,
     progress,
-    render_table,
     shown,
     wrap,
 )
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.options import CleanOptions, option, option_of
-from acidctl.state.report import Problem, document, json_names, to_json
+from acidctl.state.report import Problem, document, json_names
 
-_SHOWN_WARNINGS = 10
 # Before the question of --delete; the dry run shows all.
 _SHOWN_VICTIMS = 20
 # What `--quarantine` without a value stands for: a folder inside each location.
 _WITHIN = "(within the table)"
-
-
-def _age_text(seconds: float) -> str:
-    """Seconds as `_age` takes them: plain digits, whatever their size."""
-    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,6 @@ class View:
     yes: bool = option(False, "Do not ask.")
     unsafe_no_retention: bool = option(False, "Do not look at ages: readers at work may lose their files.")
     long: bool = option(False, "Show what is kept too, and every guard.", "-l", "--long")
-    no_header: bool = option(False, HEADER)
 
     @property
     def action(self) -> str:
@@ -90,18 +81,7 @@ class View:
     "clean",
     CleanOptions,
     View,
-    exits=(
-        ExitCode.DONE,
-        ExitCode.FAILED,
-        ExitCode.USAGE,
-        ExitCode.FINDINGS,
-        ExitCode.NO_SUCH_TABLE,
-        ExitCode.NOT_ACID,
-        ExitCode.DAMAGED,
-        ExitCode.STORAGE,
-        ExitCode.STALE_PLAN,
-        ExitCode.INTERRUPTED,
-    ),
+    also=[ExitCode.STALE_PLAN],
     examples=(
         "acidctl clean /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl clean /warehouse/orders --validtxns @lists.txt --older-than 7d --delete --yes",
@@ -124,16 +104,20 @@ def command(out: Output, config: Config, options: CleanOptions, view: View, *, l
     if view.unsafe_no_retention:
         asked = replace(asked, older_than=None)
     report = _run(out, table, asked, view)
-    _remark(out, report)
-    if out.form is Format.TEXT:
+    for note in report.notes:
+        out.note(note)
+    out.warn(*report.warnings[:MOST_WARNINGS])
+    for part in report.partitions:
+        for note in part.notes:
+            out.note((f"{part.partition}: " if part.partition else "") + note)
+    # One entry a line, victims first.
+    outcomes = [(entry, _DONE[report.action]) for entry in report.victims] + [(entry, "kept") for entry in report.kept]
+    items = ({**document("clean_entry", entry), "outcome": outcome} for entry, outcome in outcomes)
+    if not out.machine(lambda: document(REPORT_TYPE, report), items, (*json_names(CleanedEntry), "outcome")):
         back = command_line(location, replace(options, max_runtime=None), view) + " --undo"
         if view.place is not None:
             back += f" --quarantine {_quoted(view.place)}"
-        write_text(out, report, command_line(location, options, view), back, long=view.long)
-    elif out.form is Format.JSON:
-        out.json(document(REPORT_TYPE, report))
-    else:
-        _write_lines(out, report, view)
+        _write_text(out, report, command_line(location, options, view), back, long=view.long)
     for error in _failures(report.failed):
         out.error(error)
     return report.exit_code
@@ -200,10 +184,8 @@ def _confirm(out: Output, plan: CleanPlan, view: View) -> None:
             hint="Add --yes; the same command without --delete shows what would go.",
         )
     for line in _victims(plan):
-        out.terminal.stderr.write(encode(line + "\n"))
-    question = f"Delete {what} of {shown(plan.location)} for good? Type {shown(name)} or delete: "
-    out.terminal.stderr.write(encode(question))
-    out.terminal.stderr.flush()
+        out.ask(line + "\n")
+    out.ask(f"Delete {what} of {shown(plan.location)} for good? Type {shown(name)} or delete: ")
     if sys.stdin.readline().strip() not in (name, "delete"):
         raise UsageError("aborted: nothing was deleted", path=plan.location)
 
@@ -237,7 +219,9 @@ def command_line(location: str, options: CleanOptions, view: View) -> str:
         if value is True:
             words.append(flag_of(one))
         for text in value if asked.repeat else () if value is True else (value,):
-            words += [flag_of(one), _age_text(text) if isinstance(text, float) else str(text)]
+            # Seconds in plain digits, whatever their size.
+            seconds = f"{text:.6f}".rstrip("0").rstrip(".") + "s" if isinstance(text, float) else None
+            words += [flag_of(one), seconds or str(text)]
     return " ".join(map(_quoted, [*words, *(["--unsafe-no-retention"] if view.unsafe_no_retention else [])]))
 
 
@@ -245,23 +229,10 @@ def _quoted(word: str) -> str:
     """A word for a shell; bytes that are no text, and control characters, as bash and zsh take them."""
     if word.isprintable():
         return shlex.quote(word)
-    return "$'" + "".join(_ansi_c(byte) for byte in os.fsencode(word)) + "'"
-
-
-def _ansi_c(byte: int) -> str:
-    """A byte within `$'...'`: three octal digits, so that what follows is never taken for a part of it."""
-    plain = 0x20 <= byte < 0x7F and chr(byte) not in "'\\"
-    return chr(byte) if plain else f"\\{byte:03o}"
-
-
-def _remark(out: Output, report: CleanReport) -> None:
-    for note in report.notes:
-        out.note(note)
-    for warning in report.warnings[:_SHOWN_WARNINGS]:
-        out.warn(warning)
-    for part in report.partitions:
-        for note in part.notes:
-            out.note((f"{part.partition}: " if part.partition else "") + note)
+    # Three octal digits, so that what follows a byte is never taken for a part of it.
+    plain = [0x20 <= byte < 0x7F and chr(byte) not in "'\\" for byte in os.fsencode(word)]
+    found = zip(os.fsencode(word), plain, strict=True)
+    return "$'" + "".join(chr(byte) if is_plain else f"\\{byte:03o}" for byte, is_plain in found) + "'"
 
 
 _DONE = {
@@ -270,19 +241,6 @@ _DONE = {
     Action.QUARANTINE: "quarantined",
     Action.UNDO: "restored",
 }
-
-
-def _write_lines(out: Output, report: CleanReport, view: View) -> None:
-    """One entry a line, victims first."""
-    lines = [(entry, _DONE[report.action]) for entry in report.victims] + [(entry, "kept") for entry in report.kept]
-    if out.form is Format.JSONL:
-        out.json_lines({**document("clean_entry", entry), "outcome": outcome} for entry, outcome in lines)
-        return
-    names = (*json_names(CleanedEntry), "outcome")
-    out.csv(names, ([*to_json(entry).values(), outcome] for entry, outcome in lines), with_header=not view.no_header)
-
-
-# --- The answer of `acidctl clean` for eyes: what goes and why, what holds it back, and what to type next.
 
 
 _WORDS = {
@@ -302,40 +260,49 @@ _KEPT_WORDS = {
 }
 
 
-def write_text(out: Output, report: CleanReport, command: str, back: str, *, long: bool) -> None:
-    """The whole answer; `command` is the line that was typed, without what changes a table, `back` brings back."""
-    out.line(out.paint(shown(report.location), Paint.BOLD))
-    for line in _header(out, report):
-        out.line(line)
-    _write_guards(out, report, long)
+def _write_text(out: Output, report: CleanReport, command: str, back: str, *, long: bool) -> None:
+    """What goes and why, what holds it back; `command` is the line that was typed, without what changes a table, and
+    `back` the one that brings back.
+    """
+    out.line(Cell(report.location, Paint.BOLD))
+    _header(out, report)
+    guards = [guard for guard in report.guards if long or not guard.holds]
+    if guards:
+        out.line()
+    for guard in guards:
+        where = f" in {shown(guard.partition)}" if guard.partition else ""
+        head = f"{guard.guard} {'holds' if guard.holds else 'DOES NOT HOLD'}{where}:"
+        first, *more = wrap(f"{head} {shown(guard.why)}", out.width, indent="  ")
+        start = min(2 + len(head), len(first))
+        out.line("  ", Cell(first[2:start], None if guard.holds else Paint.BAD), first[start:])
+        for line in more:
+            out.line("  " + line)
     if report.victims:
         out.line()
-        for line in _table(out, report, [(part, list(part.victims)) for part in report.partitions], Paint.BAD):
-            out.line(line)
-    kept = [(part, _shown_kept(part, long)) for part in report.partitions]
+        _table(out, report, [(part, part.victims) for part in report.partitions], Paint.BAD)
+    # Without --long, what a person would wonder about.
+    odd = ("guard_failed", "left", "not_restored", "work_failed")
+    kept = [(part, [e for e in part.kept if long or e.reason_code in odd]) for part in report.partitions]
     if any(entries for _, entries in kept):
         out.line()
-        out.line(out.paint("Kept:", Paint.BOLD))
-        for line in _table(out, report, kept, None):
-            out.line(line)
+        out.line(Cell("Kept:", Paint.BOLD))
+        _table(out, report, kept, None)
     out.line()
-    for line in _ending(out, report, command, back):
-        out.line(line)
+    _ending(out, report, command, back)
 
 
-def _header(out: Output, report: CleanReport) -> list[str]:
+def _header(out: Output, report: CleanReport) -> None:
     """Whose eyes it was judged by."""
     lists = f"{report.write_ids}" + (f"  {report.txns}" if report.txns else "")
-    lines = wrap(["every reader sees:", *lists.split("  ")], out.width, indent="  ")
+    out.wrapped(["every reader sees:", *lists.split("  ")], indent="  ")
     ages = "none, ages are not looked at"
     if report.retention_seconds is not None:
         ages = f"what is younger than {_shown_age(report.retention_seconds)} stays"
-    lines.append(f"  retention: {ages}")
+    out.line(f"  retention: {ages}")
     counts = Counter(_KEPT_WORDS.get(e.reason_code, "left alone") for part in report.partitions for e in part.kept)
-    kept = [f"{count} {words}," for words, count in counts.most_common()]
-    if kept:
-        lines += wrap(["kept:", *kept[:-1], kept[-1].rstrip(",")], out.width, indent="  ")
-    return lines
+    if counts:
+        *most, last = [f"{count} {words}" for words, count in counts.most_common()]
+        out.wrapped(["kept:", *(f"{phrase}," for phrase in most), last], indent="  ")
 
 
 def _shown_age(seconds: float) -> str:
@@ -346,50 +313,16 @@ def _shown_age(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def _write_guards(out: Output, report: CleanReport, long: bool) -> None:
-    rows = [guard for guard in report.guards if long or not guard.holds]
-    if not rows:
-        return
-    out.line()
-    for guard in rows:
-        where = f" in {shown(guard.partition)}" if guard.partition else ""
-        state = "holds" if guard.holds else "DOES NOT HOLD"
-        head = f"{guard.guard} {state}{where}:"
-        text = f"{head} {shown(guard.why)}"
-        first, *more = wrap(text, out.width, indent="  ")
-        paint = None if guard.holds else Paint.BAD
-        out.line("  " + out.paint(first[2 : 2 + len(head)], paint) + first[2 + len(head) :])
-        for line in more:
-            out.line("  " + line)
-
-
-def _shown_kept(part: CleanedLocation, long: bool) -> list[Entry]:
-    """Everything with --long; else what a person would wonder about."""
-    if long:
-        return list(part.kept)
-    return [
-        entry for entry in part.kept if entry.reason_code in ("guard_failed", "left", "not_restored", "work_failed")
-    ]
-
-
 def _table(
-    out: Output, report: CleanReport, parts: list[tuple[CleanedLocation, list[Entry]]], paint: Paint | None
-) -> list[str]:
+    out: Output, report: CleanReport, parts: Iterable[tuple[CleanedLocation, Sequence[Entry]]], paint: Paint | None
+) -> None:
     """On a terminal each reason stands once, above the entries that share it; elsewhere each line says all."""
     grouped = out.width is not None
-    columns = [
-        Column("NAME"),
-        Column("FILES", right=True, drop=1),
-        Column("SIZE", right=True),
-        Column("AGE", right=True),
-    ]
-    if not grouped:
-        columns.append(Column("WHY"))
     partitioned = any(part.partition for part in report.partitions)
-    if partitioned and not grouped:
-        columns.insert(0, Column("PARTITION"))
-    rows: list[list[Cell]] = []
-    headings: dict[int, str] = {}
+    names = [Column("PARTITION"), Column("NAME")] if partitioned and not grouped else [Column("NAME")]
+    figures = [Column("FILES", right=True, drop=1), Column("SIZE", right=True), Column("AGE", right=True)]
+    rows: list[list[object]] = []
+    headings: dict[int, list[str]] = {}
     shown_reason: tuple[str, str] | None = None
     for part, entries in parts:
         for entry in entries:
@@ -397,40 +330,43 @@ def _table(
                 shown_reason = (part.partition, entry.reason)
                 where = f"{shown(part.partition) or '(table directory)'}: " if partitioned else ""
                 lines = wrap(f"{where}{shown(entry.reason)}", out.width)
-                headings[len(rows)] = "\n".join(out.paint(line, Paint.BOLD) for line in lines)
-            row = [
-                Cell(("  " if grouped else "") + shown(entry.name), paint),
-                Cell(str(entry.files)),
-                Cell(human_size(entry.bytes)),
-                Cell("" if entry.age_seconds is None else human_age(entry.age_seconds)),
-            ]
-            if not grouped:
-                row.append(Cell(shown(entry.reason)))
-            rows.append([Cell(shown(part.partition)), *row] if partitioned and not grouped else row)
-    return render_table(out, columns, rows, before=headings) if rows else []
+                headings[len(rows)] = [out.text(Cell(line, Paint.BOLD)) for line in lines]
+            age = None if entry.age_seconds is None else human_age(entry.age_seconds)
+            row = [Cell(("  " if grouped else "") + entry.name, paint), entry.files, human_size(entry.bytes), age]
+            own = [] if grouped else [entry.reason]
+            rows.append([*([part.partition] if partitioned and not grouped else ()), *row, *own])
+    if rows:
+        out.table([*names, *figures, *([] if grouped else [Column("WHY")])], rows, before=headings)
 
 
-def _ending(out: Output, report: CleanReport, command: str, back: str) -> list[str]:
+def _ending(out: Output, report: CleanReport, command: str, back: str) -> None:
     """What was done, in capitals when it was nothing; and the line that does it, or that undoes it."""
     victims = report.victims
-    files = sum(entry.files for entry in victims)
     late = sum(part.outcome is Outcome.LEFT for part in report.partitions)
-    later = [f"{plural(late, 'partition')} left for a later run (--max-runtime)."] if late else []
-    size = sum(entry.bytes for entry in victims)
+    later = f"{plural(late, 'partition')} left for a later run (--max-runtime)."
+    files, size = sum(entry.files for entry in victims), sum(entry.bytes for entry in victims)
     what = f"{plural(len(victims), 'entry', 'entries')}, {plural(files, 'file')}, {human_size(size)}"
-    if not report.dry_run:
-        answer = wrap(f"{what} {_WORDS[report.action]}.", out.width)
-        if not victims:
-            answer = [out.paint(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD)]
-        still = "still in quarantine: " if report.action is Action.UNDO else ""
-        answer += [*later, *(f"  {still}{shown(part.quarantine)}" for part in report.partitions if part.quarantine)]
-        if report.action is Action.QUARANTINE and victims:
-            answer += ["That frees no space. To bring it back:", "", f"  {back}"]
-        return answer
-    lines = [out.paint("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD), *later]
-    if not victims:
-        return [*lines, *wrap(_why_nothing(report), out.width)]
-    return [*lines, f"This would delete {what}:", "", f"  {command} --delete"]
+    if report.dry_run:
+        out.line(Cell("DRY RUN: NOTHING WAS DELETED.", Paint.BOLD))
+    elif victims:
+        out.wrapped(f"{what} {_WORDS[report.action]}.")
+    else:
+        out.line(Cell(f"NOTHING WAS {_WORDS[report.action].upper()}.", Paint.BOLD))
+    if late:
+        out.line(later)
+    if report.dry_run:
+        if victims:
+            for line in (f"This would delete {what}:", "", f"  {command} --delete"):
+                out.line(line)
+        else:
+            out.wrapped(_why_nothing(report))
+        return
+    for part in report.partitions:
+        if part.quarantine:
+            out.line("  " + ("still in quarantine: " if report.action is Action.UNDO else "") + part.quarantine)
+    if report.action is Action.QUARANTINE and victims:
+        for line in ("That frees no space. To bring it back:", "", f"  {back}"):
+            out.line(line)
 
 
 def _why_nothing(report: CleanReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,26 +13,32 @@ from typing import Any
 import click
 
 from acidctl.api import CompactArguments, Table, open_table
-from acidctl.cli.options import HEADER, read_text, table_argument
 from acidctl.cli.options import command as make_command
+from acidctl.cli.options import read_text, table_argument
 from acidctl.cli.output import (
     Cell,
     Column,
     Format,
     Output,
     Paint,
+    bar,
     dump_json,
     human_size,
     plural,
     progress,
-    render_table,
-    say_assumed,
     shown,
-    work_progress,
-    wrap,
 )
 from acidctl.cli.process import interruptible
-from acidctl.compaction.plan import PLAN_TYPE, Action, CompactionPlan, PartitionPlan, encode, parse
+from acidctl.compaction.plan import (
+    PLAN_TYPE,
+    Action,
+    CompactionPlan,
+    InputEntry,
+    OutputDir,
+    PartitionPlan,
+    encode,
+    parse,
+)
 from acidctl.compaction.plan import to_json as plan_to_json
 from acidctl.compaction.report import REPORT_TYPE, CompactionReport, Outcome, PartitionReport
 from acidctl.compaction.run import Compaction, Progress
@@ -41,7 +48,7 @@ from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.limits import BOUNDS, TimeLimit, wall_clock
 from acidctl.options import CompactOptions, option
 from acidctl.rows.export import write_bytes
-from acidctl.state.report import SCHEMA_VERSION, document, json_names, to_json
+from acidctl.state.report import SCHEMA_VERSION, document, json_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +68,13 @@ class View:
         None, "Append a JSON line for each partition as soon as it is finished.", metavar="FILE"
     )
     limit: int = option(50, "Name at most N partitions in a text; 0 names all.", metavar="N", minimum=0)
-    no_header: bool = option(False, HEADER)
-
-    @property
-    def rows(self) -> int | None:
-        """How many partitions a text names at most; None for all."""
-        return self.limit or None
 
 
 @make_command(
     "compact",
     CompactOptions,
     View,
-    exits=(
-        ExitCode.DONE,
-        ExitCode.FAILED,
-        ExitCode.USAGE,
-        ExitCode.FINDINGS,
-        ExitCode.NO_SUCH_TABLE,
-        ExitCode.NOT_ACID,
-        ExitCode.NOT_ENOUGH_HISTORY,
-        ExitCode.DAMAGED,
-        ExitCode.STORAGE,
-        ExitCode.STALE_PLAN,
-        ExitCode.INTERRUPTED,
-    ),
+    also=[ExitCode.NOT_ENOUGH_HISTORY, ExitCode.STALE_PLAN],
     examples=(
         "acidctl compact major /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl compact major /warehouse/orders --assume-committed --dry-run",
@@ -118,8 +107,10 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
             plan = table.plan_compaction(**replace(asked, progress=report_progress).keywords())
         _remark(out, plan)
         if view.plan_out is not None:
-            _save(out, plan, view.plan_out)
-        write_plan(out, plan, with_header=not view.no_header, limit=view.rows)
+            text = dump_json(plan_to_json(plan), indent=1) + "\n"
+            write_bytes(Path(view.plan_out), [text.encode("utf-8", "surrogateescape")])
+            out.note(f"wrote the plan to {view.plan_out}; --plan carries it out")
+        _write_plan(out, plan, view.limit or None)
         return plan.exit_code
     log = None
     if view.run_log is not None:
@@ -132,10 +123,16 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
         raise
     if log is not None:
         log.run(report)
-    write_report(out, report, with_header=not view.no_header, limit=view.rows)
+    items = (document(REPORT_TYPE, part) for part in report.partitions)
+    if not out.machine(lambda: document(REPORT_TYPE, report), items, json_names(PartitionReport)):
+        _report_text(out, report, view.limit or None)
     for part in report.partitions:
         if part.outcome is Outcome.FAILED:
-            out.error(_failure(part))
+            # Whoever looks at errors alone has to see it.
+            where = f"{part.partition}: " if part.partition else ""
+            failure = AcidctlError(where + part.reason, path=part.partition or None, hint=part.hint)
+            failure.code = part.reason_code
+            out.error(failure)
     return report.exit_code
 
 
@@ -152,7 +149,7 @@ def _run(out: Output, table: Table, asked: CompactArguments, log: RunLog | None)
     @contextmanager
     def during(run: Compaction) -> Iterator[None]:
         nonlocal show
-        with work_progress(out, "compacting") as show, interruptible(run):
+        with _progress(out) as show, interruptible(run):
             try:
                 yield
             except KeyboardInterrupt:
@@ -174,18 +171,29 @@ def _run(out: Output, table: Table, asked: CompactArguments, log: RunLog | None)
         return table.compact(**watched.keywords())
 
 
+@contextmanager
+def _progress(out: Output) -> Iterator[Callable[[Progress], None]]:
+    """Show which partition is at work, rows and bytes per second, time left; for calls of any thread."""
+    if not out.shows_progress:
+        yield lambda work: None
+        return
+    with bar(out, "compacting") as show:
+        started = time.monotonic()
+        show(0, None, "")
+
+        def report(work: Progress) -> None:
+            seconds = max(time.monotonic() - started, 0.001)
+            rates = f"{work.rows_done / seconds:,.0f} rows/s, {human_size(int(work.bytes_done / seconds))}/s"
+            place = f"{work.partitions_done:,} of {work.partitions:,} partitions ({shown(work.partition)}), "
+            show(work.bytes_done, work.bytes, (place if work.partitions > 1 else "") + rates)
+
+        yield report
+
+
 def _remark(out: Output, plan: CompactionPlan) -> None:
-    say_assumed(out, plan.assumed)
+    out.assumed(plan.assumed)
     for text in plan.notes:
         out.note(text)
-
-
-def _failure(part: PartitionReport) -> AcidctlError:
-    """What went wrong with a partition, for stderr: whoever looks at errors alone has to see it."""
-    where = f"{part.partition}: " if part.partition else ""
-    error = AcidctlError(where + part.reason, path=part.partition or None, hint=part.hint)
-    error.code = part.reason_code
-    return error
 
 
 def _check(options: CompactOptions, view: View) -> None:
@@ -208,11 +216,6 @@ def _check(options: CompactOptions, view: View) -> None:
             "--plan cannot be combined with --target, --visibility-txn, --compression, --max-bytes, --max-partitions, "
             "--only-if-needed or --drop-columns: the plan states them"
         )
-
-
-def _save(out: Output, plan: CompactionPlan, path: str) -> None:
-    write_bytes(Path(path), [(dump_json(plan_to_json(plan), indent=1) + "\n").encode("utf-8", "surrogateescape")])
-    out.note(f"wrote the plan to {shown(path)}; --plan carries it out")
 
 
 def with_engine(config: Config, options: CompactOptions) -> CompactOptions:
@@ -251,59 +254,41 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 _HIVES = {"hive3": "Hive 3", "hive4": "Hive 4"}
 _PLAN_FIELDS = ("partition", "action", "reason_code", "reason", "inputs", "outputs", "rows_in", "bytes_in", "notes")
-_ACTIONS = {
-    Action.COMPACT: Cell("compact", Paint.GOOD),
-    Action.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
-    Action.REFUSED: Cell("refused", Paint.WARN),
+# Both of plans and of reports.
+_WORDS = {
+    "compact": Cell("compact", Paint.GOOD),
+    "compacted": Cell("compacted", Paint.GOOD),
+    "nothing_to_do": Cell("nothing to do", Paint.DIM),
+    "refused": Cell("refused", Paint.WARN),
+    "failed": Cell("failed", Paint.BAD),
+    "later": Cell("left for later", Paint.WARN),
 }
-_OUTCOMES = {
-    Outcome.COMPACTED: Cell("compacted", Paint.GOOD),
-    Outcome.NOTHING_TO_DO: Cell("nothing to do", Paint.DIM),
-    Outcome.REFUSED: Cell("refused", Paint.WARN),
-    Outcome.FAILED: Cell("failed", Paint.BAD),
-}
-_LATER = Cell("left for later", Paint.WARN)
-_WORDS = (*(cell.text for cell in _OUTCOMES.values()), _LATER.text)
-_NOTHING = Outcome.NOTHING_TO_DO
-_UNDONE = (Outcome.NOTHING_TO_DO, Outcome.REFUSED)
 # What a reader of a long report wants to see first.
 _WORST_FIRST = (Outcome.FAILED, Outcome.REFUSED, Outcome.COMPACTED)
-
-
 # Up to so many partitions a plan's text shows directory by directory, beyond that a line each.
 _IN_FULL = 8
 
 
-# --- plans ----------------------------------------------------------------------------------------------------------
-
-
-def write_plan(out: Output, plan: CompactionPlan, *, with_header: bool = True, limit: int | None = None) -> None:
+def _write_plan(out: Output, plan: CompactionPlan, limit: int | None) -> None:
     """A plan in the form that is asked for; as JSON it is what `--plan` takes. `limit` bounds the lines of a text."""
-    if out.form is Format.JSON:
-        out.json(plan_to_json(plan))
-    elif out.form is Format.JSONL:
-        head = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION}
-        out.json_lines({**head, **encode(part)} for part in plan.partitions)
-    elif out.form is Format.CSV:
-        out.csv(_PLAN_FIELDS, (_plan_row(part) for part in plan.partitions), with_header=with_header)
-    else:
+    head = {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION}
+    items = ({**head, **encode(part)} for part in plan.partitions)
+    if out.form is Format.CSV:
+        items = ({**encode(p), "inputs": _names(p.inputs), "outputs": _names(p.outputs)} for p in plan.partitions)
+    if not out.machine(lambda: plan_to_json(plan), items, _PLAN_FIELDS):
         _plan_text(out, plan, limit)
 
 
-def _plan_row(part: PartitionPlan) -> list[object]:
-    row = encode(part)
-    row |= {"inputs": [e.name for e in part.inputs], "outputs": [o.name for o in part.outputs]}
-    return [row[name] for name in _PLAN_FIELDS]
+def _names(directories: Sequence[InputEntry | OutputDir]) -> list[str]:
+    return [one.name for one in directories]
 
 
 def _plan_text(out: Output, plan: CompactionPlan, limit: int | None) -> None:
     todo = [part for part in plan.partitions if part.action is Action.COMPACT]
-    head = f"{plan.kind.value} compaction"
-    if todo:
-        head += f" for {_HIVES[plan.target.value]}"
+    head = f"{plan.kind.value} compaction" + (f" for {_HIVES[plan.target.value]}" if todo else "")
     if plan.visibility_txn is not None:
         head += f", visible with transaction {plan.visibility_txn}"
-    out.line(out.paint(shown(plan.location), Paint.BOLD))
+    out.line(Cell(plan.location, Paint.BOLD))
     out.line(head)
     whole = len(plan.partitions) == 1 and not plan.partitions[0].partition
     if len(plan.partitions) > _IN_FULL:
@@ -312,7 +297,7 @@ def _plan_text(out: Output, plan: CompactionPlan, limit: int | None) -> None:
         for part in plan.partitions[:limit]:
             out.line()
             if not whole:
-                out.line(out.paint(shown(part.partition), Paint.BOLD))
+                out.line(Cell(part.partition, Paint.BOLD))
             _partition_text(out, part)
         _and_more(out, len(plan.partitions), limit)
     out.line()
@@ -324,8 +309,7 @@ def _plan_text(out: Output, plan: CompactionPlan, limit: int | None) -> None:
         out.line(f"To do: {count}{rows}, {size}, {tasks}.")
     else:
         out.line("Nothing to compact.")
-    for line in _kinds(Counter(_kind_of(part) for part in plan.partitions if part.action is not Action.COMPACT)):
-        out.line(line)
+    _write_kinds(out, [part for part in plan.partitions if part.action is not Action.COMPACT])
     out.line("This is a plan: nothing has been changed.")
 
 
@@ -340,24 +324,18 @@ def _plan_table(out: Output, plan: CompactionPlan, limit: int | None) -> None:
         Column("EVENTS", right=True, drop=4),
         Column("PLAN", below=True),
     )
-    rows = []
+    rows: list[list[object]] = []
     for part in chosen[:limit]:
-        name = Cell(shown(part.partition) or "(table)")
+        row: list[object] = [None] * 3
+        word = _WORDS[part.action.value]
+        text = f"{word.text}: {part.reason}"
         if part.action is Action.COMPACT:
-            names = ", ".join(output.name for output in part.outputs)
-            figures = [
-                Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
-                Cell(human_size(part.bytes_in)),
-                Cell(f"{part.rows_in:,}"),
-            ]
-            rows.append([name, *figures, Cell(shown(names), Paint.GOOD)])
-        else:
-            why = f"{_ACTIONS[part.action].text}: {part.reason}"
-            rows.append([name, Cell(""), Cell(""), Cell(""), Cell(shown(why), _ACTIONS[part.action].paint)])
+            row = [f"{len(part.inputs):,} -> {len(part.outputs):,}", human_size(part.bytes_in), f"{part.rows_in:,}"]
+            text = ", ".join(_names(part.outputs))
+        rows.append([part.partition or "(table)", *row, Cell(text, word.paint)])
     if rows:
         out.line()
-        for line in render_table(out, columns, rows):
-            out.line(line)
+        out.table(columns, rows)
     _and_more(out, len(chosen), limit)
 
 
@@ -366,143 +344,101 @@ def _and_more(out: Output, total: int, limit: int | None) -> None:
         out.line(f"... and {total - limit:,} more (--limit 0 names all)")
 
 
-def _kind_of(part: PartitionPlan | PartitionReport) -> str:
-    """What a partition without work is counted as."""
-    if part.reason_code in BOUNDS:
-        return "left for a later run (--" + part.reason_code.replace("_", "-") + ")"
-    if part.reason_code == "not_needed":
-        return "not needed by the thresholds of --only-if-needed"
-    idle = part.action is Action.NOTHING_TO_DO if isinstance(part, PartitionPlan) else part.outcome is _NOTHING
-    return "nothing to do" if idle else "refused"
-
-
-def _kinds(counts: Counter[str]) -> list[str]:
-    total = sum(counts.values())
-    return [f"{plural(count, 'partition')}: {what}." for what, count in counts.most_common()] if total > 1 else []
+def _write_kinds(out: Output, idle: Sequence[PartitionPlan | PartitionReport]) -> None:
+    """How many partitions were left alone for which reason; of one this stands there already."""
+    counts: Counter[str] = Counter()
+    for part in idle:
+        what = part.action.value if isinstance(part, PartitionPlan) else part.outcome.value
+        if part.reason_code in BOUNDS:
+            counts["left for a later run (--" + part.reason_code.replace("_", "-") + ")"] += 1
+        elif part.reason_code == "not_needed":
+            counts["not needed by the thresholds of --only-if-needed"] += 1
+        else:
+            counts[_WORDS[what].text] += 1
+    for what, count in counts.most_common() if len(idle) > 1 else ():
+        out.line(f"{plural(count, 'partition')}: {what}.")
 
 
 def _partition_text(out: Output, part: PartitionPlan) -> None:
-    cell = _ACTIONS[part.action]
-    reason = part.reason[:1].upper() + part.reason[1:]
+    word = _WORDS[part.action.value]
     if part.action is not Action.COMPACT:
-        _sentence(out, f"{cell.text}: {part.reason}" if part.reason else cell.text, cell.paint)
+        _sentence(out, f"{word.text}: {part.reason}" if part.reason else word.text, word.paint)
     else:
-        rows = [
-            [
-                Cell("  read"),
-                Cell(shown(e.name)),
-                Cell(str(len(e.files))),
-                Cell(human_size(sum(f.size for f in e.files))),
-            ]
-            for e in part.inputs
+        rows: list[list[object]] = [
+            ["  read", entry.name, len(entry.files), human_size(sum(file.size for file in entry.files))]
+            for entry in part.inputs
         ]
-        rows += [
-            [Cell("  write", Paint.GOOD), Cell(shown(o.name), Paint.GOOD), Cell(str(_files_of(part, o.name))), Cell("")]
-            for o in part.outputs
-        ]
+        for output in part.outputs:
+            files = {task.output for task in part.tasks if task.output.startswith(output.name + "/")}
+            rows.append([Cell("  write", Paint.GOOD), Cell(output.name, Paint.GOOD), len(files), None])
         columns = (Column(""), Column("DIRECTORY"), Column("FILES", right=True), Column("BYTES", right=True))
-        for line in render_table(out, columns, rows):
-            out.line(line)
-        if reason:
-            _sentence(out, reason, None)
+        out.table(columns, rows)
+        _sentence(out, part.reason[:1].upper() + part.reason[1:])
     for note in part.notes:
         _sentence(out, f"note: {note}", Paint.DIM)
 
 
-def _files_of(part: PartitionPlan, directory: str) -> int:
-    return len({task.output for task in part.tasks if task.output.startswith(directory + "/")})
-
-
-def _sentence(out: Output, text: str, paint: Paint | None) -> None:
-    for line in wrap(shown(text), out.width, indent="  "):
-        out.line(out.paint(line, paint))
-
-
-# --- reports --------------------------------------------------------------------------------------------------------
-
-
-def write_report(out: Output, report: CompactionReport, *, with_header: bool = True, limit: int | None = None) -> None:
-    """A report in the form that is asked for; `limit` bounds the partitions that a text names."""
-    if out.form is Format.JSON:
-        out.json(document(REPORT_TYPE, report))
-    elif out.form is Format.JSONL:
-        out.json_lines(document(REPORT_TYPE, part) for part in report.partitions)
-    elif out.form is Format.CSV:
-        rows = (list(to_json(part).values()) for part in report.partitions)
-        out.csv(json_names(PartitionReport), rows, with_header=with_header)
-    else:
-        _report_text(out, report, limit)
+def _sentence(out: Output, text: str, paint: Paint | None = None) -> None:
+    out.wrapped(text, paint, indent="  ")
 
 
 def _report_text(out: Output, report: CompactionReport, limit: int | None) -> None:
     """Something to paste into a ticket: what was done, before and after, and what was not done and why."""
-    out.line(out.paint(shown(report.location), Paint.BOLD))
-    for line in wrap(_headline(report), out.width):
-        out.line(line)
-    total = report.summary
-    done = [part for part in report.partitions if part.outcome is Outcome.COMPACTED]
+    out.line(Cell(report.location, Paint.BOLD))
+    names = [_outcome(part).text for part in report.partitions]
+    phrases = [f"{names.count(word.text):,} {word.text}" for word in _WORDS.values() if word.text in names]
+    what = ", ".join(phrases)
+    if report.summary.partitions == 1:
+        what = what.partition(" ")[2]
+    # Whose Hive it would have been was not looked into where nothing was to be done.
+    idle = all(part.outcome is Outcome.NOTHING_TO_DO for part in report.partitions)
+    target = "" if idle else f" for {_HIVES[report.target]}"
+    by = "" if report.engine == "none" else f" by the {report.engine} engine"
+    out.wrapped(f"{report.kind} compaction{target}: {what} in {_seconds(report.seconds)}{by}")
+    done = any(part.outcome is Outcome.COMPACTED for part in report.partitions)
     if done:
         out.line()
         _before_and_after(out, report)
     if len(report.partitions) > 1 or any(part.partition for part in report.partitions):
         out.line()
         _partition_table(out, report.partitions, limit)
-        for line in _kinds(Counter(_kind_of(part) for part in report.partitions if part.outcome in _UNDONE)):
-            out.line(line)
+        undone = (Outcome.NOTHING_TO_DO, Outcome.REFUSED)
+        _write_kinds(out, [part for part in report.partitions if part.outcome in undone])
     else:
         for part in report.partitions:
             _details(out, part)
-    if total.outcomes.get("compacted"):
+    if done:
         out.line()
         _sentence(out, "The old directories are still there, obsolete; `acidctl clean` shows what can go.", Paint.DIM)
 
 
-def _headline(report: CompactionReport) -> str:
-    names = [_outcome(part).text for part in report.partitions]
-    phrases = [f"{names.count(word):,} {word}" for word in _WORDS if word in names]
-    what = ", ".join(phrases)
-    if report.summary.partitions == 1:
-        what = what.partition(" ")[2]
-    # Whose Hive it would have been was not looked into where nothing was to be done.
-    idle = all(part.outcome is _NOTHING for part in report.partitions)
-    target = "" if idle else f" for {_HIVES[report.target]}"
-    by = "" if report.engine == "none" else f" by the {report.engine} engine"
-    return f"{report.kind} compaction{target}: {what} in {_seconds(report.seconds)}{by}"
-
-
 def _outcome(part: PartitionReport) -> Cell:
-    if part.outcome is Outcome.REFUSED and part.reason_code in BOUNDS:
-        return _LATER
-    return _OUTCOMES[part.outcome]
+    later = part.outcome is Outcome.REFUSED and part.reason_code in BOUNDS
+    return _WORDS["later" if later else part.outcome.value]
 
 
 def _before_and_after(out: Output, report: CompactionReport) -> None:
     total = report.summary
-    rows = [
-        ("directories", f"{total.directories_in:,}", f"{total.directories_out:,}", ""),
-        ("files", f"{total.files_in:,}", f"{total.files_out:,}", ""),
-        ("bytes", human_size(total.bytes_in), human_size(total.bytes_out), ""),
-        ("rows", f"{total.rows_in:,}", f"{total.rows_out:,}", _difference(report)),
-    ]
-    columns = (Column(""), Column("BEFORE", right=True), Column("AFTER", right=True), Column("", below=True))
-    for line in render_table(out, columns, [[Cell("  " + name), Cell(a), Cell(b), Cell(c)] for name, a, b, c in rows]):
-        out.line(line)
-
-
-def _difference(report: CompactionReport) -> str:
-    total = report.summary
     phrases = [f"{plural(total.deletes_applied, 'delete')} applied"] if report.kind == "major" else []
     if total.hidden:
         phrases.append(f"{plural(total.hidden, 'row')} of aborted writes left out")
-    return ", ".join(phrases)
+    rows = [
+        ["  directories", f"{total.directories_in:,}", f"{total.directories_out:,}", ""],
+        ["  files", f"{total.files_in:,}", f"{total.files_out:,}", ""],
+        ["  bytes", human_size(total.bytes_in), human_size(total.bytes_out), ""],
+        ["  rows", f"{total.rows_in:,}", f"{total.rows_out:,}", ", ".join(phrases)],
+    ]
+    out.table((Column(""), Column("BEFORE", right=True), Column("AFTER", right=True), Column("", below=True)), rows)
 
 
 def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int | None) -> None:
     """All partitions; where that is too many, failures first, and those where nothing was done are only counted."""
     total = 0
     if limit is not None and len(parts) > limit:
-        parts = [part for part in parts if part.outcome is not _NOTHING and _outcome(part) is not _LATER]
-        parts.sort(key=lambda part: _WORST_FIRST.index(part.outcome))
+        idle = (_WORDS["nothing_to_do"], _WORDS["later"])
+        parts = sorted(
+            (part for part in parts if _outcome(part) not in idle), key=lambda part: _WORST_FIRST.index(part.outcome)
+        )
         total = len(parts)
     if not parts:
         return
@@ -517,43 +453,33 @@ def _partition_table(out: Output, parts: Sequence[PartitionReport], limit: int |
         Column("TIME", right=True, drop=6),
         Column("RESULT", below=True),
     )
-    for line in render_table(out, columns, [_partition_row(part) for part in parts[:limit]]):
-        out.line(line)
+    out.table(columns, [_partition_row(part) for part in parts[:limit]])
     _and_more(out, total, limit)
 
 
-def _partition_row(part: PartitionReport) -> list[Cell]:
-    name = Cell(shown(part.partition) or "(table)")
-    outcome = _outcome(part)
-    why = " ".join(text for text in (_result(part), *part.notes) if text)
-    if part.outcome is not Outcome.COMPACTED:
-        return [name, outcome, *[Cell("")] * 6, Cell(shown(why))]
-    return [
-        name,
-        outcome,
-        Cell(f"{len(part.inputs):,} -> {len(part.outputs):,}"),
-        Cell(f"{part.files_in or 0:,} -> {part.files_out or 0:,}"),
-        Cell(f"{human_size(part.bytes_in or 0)} -> {human_size(part.bytes_out or 0)}"),
-        Cell(f"{part.rows_in or 0:,} -> {part.rows_out or 0:,}"),
-        Cell(f"{part.deletes_applied or 0:,}"),
-        Cell(_seconds(part.seconds)),
-        Cell(shown(why)),
-    ]
-
-
-def _result(part: PartitionReport) -> str:
+def _partition_row(part: PartitionReport) -> list[object]:
+    figures: list[object] = [None] * 6
+    result = f"{part.reason} ({part.hint})" if part.hint else part.reason
     if part.outcome is Outcome.COMPACTED:
-        return ", ".join(part.outputs)
-    return f"{part.reason} ({part.hint})" if part.hint else part.reason
+        result = ", ".join(part.outputs)
+        figures = [
+            f"{len(part.inputs):,} -> {len(part.outputs):,}",
+            f"{part.files_in or 0:,} -> {part.files_out or 0:,}",
+            f"{human_size(part.bytes_in or 0)} -> {human_size(part.bytes_out or 0)}",
+            f"{part.rows_in or 0:,} -> {part.rows_out or 0:,}",
+            f"{part.deletes_applied or 0:,}",
+            _seconds(part.seconds),
+        ]
+    return [part.partition or "(table)", _outcome(part), *figures, " ".join(filter(None, (result, *part.notes)))]
 
 
 def _details(out: Output, part: PartitionReport) -> None:
     """The one partition of a table without partitions."""
     if part.outcome is Outcome.COMPACTED:
-        _sentence(out, f"result: {', '.join(part.outputs)}", None)
+        _sentence(out, f"result: {', '.join(part.outputs)}")
         if part.verified is not None:
             files, rows = plural(part.verified.files, "file"), plural(part.verified.rows, "row")
-            _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}", None)
+            _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}")
     else:
         _sentence(out, f"{_outcome(part).text}: {part.reason}", _outcome(part).paint)
         if part.hint:

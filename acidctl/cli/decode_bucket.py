@@ -8,9 +8,8 @@ from typing import Annotated, TypedDict
 
 import click
 
-from acidctl.cli.options import HEADER
 from acidctl.cli.options import command as make_command
-from acidctl.cli.output import Cell, Column, Format, Output, Paint, render_table, shown
+from acidctl.cli.output import Cell, Column, Output, Paint, shown
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.format.bucket_codec import MAX_BUCKET_ID, bits, decode, encode
@@ -55,17 +54,8 @@ class DecodedFields(TypedDict, total=False):
     reason: Annotated[str, "of a hidden name: what it is"]
 
 
-_CSV_FIELDS = tuple(DecodedFields.__annotations__)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """One answer: its JSON fields, and for eyes the value, its written form and its meaning."""
-
-    fields: DecodedFields
-    value: str
-    form: str
-    meaning: str
+# The JSON fields of an answer, and for eyes its form and its meaning.
+Decoded = tuple[DecodedFields, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +72,6 @@ class Encoding:
         form="integer",
     )
     codec_version: int = option(1, "Codec to encode with: 1 is Hive 3 and 4, 0 is Hive 1 and 2.", minimum=0, maximum=1)
-    no_header: bool = option(False, HEADER)
 
 
 @make_command(
@@ -114,14 +103,23 @@ def command(out: Output, config: Config, asked: Encoding, *, values: tuple[str, 
     elif not values:
         raise UsageError("no VALUE is given", hint="Give a bucket number or a name, or --encode --bucket N.")
     for value in values:
-        _refuse_option(value)
+        # Negative numbers are given as they are, so click hands over whatever begins with a dash.
+        if value.startswith("-") and not value.startswith(("-tmp.", "-ext-")) and not _NUMBER.fullmatch(value):
+            raise UsageError(f"no such option: {value}")
     for value in values:
         try:
             answers.append(decode_value(value))
         except AcidctlError as error:
             out.error(error)
             code = ExitCode.FAILED
-    _write(out, answers, asked.no_header)
+    items = [{**_TYPE, **found} for found, _, _ in answers]
+    answer = {**_TYPE, "values": [found for found, _, _ in answers]}
+    if not out.machine(lambda: answer, items, tuple(DecodedFields.__annotations__)) and answers:
+        columns = (Column("VALUE"), Column("AS"), Column("MEANING", below=True))
+        rows = [
+            [found.get("name", found.get("value")), Cell(form, Paint.DIM), meaning] for found, form, meaning in answers
+        ]
+        out.table(columns, rows)
     return code
 
 
@@ -139,95 +137,76 @@ def decode_value(value: str) -> Decoded:
     return _decoded_name(name)
 
 
-def _refuse_option(value: str) -> None:
-    """Negative numbers are given as they are, so click hands over whatever begins with a dash."""
-    if value.startswith("-") and not value.startswith(("-tmp.", "-ext-")) and not _NUMBER.fullmatch(value):
-        raise UsageError(f"no such option: {value}")
-
-
 def _decoded_number(value: int) -> Decoded:
     found = decode(value)
-    signed = value - (1 << 32) if value >= 1 << 31 else value
     fields: DecodedFields = {
-        "value": signed,
+        "value": value - (1 << 32) if value >= 1 << 31 else value,
         "hex": f"0x{value & 0xFFFFFFFF:08X}",
         "version": found.version,
         "bucket_id": found.bucket_id,
         "statement_id": found.statement_id,
     }
+    meaning = f"bucket {found.bucket_id}, statement {found.statement_id} (codec version 1)"
     if found.version == 0:
         meaning = f"bucket {found.bucket_id} (codec version 0: Hive 1 and 2)"
-    else:
-        meaning = f"bucket {found.bucket_id}, statement {found.statement_id} (codec version 1)"
-    return Decoded(fields, str(signed), f"{fields['hex']}  {bits(value)}", meaning)
+    return fields, f"{fields['hex']}  {bits(value)}", meaning
 
 
 def _encoded(out: Output, bucket: int, asked: Encoding) -> Decoded:
     number = encode(bucket, asked.statement, version=asked.codec_version, max_statement_id=asked.max_statement)
     answer = _decoded_number(number)
-    if answer.fields["bucket_id"] != bucket:
+    if answer[0]["bucket_id"] != bucket:
         out.warn(
             f"bucket {bucket} does not decode back: above {MAX_BUCKET_ID} Hive moves the high bits into the "
-            f"statement id (HIVE-24715), so its rows say bucket {answer.fields['bucket_id']}, "
-            f"statement {answer.fields['statement_id']}, and so do its file and directory names"
+            f"statement id (HIVE-24715), so its rows say bucket {answer[0]['bucket_id']}, "
+            f"statement {answer[0]['statement_id']}, and so do its file and directory names"
         )
     return answer
 
 
 def _decoded_name(name: str) -> Decoded:
     directory = parse_directory(name)
-    if isinstance(directory, BaseDir | DeltaDir):
-        kind = directory.kind.value if isinstance(directory, DeltaDir) else "base"
-        low = directory.min_write_id if isinstance(directory, DeltaDir) else None
-        high = directory.max_write_id if isinstance(directory, DeltaDir) else directory.write_id
-        statement = directory.statement_id if isinstance(directory, DeltaDir) else None
-        fields: DecodedFields = {
-            "name": name,
-            "kind": kind,
-            "min_write_id": low,
-            "max_write_id": high,
-            "statement_id": statement,
-            "visibility_txn_id": directory.visibility_txn_id,
-        }
-        return Decoded(fields, name, kind, _say_directory(directory))
     if isinstance(directory, Unrecognised):
         raise AcidctlError(f"{shown(name)} is not a name that Hive gives: {directory.reason}")
-    kind, more, meaning = _file_meaning(name)
-    return Decoded({"name": name, "kind": kind, **more}, name, kind, meaning)
-
-
-def _say_directory(directory: BaseDir | DeltaDir) -> str:
-    parts = []
+    if not isinstance(directory, BaseDir | DeltaDir):
+        kind, more, meaning = _file_meaning(name)
+        return {"name": name, "kind": kind, **more}, kind, meaning
     if isinstance(directory, BaseDir):
-        parts.append(f"all rows up to write id {directory.write_id}")
+        kind, low, high, statement = "base", None, directory.write_id, None
+        meaning = f"all rows up to write id {high}"
     else:
-        what = "deleted rows" if directory.kind is DeltaKind.DELETE else "inserted rows"
-        low, high = directory.min_write_id, directory.max_write_id
-        parts.append(f"{what} of write id {low}" if low == high else f"{what} of write ids {low} to {high}")
-        if directory.statement_id is not None:
-            parts.append(f"statement {directory.statement_id}")
-    if directory.visibility_txn_id is not None:
-        parts.append(f"written by a compaction, visible once transaction {directory.visibility_txn_id} commits")
-    return ", ".join(parts)
+        low, high, statement = directory.min_write_id, directory.max_write_id, directory.statement_id
+        kind = directory.kind.value
+        meaning = "deleted rows of write id" if directory.kind is DeltaKind.DELETE else "inserted rows of write id"
+        meaning += f" {low}" if low == high else f"s {low} to {high}"
+        meaning += "" if statement is None else f", statement {statement}"
+    txn = directory.visibility_txn_id
+    if txn is not None:
+        meaning += f", written by a compaction, visible once transaction {txn} commits"
+    fields: DecodedFields = {
+        "name": name,
+        "kind": kind,
+        "min_write_id": low,
+        "max_write_id": high,
+        "statement_id": statement,
+        "visibility_txn_id": txn,
+    }
+    return fields, kind, meaning
 
 
 def _file_meaning(name: str) -> tuple[str, DecodedFields, str]:
     """Kind, JSON fields and meaning of a file name."""
     match parse_file(name):
-        case BucketFile(_, bucket_id, attempt_id):
-            attempt = "" if attempt_id is None else f", task attempt {attempt_id}"
-            fields: DecodedFields = {"bucket_id": bucket_id, "attempt_id": attempt_id}
-            return "bucket", fields, f"file with ACID columns: bucket {bucket_id}{attempt}"
-        case OriginalFile(_, bucket_id, attempt_id, copy_number):
-            copy = "" if copy_number is None else f", copy {copy_number} (a later INSERT)"
-            fields = {"bucket_id": bucket_id, "attempt_id": attempt_id, "copy_number": copy_number}
-            return (
-                "original",
-                fields,
-                f"file without ACID columns: bucket {bucket_id}, attempt {attempt_id}{copy}",
-            )
+        case BucketFile(_, bucket, attempt):
+            meaning = f"file with ACID columns: bucket {bucket}"
+            meaning += "" if attempt is None else f", task attempt {attempt}"
+            return "bucket", {"bucket_id": bucket, "attempt_id": attempt}, meaning
+        case OriginalFile(_, bucket, attempt, copy):
+            meaning = f"file without ACID columns: bucket {bucket}, attempt {attempt}"
+            meaning += "" if copy is None else f", copy {copy} (a later INSERT)"
+            return "original", {"bucket_id": bucket, "attempt_id": attempt, "copy_number": copy}, meaning
         case SideFile(_, data_file):
-            meaning = f"side file of streaming ingest: logical lengths of {shown(data_file)}"
+            meaning = f"side file of streaming ingest: logical lengths of {data_file}"
             return "side_file", {"data_file": data_file}, meaning
         case Marker():
             meaning = "ACID version of a directory" if name == VERSION_MARKER else "what kind of base this is"
@@ -236,19 +215,3 @@ def _file_meaning(name: str) -> tuple[str, DecodedFields, str]:
             return "hidden", {"reason": reason}, f"hidden from readers: {reason}"
         case Unrecognised(_, reason):
             raise AcidctlError(f"{shown(name)} is neither a number nor a name that Hive gives: {reason}")
-
-
-def _write(out: Output, answers: list[Decoded], no_header: bool) -> None:
-    """In the form that was asked for."""
-    if out.form is Format.JSON:
-        out.json({**_TYPE, "values": [answer.fields for answer in answers]})
-    elif out.form is Format.JSONL:
-        out.json_lines({**_TYPE, **answer.fields} for answer in answers)
-    elif out.form is Format.CSV:
-        rows = ([answer.fields.get(name) for name in _CSV_FIELDS] for answer in answers)
-        out.csv(_CSV_FIELDS, rows, with_header=not no_header)
-    elif answers:
-        columns = (Column("VALUE"), Column("AS"), Column("MEANING", below=True))
-        table = [[Cell(shown(item.value)), Cell(item.form, Paint.DIM), Cell(item.meaning)] for item in answers]
-        for line in render_table(out, columns, table):
-            out.line(line)

@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
@@ -30,22 +29,14 @@ from acidctl.cli.process import interrupts_reach_us, own_stderr
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
 
-
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
-    """Where a command lives and the line that lists it."""
-
-    module: str
-    summary: str
-
-
+# Each is a module of this package, and the line that lists it.
 COMMANDS = {
-    "ls": CommandEntry("acidctl.cli.ls", "List every directory with its state, and say why."),
-    "snapshot": CommandEntry("acidctl.cli.snapshot", "Show what a reader with a given snapshot sees."),
-    "dump": CommandEntry("acidctl.cli.dump", "Show the contents of an ORC file, with ACID columns decoded."),
-    "clean": CommandEntry("acidctl.cli.clean", "Show what no reader can reach any more, and remove it."),
-    "decode-bucket": CommandEntry("acidctl.cli.decode_bucket", "Decode bucket numbers, file and directory names."),
-    "compact": CommandEntry("acidctl.cli.compact", "Compact deltas into fewer directories; verify, then publish."),
+    "ls": "List every directory with its state, and say why.",
+    "snapshot": "Show what a reader with a given snapshot sees.",
+    "dump": "Show the contents of an ORC file, with ACID columns decoded.",
+    "clean": "Show what no reader can reach any more, and remove it.",
+    "decode-bucket": "Decode bucket numbers, file and directory names.",
+    "compact": "Compact deltas into fewer directories; verify, then publish.",
 }
 
 _MAX_HELP_WIDTH = 100
@@ -61,10 +52,6 @@ class Session:
         self.terminal = terminal
         self.output = Output(terminal, _asked_form(args))
 
-    def set_output(self, output: Output) -> None:
-        """Called once the options are known."""
-        self.output = output
-
 
 class AcidctlGroup(click.Group):
     """Loads a command's module when the command is asked for."""
@@ -75,17 +62,16 @@ class AcidctlGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """None for an unknown name."""
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(entry.module).command
+        command = importlib.import_module("acidctl.cli." + cmd_name.replace("-", "_")).command
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """From the table above, without importing anything."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run and exit; click's own ending would print other texts and return other codes."""

@@ -6,11 +6,12 @@ from the configuration file, except those that agree to a risk.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, BinaryIO
 
@@ -22,8 +23,6 @@ from acidctl.config import load_config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
-
-Reader = Callable[[click.Context, click.Parameter, Any], Any]
 
 # The largest listing or list of ids that is read: some ten million lines.
 _MAX_TEXT = 1 << 30
@@ -42,39 +41,46 @@ EXIT_MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 
-HEADER = "Omit the CSV header."
+# What every command about tables or files may end with.
+TABLE_EXITS = (
+    *(ExitCode.DONE, ExitCode.FAILED, ExitCode.USAGE, ExitCode.FINDINGS, ExitCode.NO_SUCH_TABLE, ExitCode.NOT_ACID),
+    *(ExitCode.DAMAGED, ExitCode.STORAGE, ExitCode.INTERRUPTED),
+)
 
 
 def command(
     name: str,
     *takes: type,
-    exits: Sequence[ExitCode],
     examples: Sequence[str],
+    also: Sequence[ExitCode] = (),
+    exits: Sequence[ExitCode] = TABLE_EXITS,
     arguments: Sequence[Callable[[Any], Any]] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., ExitCode]], click.Command]:
     """Make a click command of a function `f(out, config, *options, **arguments) -> ExitCode`.
 
-    Its `options` are a value of each class of `takes`, filled by the click options of its fields. Adds `-o`, `-q`,
-    `-v`, `--config` and `--debug`; the help ends with the exit codes and lines to paste.
+    Its `options` are a value of each class of `takes`, filled by the click options of its fields. Adds those that all
+    commands have; the help ends with the exit codes, `also` among them, and lines to paste.
     """
 
     def decorate(function: Callable[..., ExitCode]) -> click.Command:
         def callback(**given: Any) -> ExitCode:
             ctx = click.get_current_context()
+            form, header = Format(given.pop("output")), not given.pop("no_header")
+            shown = {"quiet": given.pop("quiet"), "verbose": given.pop("verbose")}
             session: Session = ctx.obj
-            form, quiet, verbose = Format(given.pop("output")), given.pop("quiet"), given.pop("verbose")
-            out = Output(session.terminal, form, quiet=quiet, verbose=verbose)
-            session.set_output(out)
+            session.output = out = Output(session.terminal, form, header=header, **shown)
             values = [_filled(kind, given) for kind in takes]
             return function(out, ctx.meta["acidctl.config"], *values, **given)
 
         callback.__doc__ = function.__doc__
-        own = [add for kind in takes for add in _options_of(kind)]
         wrapped: Callable[..., ExitCode] = callback
-        for add in reversed([*arguments, *own, *_common()]):
+        for add in reversed([*arguments, *(add for kind in takes for add in _options_of(kind)), *_common()]):
             wrapped = add(wrapped)
-        return click.command(name, epilog=_epilog(exits, examples), context_settings=dict(settings or {}))(wrapped)
+        codes = [f"  {int(code):>3}  {EXIT_MEANINGS[code]}" for code in sorted([*exits, *also])]
+        sections = (("Exit codes", codes), ("Examples", [f"  {line}" for line in examples]))
+        epilog = "\n\n".join("\n".join(["\b", f"{title}:", *lines]) for title, lines in sections)
+        return click.command(name, epilog=epilog, context_settings=dict(settings or {}))(wrapped)
 
     return decorate
 
@@ -101,28 +107,30 @@ def flag_of(one: Any) -> str:
     return next((flag for flag in flags if flag.startswith("--")), "--" + one.name.replace("_", "-"))
 
 
-def _param(one: Any, asked: Option) -> str:
-    return asked.param or flag_of(one).lstrip("-").replace("-", "_")
+def _asked(kind: type) -> Iterator[tuple[Any, Option, str]]:
+    """The fields of an options class that are asked for, each with the name of its parameter."""
+    for one in fields(kind):
+        if asked := option_of(one):
+            own = one.name if asked.form == "argument" else flag_of(one).lstrip("-").replace("-", "_")
+            yield one, asked, asked.param or own
 
 
 def _filled(kind: type, given: dict[str, Any]) -> Any:
     """A value of an options class, its fields taken out of what click has read; arguments of the same name too."""
     values = {}
-    for one in fields(kind):
-        asked = option_of(one)
-        if asked is not None:
-            value = given.pop(one.name if asked.form == "argument" else _param(one, asked))
-            # Files and stdin are read when the whole command line is understood.
-            values[one.name] = TEXTS[asked.form](value, flag_of(one)) if value and asked.form in TEXTS else value
+    for one, asked, param in _asked(kind):
+        value = given.pop(param)
+        # Files and stdin are read when the whole command line is understood.
+        read = TEXTS[asked.form](value, flag_of(one)) if value and asked.form in TEXTS else value
+        values[one.name] = one.default if read is None else read
     return kind(**values)
 
 
 def _options_of(kind: type) -> list[Callable[[Any], Any]]:
     """The click options of an options class."""
     made = []
-    for one in fields(kind):
-        asked = option_of(one)
-        if asked is None or asked.form == "argument":
+    for one, asked, param in _asked(kind):
+        if asked.form == "argument":
             continue
         settings: dict[str, Any] = {"help": asked.help, "metavar": asked.metavar}
         shown = asked.shown if asked.shown is not None else one.default
@@ -141,10 +149,22 @@ def _options_of(kind: type) -> list[Callable[[Any], Any]]:
         elif asked.form == "integer":
             settings["type"] = int
         if asked.form in FORMS:
-            settings["callback"] = FORMS[asked.form]
+            settings["callback"] = _reader(FORMS[asked.form])
         flags = asked.flags if flag_of(one) in asked.flags else (*asked.flags, flag_of(one))
-        made.append(option(*flags, _param(one, asked), **settings))
+        made.append(option(*flags, param, **settings))
     return made
+
+
+def _reader(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback of click; what `read` refuses with a ValueError is shown with the name of the option."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        try:
+            return None if value is None else read(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
 
 
 # --- Texts that are given as such, or are read from files.
@@ -167,24 +187,29 @@ def read_text(value: str, name: str) -> str:
     if value == "@-":
         text = read_stdin()
     elif value.startswith("@"):
-        try:
-            with open(value[1:], "rb") as stream:
-                text = read_all(stream, value)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise UsageError(f"{name} {value} cannot be read: {reason}", path=value[1:]) from error
+        text = read_file(value[1:], f"{name} {value}", value)
     if not text.strip():
         where = f" ({value})" if value.startswith("@") else ""
         raise UsageError(f"{name} is empty{where}", hint="Leave the option out if you have no such text.")
     return text
 
 
+def read_file(path: str, option: str, name: str) -> str:
+    """The text of a file that `option` names."""
+    try:
+        with open(path, "rb") as stream:
+            return _read_all(stream, name)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"{option} cannot be read: {reason}", path=path) from error
+
+
 def read_stdin() -> str:
     """All of stdin; nothing when the caller closed it."""
-    return "" if sys.stdin is None else read_all(sys.stdin.buffer, "stdin")
+    return "" if sys.stdin is None else _read_all(sys.stdin.buffer, "stdin")
 
 
-def read_all(stream: BinaryIO, name: str) -> str:
+def _read_all(stream: BinaryIO, name: str) -> str:
     """The text of a stream; a UsageError for one that has no end, such as /dev/zero."""
     data = stream.read(_MAX_TEXT + 1)
     if len(data) > _MAX_TEXT:
@@ -205,67 +230,59 @@ _LONGEST, _LONGEST_TEXT = 36500 * 86400, "36500d"
 _FRACTION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(%?)")
 
 
-def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+def size(text: str) -> int:
     """Bytes: a number, or one with K, M, G or T behind it (powers of 1024)."""
-    if value is None:
-        return None
-    found = _SIZE.fullmatch(value.strip())
+    found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
-        raise click.BadParameter(f"{value!r} is not a size (use 512M or 20G)", ctx, param)
+        raise ValueError(f"{text!r} is not a size (use 512M or 20G)")
     amount = float(found[1]) * (1 << _UNITS[found[2].lower()])
     if amount > _LARGEST_SIZE:
-        raise click.BadParameter(f"{_short(value)} is too large: a size is at most {_LARGEST_SIZE_TEXT}", ctx, param)
+        raise ValueError(f"{_short(text)} is too large: a size is at most {_LARGEST_SIZE_TEXT}")
     return int(amount)
 
 
-def parse_duration(text: str) -> float | None:
-    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`; None for what is no duration, BadParameter for too long a one."""
+def seconds_of(text: str, kind: str = "a duration (use 45s, 90m or 2h)") -> float:
+    """Seconds of `45s`, `90m`, `24h`, `7d`, `2w`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        return None
+        raise ValueError(f"{text!r} is not {kind}")
     seconds = float(found[1]) * _SECONDS[found[2].lower()]
     if seconds > _LONGEST:
-        # Click knows whose callback this is, and adds the option.
-        raise click.BadParameter(f"{_short(text)} is too long: a duration is at most {_LONGEST_TEXT}")
+        raise ValueError(f"{_short(text)} is too long: a duration is at most {_LONGEST_TEXT}")
     return seconds
 
 
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _duration(text: str) -> float:
     """Seconds of a duration that may not be 0."""
-    if value is None:
-        return None
-    seconds = parse_duration(value)
+    seconds = seconds_of(text)
     if not seconds:
-        raise click.BadParameter(f"{value!r} is not a duration (use 45s, 90m or 2h)", ctx, param)
+        raise ValueError(f"{text!r} is not a duration (use 45s, 90m or 2h)")
     return seconds
 
 
-def duration_or_none(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds of a duration; 0 is one."""
-    return 0.0 if value.strip() == "0" or parse_duration(value) == 0 else duration(ctx, param, value) or 0.0
+def _age(text: str) -> float:
+    """Seconds of an age; 0 is refused, because what means "no retention" has a name of its own."""
+    seconds = seconds_of(text, "an age (use 90m, 24h or 7d)")
+    if seconds <= 0:
+        raise ValueError("0 would protect no reader; use --unsafe-no-retention if you mean it")
+    return seconds
 
 
-def column_names(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _column_names(text: str) -> tuple[str, ...]:
     """Names with commas between; backticks around one that holds a comma."""
-    if value is None:
-        return ()
-    import csv
-
     # Backticks as in SQL: a doubled one stands for itself.
-    (names,) = csv.reader([value.replace("\n", " ")], quotechar="`", skipinitialspace=True)
+    (names,) = csv.reader([text.replace("\n", " ")], quotechar="`", skipinitialspace=True)
     found = tuple(name.strip() for name in names)
     if not found or not all(found):
-        raise click.BadParameter(f"{_short(value)} leaves a name empty; write it as a,b", ctx, param)
+        raise ValueError(f"{_short(text)} leaves a name empty; write it as a,b")
     return found
 
 
-def fraction(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _fraction(text: str) -> float:
     """A fraction: `0.1`, or `10%`."""
-    if value is None:
-        return None
-    found = _FRACTION.fullmatch(value.strip())
+    found = _FRACTION.fullmatch(text.strip())
     if found is None:
-        raise click.BadParameter(f"{value!r} is not a fraction (use 0.1 or 10%)", ctx, param)
+        raise ValueError(f"{text!r} is not a fraction (use 0.1 or 10%)")
     return float(found[1]) / (100 if found[2] else 1)
 
 
@@ -274,15 +291,10 @@ def _short(value: str) -> str:
     return repr(value if len(value) <= 40 else f"{value[:40]}...")
 
 
-def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Names with commas between; empty ones do not count."""
-    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def _settings(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+def _settings(texts: Sequence[str]) -> dict[str, str]:
     """Spark settings: `spark.executor.memory=4g`."""
     found = {}
-    for text in values:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
             # What follows the key may be a secret, however it was set apart.
@@ -295,25 +307,15 @@ def _settings(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     return found
 
 
-def _age(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds of `90m`, `24h`, `7d`; 0 is refused, because what means "no retention" has a name of its own."""
-    seconds = parse_duration(value)
-    if seconds is None:
-        raise click.BadParameter(f"{value!r} is not an age (use 90m, 24h or 7d)", ctx, param)
-    if seconds <= 0:
-        raise click.BadParameter("0 would protect no reader; use --unsafe-no-retention if you mean it", ctx, param)
-    return seconds
-
-
 # How the value of an option is read, by the `form` of its field.
-FORMS: Mapping[str, Reader] = {
+FORMS: Mapping[str, Callable[[Any], Any]] = {
     "size": size,
-    "duration": duration,
-    "duration or 0": duration_or_none,
+    "duration": _duration,
+    "duration or 0": lambda text: 0.0 if text.strip() == "0" else seconds_of(text),
     "age": _age,
-    "fraction": fraction,
-    "names": column_names,
-    "columns": _columns,
+    "fraction": _fraction,
+    "names": _column_names,
+    "columns": lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
     "settings": _settings,
 }
 TEXTS: Mapping[str, Callable[[Any, str], Any]] = {"text": read_text, "texts": read_texts}
@@ -321,6 +323,7 @@ TEXTS: Mapping[str, Callable[[Any, str], Any]] = {"text": read_text, "texts": re
 
 def _common() -> list[Callable[[Any], Any]]:
     return [
+        option("--no-header", is_flag=True, help="Omit the CSV header."),
         option(
             "-o",
             "--output",
@@ -373,9 +376,3 @@ def _default(name: str, item: object, *, many: bool) -> object:
     if not all(isinstance(one, str | int | float) for one in items):
         raise UsageError(f"the configuration file sets {name} to {item!s}, which is not a value of that option")
     return [str(one) for one in items] if many else item
-
-
-def _epilog(exits: Sequence[ExitCode], examples: Sequence[str]) -> str:
-    codes = "\n".join(f"  {int(code):>3}  {EXIT_MEANINGS[code]}" for code in exits)
-    lines = "\n".join(f"  {line}" for line in examples)
-    return f"\b\nExit codes:\n{codes}\n\n\b\nExamples:\n{lines}"

@@ -16,17 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO
+from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
 
 from acidctl import options
 from acidctl.errors import AcidctlError, StorageError
 from acidctl.storage.redact import without_secrets
 
-if TYPE_CHECKING:
-    from acidctl.compaction.run import Progress
-
 # Columns of a terminal for a value of which only the beginning is shown.
 TERMINAL_VALUE = 40
+# Sentences of a kind on stderr.
+MOST_WARNINGS = 10
 
 
 class Format(Enum):
@@ -51,13 +50,9 @@ class Paint(Enum):
 class ByteSink(Protocol):
     """All that is asked of an output stream."""
 
-    def write(self, data: bytes | bytearray | memoryview, /) -> object:
-        """Take all the bytes."""
-        ...
+    def write(self, data: bytes | bytearray | memoryview, /) -> object: ...
 
-    def flush(self) -> object:
-        """Hand them on."""
-        ...
+    def flush(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,92 +70,199 @@ class Terminal:
     secrets: set[str] = field(default_factory=set)
 
 
-def system_terminal(environment: Mapping[str, str] | None = None) -> Terminal:
+def system_terminal() -> Terminal:
     """The terminal of this process; colour: NO_COLOR, else FORCE_COLOR, else whether it is a terminal."""
-    env = os.environ if environment is None else environment
-    out_tty, err_tty = _is_terminal(sys.stdout), _is_terminal(sys.stderr)
+    env = os.environ
+    out_tty, err_tty = (_is_terminal(stream) for stream in (sys.stdout, sys.stderr))
+
+    def color(terminal: bool) -> bool:
+        return not env.get("NO_COLOR") and bool(env.get("FORCE_COLOR") or (terminal and env.get("TERM") != "dumb"))
+
     return Terminal(
         stdout=_binary(sys.stdout),
         stderr=_binary(sys.stderr),
         width=terminal_width() if out_tty else None,
         stderr_is_terminal=err_tty,
         error_width=terminal_width() - 2 if err_tty else None,
-        color=_color(env, out_tty),
-        error_color=_color(env, err_tty),
+        color=color(out_tty),
+        error_color=color(err_tty),
     )
 
 
+class Cell(NamedTuple):
+    """A piece of text with a colour."""
+
+    text: str
+    paint: Paint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a text table.
+
+    On a terminal that is too narrow, `spare` columns leave when that keeps the sentence beside its row; the
+    `below` column is wrapped, or moved below its row when little room is left; then the column with the
+    highest `drop` leaves first. Columns without `drop` never leave, and cells other than sentences are never
+    cut.
+    """
+
+    title: str
+    right: bool = False
+    drop: int = 0
+    spare: bool = False
+    below: bool = False
+
+
 class Output:
-    """What a command writes with."""
+    """What a command writes with. Texts are escaped here, so that nothing can deceive a terminal."""
 
     def __init__(
-        self, terminal: Terminal, form: Format = Format.TEXT, *, quiet: bool = False, verbose: bool = False
+        self,
+        terminal: Terminal,
+        form: Format = Format.TEXT,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        header: bool = True,
     ) -> None:
+        """`header` is whether CSV has one."""
         self.terminal = terminal
         self.form = form
         self.quiet = quiet
         self.verbose = verbose
-
-    @property
-    def width(self) -> int | None:
-        """Columns of the terminal that shows stdout; None when it is none."""
-        return self.terminal.width
+        self.header = header
+        # Columns of the terminal that shows stdout; None when it is none.
+        self.width = terminal.width
 
     @property
     def shows_progress(self) -> bool:
         """Progress is for a person who watches: a terminal, text, and no -q."""
         return self.terminal.stderr_is_terminal and not self.quiet and self.form is Format.TEXT
 
+    # --- the answer
+
     def data(self, chunk: bytes | bytearray | memoryview) -> None:
         """Write bytes of the answer as they are."""
-        try:
-            self.terminal.stdout.write(chunk)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise StorageError(f"the answer cannot be written: {error.strerror or error}") from error
+        self._hand_over(self.terminal.stdout.write, chunk)
 
     def flush(self) -> None:
         """Hand over everything written so far."""
+        self._hand_over(self.terminal.stdout.flush)
+
+    def _hand_over(self, act: Callable[..., object], *chunk: object) -> None:
         try:
-            self.terminal.stdout.flush()
+            act(*chunk)
         except BrokenPipeError:
             raise
         except OSError as error:
             raise StorageError(f"the answer cannot be written: {error.strerror or error}") from error
 
-    def line(self, text: str = "") -> None:
-        """Write one line of text."""
-        self.data(encode(text + "\n"))
+    def text(self, *pieces: str | Cell) -> str:
+        """A line of pieces, escaped, and coloured where colours are on."""
+        return "".join(
+            self._painted(shown(piece.text), piece.paint) if isinstance(piece, Cell) else shown(piece)
+            for piece in pieces
+        )
 
-    def paint(self, text: str, paint: Paint | None) -> str:
-        """Colour a piece of the answer, where colours are on."""
+    def line(self, *pieces: str | Cell) -> None:
+        """Write one line of text."""
+        self._lines([self.text(*pieces)])
+
+    def wrapped(self, text: str | Sequence[str], paint: Paint | None = None, *, indent: str = "") -> None:
+        """Write a sentence, or pieces that stay whole, on as many lines as the terminal needs."""
+        text = shown(text) if isinstance(text, str) else [shown(piece) for piece in text]
+        for line in wrap(text, self.width, indent=indent):
+            self.line(Cell(line, paint))
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[object]],
+        *,
+        before: Mapping[int, Sequence[str]] | None = None,
+        after: Mapping[int, Sequence[str]] | None = None,
+    ) -> list[str]:
+        """Write a table that fits the terminal, or of unlimited width when there is none; a None is an empty cell.
+
+        A sentence column has to be the last one. `before` and `after` are ready lines that stand above and below
+        the row with that index. Returned are the titles of columns for which there was no room.
+        """
+        cells = [[_cell(value) for value in row] for row in rows]
+        widths = [
+            max([display_width(column.title), *(display_width(row[index].text) for row in cells)])
+            for index, column in enumerate(columns)
+        ]
+        kept, below = _layout(columns, widths, self.width)
+
+        def line(row: Sequence[Cell]) -> str:
+            parts = []
+            for index in kept:
+                padding = " " * (widths[index] - display_width(row[index].text))
+                painted = self._painted(*row[index])
+                parts.append(padding + painted if columns[index].right else painted + padding)
+            return "  ".join(parts).rstrip()
+
+        self._lines([self._painted(line([Cell(column.title) for column in columns]), Paint.DIM)])
+        indent = "    " if below else " " * sum(widths[index] + 2 for index in kept[:-1])
+        for number, row in enumerate(cells):
+            self._lines((before or {}).get(number, ()))
+            if below:
+                self._lines([line(row), *wrap(row[-1].text, self.width, indent=indent)])
+            elif columns[-1].below:
+                first, *more = wrap(row[-1].text, widths[-1]) or [""]
+                self._lines([line([*row[:-1], Cell(first, row[-1].paint)]), *(indent + text for text in more)])
+            else:
+                self._lines([line(row)])
+            self._lines((after or {}).get(number, ()))
+        return [column.title for index, column in enumerate(columns[: -1 if below else None]) if index not in kept]
+
+    def _painted(self, text: str, paint: Paint | None) -> str:
         return f"\x1b[{paint.value}m{text}\x1b[0m" if paint and self.terminal.color and text else text
 
-    def json(self, value: object) -> None:
-        """Write one JSON document: indented for a terminal, on one line for a program."""
-        self.data(encode(dump_json(value, indent=2 if self.width else None) + "\n"))
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.data(encode(line + "\n"))
 
-    def json_lines(self, values: Iterable[object]) -> None:
-        """Write one JSON object a line."""
-        for value in values:
-            self.data(encode(dump_json(value) + "\n"))
+    def machine(
+        self, document: Callable[[], object], items: Iterable[Mapping[str, Any]], fields: Sequence[str]
+    ) -> bool:
+        """Write the form that a program has asked for; False, and nothing written, where that is text.
 
-    def csv(self, header: Sequence[str], rows: Iterable[Sequence[object]], *, with_header: bool = True) -> None:
-        """Write rows as CSV: NULL bare, an empty string as `""`, lists and objects as JSON text."""
-        if with_header:
-            self.data(encode(",".join(map(csv_cell, header)) + "\n"))
-        for row in rows:
-            self.data(encode(",".join(map(csv_cell, row)) + "\n"))
+        `document` makes the JSON object, indented on a terminal and on one line for a program; each of `items` is a
+        line of JSON; a CSV row are its `fields`, of which `a.b` is one within another.
+        """
+        if self.form is Format.JSON:
+            self._lines([dump_json(document(), indent=2 if self.width else None)])
+        elif self.form is Format.JSONL:
+            self._lines(map(dump_json, items))
+        elif self.form is Format.CSV:
+            self._lines([",".join(map(csv_cell, fields))] if self.header else ())
+            paths = [name.split(".") for name in fields]
+            self._lines(",".join(csv_cell(_at(item, path)) for path in paths) for item in items)
+        return self.form is not Format.TEXT
+
+    # --- what else there is to say
 
     def note(self, text: str) -> None:
         """Say something on stderr that -q silences."""
         if not self.quiet:
             self._say("note: ", Paint.DIM, text)
 
-    def warn(self, text: str) -> None:
-        """Say something on stderr that the user has to know."""
-        self._say("warning: ", Paint.WARN, text)
+    def assumed(self, lists: Sequence[str]) -> None:
+        """Say which lists were not given and so count as "everything committed"."""
+        if len(lists) > 1:
+            self.note("No --validtxns given: treating every write as committed, including open and aborted ones.")
+        elif lists:
+            what = {"write_ids": "write-id list", "txns": "transaction list"}[lists[0]]
+            self.note(f"No {what} given with --validtxns: treating all of them as committed.")
+
+    def warn(self, *sentences: str) -> None:
+        """Say something on stderr that the user has to know; of ten thousand sentences JSON holds all, this ten."""
+        more = len(sentences) - MOST_WARNINGS
+        for text in sentences[:MOST_WARNINGS]:
+            self._say("warning: ", Paint.WARN, text)
+        if more > 0:
+            self._say("warning: ", Paint.WARN, f"... and {more:,} more such; -o json has them all")
 
     def detail(self, text: str) -> None:
         """Say something on stderr that only -v asks for."""
@@ -191,10 +293,34 @@ class Output:
         with suppress(OSError):  # whoever flushes at the end says so
             self.terminal.stdout.flush()
         try:
-            self.terminal.stderr.write(encode(text + "\n"))
-            self.terminal.stderr.flush()
+            self.ask(text + "\n")
         except OSError:
             discard(self.terminal.stderr)  # nobody listens; the exit code still tells
+
+    def ask(self, text: str) -> None:
+        """Write to stderr as it is."""
+        self.terminal.stderr.write(encode(text))
+        self.terminal.stderr.flush()
+
+
+class JsonArray:
+    """JSON lines as one JSON array, a row a line; well-formed to the end even when reading fails on the way."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self.started = False
+
+    def data(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Add whole lines."""
+        text = bytes(chunk)
+        if text:
+            self._out.data(b",\n" if self.started else b"[\n")
+            self.started = True
+            self._out.data(text[:-1].replace(b"\n", b",\n"))
+
+    def close(self) -> None:
+        """End the array."""
+        self._out.data(b"\n]\n" if self.started else b"[]\n")
 
 
 def discard(stream: ByteSink) -> None:
@@ -233,11 +359,7 @@ def csv_cell(value: object) -> str:
     """One CSV field."""
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple | dict):
-        value = dump_json(value)
-    text = str(value)
+    text = dump_json(value) if isinstance(value, bool | list | tuple | dict) else str(value)
     if not text or any(mark in text for mark in ',"\r\n') or text != text.strip():
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -275,15 +397,6 @@ def human_age(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def say_assumed(out: Output, assumed: Sequence[str]) -> None:
-    """Say which lists were not given and so count as "everything committed"."""
-    if len(assumed) > 1:
-        out.note("No --validtxns given: treating every write as committed, including open and aborted ones.")
-    elif assumed:
-        what = {"write_ids": "write-id list", "txns": "transaction list"}[assumed[0]]
-        out.note(f"No {what} given with --validtxns: treating all of them as committed.")
-
-
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 file`, `2 files`, `1,234 files`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
@@ -309,68 +422,17 @@ def display_width(text: str) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a text table.
-
-    On a terminal that is too narrow, `spare` columns leave when that keeps the sentence beside its row; the
-    `below` column is wrapped, or moved below its row when little room is left; then the column with the
-    highest `drop` leaves first. Columns without `drop` never leave, and cells other than sentences are never
-    cut.
-    """
-
-    title: str
-    right: bool = False
-    drop: int = 0
-    spare: bool = False
-    below: bool = False
+def _cell(value: object) -> Cell:
+    if isinstance(value, Cell):
+        return Cell(shown(value.text), value.paint)
+    return Cell("" if value is None else shown(str(value)))
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A table cell with a colour."""
-
-    text: str
-    paint: Paint | None = None
-
-
-def render_table(
-    out: Output,
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    before: Mapping[int, str] | None = None,
-    after: Mapping[int, Sequence[str]] | None = None,
-    left_out: list[str] | None = None,
-) -> list[str]:
-    """The lines of a table that fits the terminal, or of unlimited width when there is none.
-
-    A sentence column has to be the last one. `before` and `after` are ready lines that stand above and below
-    the row with that index. The titles of columns for which there was no room are added to `left_out`.
-    """
-    widths = [
-        max([display_width(column.title), *(display_width(row[index].text) for row in rows)])
-        for index, column in enumerate(columns)
-    ]
-    kept, below = _layout(columns, widths, out.width)
-    if left_out is not None:
-        left_out += [column.title for index, column in enumerate(columns[: -1 if below else None]) if index not in kept]
-    lines = [out.paint(_row_line(out, columns, widths, kept, [Cell(column.title) for column in columns]), Paint.DIM)]
-    for number, row in enumerate(rows):
-        if before and number in before:
-            lines.append(before[number])
-        last = columns[-1]
-        if last.below and not below:
-            indent = sum(widths[index] + 2 for index in kept[:-1])
-            first, *more = wrap(row[-1].text, widths[-1]) or [""]
-            lines.append(_row_line(out, columns, widths, kept, [*row[:-1], Cell(first, row[-1].paint)]))
-            lines += [" " * indent + text for text in more]
-        else:
-            lines.append(_row_line(out, columns, widths, kept, row))
-            lines += wrap(row[-1].text, out.width, indent="    ") if below else []
-        if after:
-            lines.extend(after.get(number, ()))
-    return lines
+def _at(item: Any, path: Sequence[str]) -> object:
+    """The value below an object of JSON, None where there is none."""
+    for name in path:
+        item = item.get(name) if isinstance(item, Mapping) else None
+    return item
 
 
 # A sentence in less room than this is easier to read below its row.
@@ -412,21 +474,6 @@ def wrap(text: str | Sequence[str], width: int | None, *, indent: str = "") -> l
             longer = word
         line = longer
     return [*lines, indent + line]
-
-
-def _row_line(
-    out: Output, columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int], row: Sequence[Cell]
-) -> str:
-    parts: list[str] = []
-    for index in kept:
-        cell = row[index]
-        padding = " " * (widths[index] - display_width(cell.text))
-        painted = out.paint(cell.text, cell.paint)
-        if columns[index].right:
-            parts.append(padding + painted)
-        else:
-            parts.append(painted + ("" if index == kept[-1] else padding))
-    return "  ".join(parts).rstrip()
 
 
 def _shown_character(character: str) -> str:
@@ -471,12 +518,6 @@ class _TextAsBinary:
         self._stream.flush()
 
 
-def _color(env: Mapping[str, str], terminal: bool) -> bool:
-    if env.get("NO_COLOR"):
-        return False
-    return bool(env.get("FORCE_COLOR")) or (terminal and env.get("TERM") != "dumb")
-
-
 def terminal_width() -> int:
     """COLUMNS, or the columns of the terminal behind stdout, or 80 (as shutil answers, which is slow to import)."""
     columns = os.environ.get("COLUMNS", "")
@@ -488,11 +529,8 @@ def terminal_width() -> int:
         return 80
 
 
-# Progress on stderr, for a person who watches: Rich is loaded only when there is something to wait for.
-
-
 # What is done so far, the total, None when nobody knows it, and what to write beside the bar.
-_Show = Callable[[int, int | None, str], None]
+Show = Callable[[int, int | None, str], None]
 
 # What is done sooner needs no bar.
 _PATIENCE = 0.5
@@ -505,7 +543,7 @@ def progress(out: Output, title: str, unit: str) -> Iterator[options.Progress]:
         yield options.unwatched
         return
     started = time.monotonic()
-    show: _Show | None = None
+    show: Show | None = None
     with ExitStack() as stack:
 
         def report(done: int, total: int | None) -> None:
@@ -513,14 +551,15 @@ def progress(out: Output, title: str, unit: str) -> Iterator[options.Progress]:
             if show is None:
                 if time.monotonic() - started < _PATIENCE:
                     return
-                show = stack.enter_context(_bar(title, color=out.terminal.error_color))
+                show = stack.enter_context(bar(out, title))
             show(done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}")
 
         yield report
 
 
 @contextmanager
-def _bar(title: str, *, color: bool) -> Iterator[_Show]:
+def bar(out: Output, title: str) -> Iterator[Show]:
+    """A bar on stderr, for a person who watches; Rich is loaded only when there is something to wait for."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -532,7 +571,7 @@ def _bar(title: str, *, color: bool) -> Iterator[_Show]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True, force_terminal=True, no_color=not color)
+    console = Console(stderr=True, force_terminal=True, no_color=not out.terminal.error_color)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None, text="")
 
@@ -540,22 +579,3 @@ def _bar(title: str, *, color: bool) -> Iterator[_Show]:
             bar.update(task, completed=done, total=total, text=text)
 
         yield show
-
-
-@contextmanager
-def work_progress(out: Output, title: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how far a long work is: which partition, rows and bytes per second, time left; for calls of any thread."""
-    if not out.shows_progress:
-        yield lambda work: None
-        return
-    with _bar(title, color=out.terminal.error_color) as show:
-        started = time.monotonic()
-        show(0, None, "")
-
-        def report(work: Progress) -> None:
-            seconds = max(time.monotonic() - started, 0.001)
-            rates = f"{work.rows_done / seconds:,.0f} rows/s, {human_size(int(work.bytes_done / seconds))}/s"
-            place = f"{work.partitions_done:,} of {work.partitions:,} partitions ({shown(work.partition)}), "
-            show(work.bytes_done, work.bytes, (place if work.partitions > 1 else "") + rates)
-
-        yield report

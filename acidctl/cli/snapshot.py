@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,22 +12,9 @@ from typing import Annotated, TypedDict
 import pyarrow as pa
 
 from acidctl.api import open_table
-from acidctl.cli.options import HEADER, table_argument
 from acidctl.cli.options import command as make_command
-from acidctl.cli.output import (
-    TERMINAL_VALUE,
-    Cell,
-    Column,
-    Format,
-    Output,
-    Paint,
-    cut,
-    plural,
-    render_table,
-    say_assumed,
-    shown,
-    wrap,
-)
+from acidctl.cli.options import table_argument
+from acidctl.cli.output import TERMINAL_VALUE, Cell, Column, Format, JsonArray, Output, Paint, cut, plural, shown
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import ReadView, option
@@ -38,6 +25,7 @@ from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
 from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
 from acidctl.types.format_scalars import Damage
+from acidctl.types.hive_types import HiveType
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
@@ -79,25 +67,13 @@ class View:
     )
     limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
     to: str | None = option(None, "Write the rows to a .parquet, .arrow, .csv or .jsonl file.", metavar="FILE")
-    no_header: bool = option(False, HEADER)
 
 
 @make_command(
     "snapshot",
     ReadView,
     View,
-    exits=(
-        ExitCode.DONE,
-        ExitCode.FAILED,
-        ExitCode.USAGE,
-        ExitCode.FINDINGS,
-        ExitCode.NO_SUCH_TABLE,
-        ExitCode.NOT_ACID,
-        ExitCode.NOT_ENOUGH_HISTORY,
-        ExitCode.DAMAGED,
-        ExitCode.STORAGE,
-        ExitCode.INTERRUPTED,
-    ),
+    also=[ExitCode.NOT_ENOUGH_HISTORY],
     examples=(
         "acidctl snapshot /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl snapshot /warehouse/orders --as-of 20 --count --digest",
@@ -117,13 +93,13 @@ def command(out: Output, config: Config, asked: ReadView, view: View, *, locatio
     snapshot = table.snapshot(**asked.keywords())
     if view.columns is not None:
         snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
-    say_assumed(out, snapshot.lists.assumed)
+    out.assumed(snapshot.lists.assumed)
     for text in snapshot.notes:
         out.note(text)
     for text in snapshot.warnings:
         out.warn(text)
     if view.files:
-        _write_files(out, snapshot, view)
+        _write_files(out, snapshot)
     elif view.to is not None:
         _export(out, snapshot, view)
     elif view.count or view.digest:
@@ -131,16 +107,15 @@ def command(out: Output, config: Config, asked: ReadView, view: View, *, locatio
     elif out.form is Format.TEXT:
         _write_text(out, snapshot, view)
     else:
-        _write_rows(out, snapshot, view)
-    return _verdict(out, snapshot)
-
-
-def _verdict(out: Output, snapshot: Snapshot) -> ExitCode:
-    """What the rows are worth: the answer stands, but whoever copies it has to know."""
-    findings = snapshot.findings
-    if not findings:
+        array = JsonArray(out) if out.form is Format.JSON else None
+        for chunk in _chunks(out, snapshot, view, Format.JSONL if array else out.form):
+            (array or out).data(chunk)
+        if array:
+            array.close()
+    if not snapshot.findings:
         return ExitCode.DONE
-    for text in findings:
+    # The answer stands, but whoever copies it has to know.
+    for text in snapshot.findings:
         if text not in snapshot.warnings:
             out.warn(text)
     out.warn("Rows of this answer may be missing or come twice, for the reasons above.")
@@ -167,94 +142,65 @@ def _check(view: View, form: Format) -> None:
         raise UsageError(f"--to {view.to}: the name has to end in one of {', '.join(_EXPORTS)}", path=view.to)
 
 
-# --- the plan -------------------------------------------------------------------------------------------------------
-
-
-def _write_files(out: Output, snapshot: Snapshot, view: View) -> None:
+def _write_files(out: Output, snapshot: Snapshot) -> None:
     plan = snapshot.plan()
-    if out.form is Format.JSON:
-        out.json({**_TYPE, **plan})
-    elif out.form is Format.JSONL:
-        out.json_lines({**_TYPE, **partition} for partition in plan["partitions"])
-    elif out.form is Format.CSV:
-        entries = (
-            [
-                partition.partition,
-                e.name,
-                e.kind.value,
-                e.state.value,
-                e.reason_code,
-                e.reason,
-                list(e.because_of),
-            ]
+    items: Iterable[Mapping[str, object]] = ({**_TYPE, **partition} for partition in plan["partitions"])
+    if out.form is Format.CSV:
+        items = (
+            {
+                "partition": partition.partition,
+                "name": entry.name,
+                "kind": entry.kind.value,
+                "state": entry.state.value,
+                "reason_code": entry.reason_code,
+                "reason": entry.reason,
+                "because_of": list(entry.because_of),
+            }
             for partition in snapshot.partitions
-            for e in partition.state.entries
+            for entry in partition.state.entries
         )
-        out.csv(_FILE_FIELDS, entries, with_header=not view.no_header)
-    else:
+    if not out.machine(lambda: {**_TYPE, **plan}, items, _FILE_FIELDS):
         _write_plan(out, snapshot)
 
 
 def _write_plan(out: Output, snapshot: Snapshot) -> None:
     """The plan for eyes: what is read, then what is left out and why."""
-    out.line(out.paint(shown(snapshot.location), Paint.BOLD))
+    out.line(Cell(snapshot.location, Paint.BOLD))
     for partition in snapshot.partitions:
         if partition.partition:
             out.line()
-            out.line(out.paint(shown(partition.partition), Paint.BOLD))
-        read = [
-            [Cell("  read", Paint.GOOD), Cell(shown(e.name)), Cell(e.reason)]
-            for e in partition.state.entries
-            if e.state is EntryState.LIVE
+            out.line(Cell(partition.partition, Paint.BOLD))
+        live = [entry for entry in partition.state.entries if entry.state is EntryState.LIVE]
+        left = [entry for entry in partition.state.excluded if entry.kind is not EntryKind.MARKER]
+        rows = [
+            *([Cell("  read", Paint.GOOD), entry.name, entry.reason] for entry in live),
+            *([Cell(f"  {entry.state.value}", Paint.DIM), entry.name, entry.reason] for entry in left),
         ]
-        left = [
-            [Cell(f"  {e.state.value}", Paint.DIM), Cell(shown(e.name)), Cell(e.reason)]
-            for e in partition.state.excluded
-            if e.kind is not EntryKind.MARKER
-        ]
-        if not read and not left:
+        if rows:
+            out.table((Column("  STATE"), Column("DIRECTORY"), Column("WHY", below=True)), rows)
+        else:
             out.line("  nothing here: an empty directory is an empty table")
-            continue
-        columns = (Column("  STATE"), Column("DIRECTORY"), Column("WHY", below=True))
-        for line in render_table(out, columns, [*read, *left]):
-            out.line(line)
-
-
-# --- numbers --------------------------------------------------------------------------------------------------------
 
 
 def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
-    counts: dict[str, int] = {}
+    partitions: list[Count] = []
     if view.by_partition or not view.digest:
-        counts = {partition.partition: snapshot.count_of(partition) for partition in snapshot.partitions}
-        answer["rows"] = sum(counts.values())
+        partitions = [{"partition": part.partition, "rows": snapshot.count_of(part)} for part in snapshot.partitions]
+        answer["rows"] = sum(count["rows"] for count in partitions)
     if view.digest:
         answer["rows"], answer["digest"] = snapshot.count_and_digest()
-    partitions: list[Count] = [{"partition": partition, "rows": rows} for partition, rows in counts.items()]
     if view.by_partition:
         answer["partitions"] = partitions
-    if out.form is Format.JSON or (out.form is Format.JSONL and not view.by_partition):
-        out.json({**_TYPE, **answer})
-    elif out.form is Format.JSONL:
-        out.json_lines({**_TYPE, **entry} for entry in partitions)
-    elif out.form is Format.CSV:
-        names = ("partition", "rows") if view.by_partition else tuple(n for n in ("rows", "digest") if n in answer)
-        rows: list[Mapping[str, object]] = [*partitions] if view.by_partition else [answer]
-        out.csv(names, ([row[name] for name in names] for row in rows), with_header=not view.no_header)
-    else:
-        for partition, count in counts.items() if view.by_partition else ():
-            out.line(f"{count:>12,}  {shown(partition) or '(whole table)'}")
-        out.line(plural(answer["rows"], "row"))
-        if view.digest:
-            out.line(answer["digest"])
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-
-def _limited(snapshot: Snapshot, view: View, limit: int | None) -> Iterator[Rows]:
-    return limited(snapshot.rows(view.columns), limit)
+    items = ({**_TYPE, **count} for count in partitions) if view.by_partition else iter([{**_TYPE, **answer}])
+    names = ("partition", "rows") if view.by_partition else [name for name in ("rows", "digest") if name in answer]
+    if out.machine(lambda: {**_TYPE, **answer}, items, names):
+        return
+    for count in answer.get("partitions", ()):
+        out.line(f"{count['rows']:>12,}  {count['partition'] or '(whole table)'}")
+    out.line(plural(answer["rows"], "row"))
+    if view.digest:
+        out.line(answer["digest"])
 
 
 def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
@@ -267,34 +213,20 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
         if form is Format.CSV:
             types, columns = rows.with_flat_row_id() if view.row_id else (rows.types, rows.columns)
             return csv_lines(columns, types, damage=damage)
-        names, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
+        names, types, columns = _columns(rows, view)
         return json_lines(columns, names, types, damage=damage)
 
     names = snapshot.flat_column_names(view.columns, row_id=view.row_id)
-    if form is Format.CSV and names and not view.no_header:
+    if form is Format.CSV and names and out.header:
         yield csv_header(names)
-    yield from ordered_map(render, _limited(snapshot, view, view.limit), size=lambda rows: rows.bytes)
+    rows = limited(snapshot.rows(view.columns), view.limit)
+    yield from ordered_map(render, rows, size=lambda some: some.bytes)
     if damage.count:
         out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
 
 
-def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
-    if out.form is Format.JSON:
-        _write_array(out, _chunks(out, snapshot, view, Format.JSONL))
-        return
-    for chunk in _chunks(out, snapshot, view, out.form):
-        out.data(chunk)
-
-
-def _write_array(out: Output, chunks: Iterator[bytes | pa.Buffer]) -> None:
-    """JSON lines as one JSON array, a row a line."""
-    start = b"[\n"
-    for chunk in chunks:
-        body = bytes(chunk)
-        if body:
-            out.data(start + body[:-1].replace(b"\n", b",\n"))
-            start = b",\n"
-    out.data(b"[]\n" if start == b"[\n" else b"\n]\n")
+def _columns(rows: Rows, view: View) -> tuple[tuple[str, ...], tuple[HiveType, ...], tuple[pa.Array, ...]]:
+    return rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
 
 
 def _export(out: Output, snapshot: Snapshot, view: View) -> None:
@@ -306,40 +238,31 @@ def _export(out: Output, snapshot: Snapshot, view: View) -> None:
     else:
         form = Format.CSV if path.suffix == ".csv" else Format.JSONL
         write_bytes(path, _chunks(out, snapshot, view, form))
-    out.note(f"wrote {shown(view.to)}")
+    out.note(f"wrote {view.to}")
 
 
 def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     _write_plan(out, snapshot)
     total = snapshot.count()
     out.line()
-    rows = _rows_as_cells(snapshot, view, _TEXT_ROWS if view.limit is None else view.limit)
-    more = f", the first {len(rows)}:" if total > len(rows) > 0 else ""
-    out.line(out.paint(plural(total, "row") + more, Paint.BOLD))
-    if rows:
-        names = snapshot.column_names(view.columns, row_id=view.row_id)
-        numeric = [all(_looks_numeric(row[i].text) for row in rows) for i in range(len(names))]
-        if out.width is not None:
-            rows = [[Cell(cut(cell.text, TERMINAL_VALUE), cell.paint) for cell in row] for row in rows]
-        # Columns leave from the right when the terminal is too narrow, but not those that were asked for by name.
-        drops = range(len(names)) if view.columns is None else (0,) * len(names)
-        columns = [Column(shown(n), right=numeric[i], drop=drops[i]) for i, n in enumerate(names)]
-        left_out: list[str] = []
-        for line in render_table(out, columns, rows, left_out=left_out):
-            out.line(line)
-        if left_out:
-            text = f"... and {plural(len(left_out), 'more column')}, chosen by --columns: {', '.join(left_out)}"
-            for line in wrap(text, out.width):
-                out.line(line)
-
-
-def _rows_as_cells(snapshot: Snapshot, view: View, limit: int) -> list[list[Cell]]:
-    cells: list[list[Cell]] = []
-    for rows in _limited(snapshot, view, limit):
-        _, types, columns = rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
+    rows: list[list[Cell]] = []
+    for some in limited(snapshot.rows(view.columns), _TEXT_ROWS if view.limit is None else view.limit):
+        _, types, columns = _columns(some, view)
         texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
-        cells += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), rows.count)]
-    return cells
+        rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]
+    more = f", the first {len(rows)}:" if total > len(rows) > 0 else ""
+    out.line(Cell(plural(total, "row") + more, Paint.BOLD))
+    if not rows:
+        return
+    names = snapshot.column_names(view.columns, row_id=view.row_id)
+    numeric = [all(_looks_numeric(row[i].text) for row in rows) for i in range(len(names))]
+    if out.width is not None:
+        rows = [[Cell(cut(shown(cell.text), TERMINAL_VALUE), cell.paint) for cell in row] for row in rows]
+    # Columns leave from the right when the terminal is too narrow, but not those that were asked for by name.
+    drops = range(len(names)) if view.columns is None else (0,) * len(names)
+    left_out = out.table([Column(shown(n), right=numeric[i], drop=drops[i]) for i, n in enumerate(names)], rows)
+    if left_out:
+        out.wrapped(f"... and {plural(len(left_out), 'more column')}, chosen by --columns: {', '.join(left_out)}")
 
 
 def _looks_numeric(text: str) -> bool:
@@ -350,8 +273,6 @@ def _cell(text: str) -> Cell:
     """A value as a person would write it: strings without quotes, NULL as a word."""
     if text == "null":
         return Cell("NULL", Paint.DIM)
-    if text.startswith('"'):
-        return Cell(shown(json.loads(text)))
     if text.startswith('{"writeid"'):
         return Cell(",".join(str(part) for part in json.loads(text).values()))
-    return Cell(shown(text))
+    return Cell(json.loads(text) if text.startswith('"') else text)

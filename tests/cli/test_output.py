@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
+from typing import Any
 
 import pytest
 
@@ -17,15 +19,9 @@ from acidctl.cli.output import (
     human_age,
     human_size,
     plural,
-    render_table,
     shown,
     wrap,
 )
-
-
-def _output(width: int | None = None, color: bool = False) -> Output:
-    return Output(Terminal(BytesIO(), BytesIO(), width=width, color=color))
-
 
 COLUMNS = (
     Column("NAME"),
@@ -33,20 +29,21 @@ COLUMNS = (
     Column("STMT", right=True, drop=1, spare=True),
     Column("WHY", below=True),
 )
-ROWS = [
-    [
-        Cell("delta_0000001_0000001_0000"),
-        Cell("720 B"),
-        Cell("0"),
-        Cell("covered by the base that stands below"),
-    ],
-    [Cell("base_5"), Cell("1.2 KiB"), Cell(""), Cell("")],
+ROWS: list[list[object]] = [
+    ["delta_0000001_0000001_0000", "720 B", 0, "covered by the base that stands below"],
+    ["base_5", "1.2 KiB", None, ""],
 ]
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[object]], **terminal: Any) -> list[str]:
+    stdout = BytesIO()
+    Output(Terminal(stdout, BytesIO(), **terminal)).table(columns, rows)
+    return stdout.getvalue().decode().splitlines()
 
 
 def test_without_a_terminal_lines_are_as_long_as_they_are() -> None:
     """One line a row, so that grep and awk work."""
-    assert render_table(_output(), COLUMNS, ROWS) == [
+    assert _table(COLUMNS, ROWS) == [
         "NAME                           SIZE  STMT  WHY",
         "delta_0000001_0000001_0000    720 B     0  covered by the base that stands below",
         "base_5                      1.2 KiB",
@@ -55,7 +52,7 @@ def test_without_a_terminal_lines_are_as_long_as_they_are() -> None:
 
 def test_a_narrow_terminal_moves_the_sentence_below() -> None:
     """Wrapped at blanks; names and numbers stay whole."""
-    assert render_table(_output(50), COLUMNS, ROWS) == [
+    assert _table(COLUMNS, ROWS, width=50) == [
         "NAME                           SIZE  STMT",
         "delta_0000001_0000001_0000    720 B     0",
         "    covered by the base that stands below",
@@ -64,18 +61,19 @@ def test_a_narrow_terminal_moves_the_sentence_below() -> None:
 
 
 def test_a_very_narrow_terminal_drops_columns() -> None:
-    """The least important first, the name never."""
-    lines = render_table(_output(38), COLUMNS, ROWS)
+    """The least important first, the name never; the answer names those that were left out."""
+    lines = _table(COLUMNS, ROWS, width=38)
     assert lines[0] == "NAME                           SIZE"
     assert lines[2:4] == ["    covered by the base that stands", "    below"]
-    assert "delta_0000001_0000001_0000" in render_table(_output(10), COLUMNS, ROWS)[1]
+    assert "delta_0000001_0000001_0000" in _table(COLUMNS, ROWS, width=10)[1]
+    assert Output(Terminal(BytesIO(), BytesIO(), width=38)).table(COLUMNS, ROWS) == ["STMT"]
 
 
 def test_colour_does_not_disturb_the_layout() -> None:
-    """Padding is counted without escape sequences."""
-    rows = [[Cell("a", Paint.GOOD), Cell("b")], [Cell("ccc"), Cell("d")]]
-    lines = render_table(_output(color=True), (Column("X"), Column("Y")), rows)
-    assert lines[1] == "\x1b[32ma\x1b[0m    b"
+    """Padding is counted without escape sequences, and what stands in a cell is escaped."""
+    rows: list[list[object]] = [[Cell("a", Paint.GOOD), "b"], ["ccc\x1b", "d"]]
+    lines = _table((Column("X"), Column("Y")), rows, color=True)
+    assert lines[1:] == ["\x1b[32ma\x1b[0m        b", "ccc\\x1b  d"]
 
 
 @pytest.mark.parametrize(
