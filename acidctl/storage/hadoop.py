@@ -180,11 +180,13 @@ class HadoopStorage(Storage, ABC):
         return model.mode & (0o666 if model.is_directory else _MODE)
 
     def _give_as(self, path: str, model: Status, status: Status) -> None:
-        """Owner and group of another, as far as this user may."""
-        if model.owner != status.owner:
-            self._give(path, model.owner, model.group)
-        elif model.group != status.group:
-            self._give(path, None, model.group)
+        """Owner and group of another, as far as this user may: together, else the group alone."""
+        if (model.owner, model.group) == (status.owner, status.group):
+            return
+        for owner in (model.owner, None) if model.owner != status.owner else (None,):
+            with suppress(DeniedError):
+                self._set_owner(path, owner, model.group)
+                return
 
     def _existing(self, path: str) -> Status:
         status = self._status(path)
@@ -195,14 +197,6 @@ class HadoopStorage(Storage, ABC):
     def _require_directory(self, path: str) -> None:
         if not self._existing(path).is_directory:
             raise not_a_directory(self.display(path))
-
-    def _give(self, path: str, owner: str | None, group: str) -> None:
-        """Owner and group together, else the group alone."""
-        try:
-            self._set_owner(path, owner, group)
-        except DeniedError:
-            if owner is not None:
-                self._give(path, None, group)
 
 
 _REASON_LENGTH = 300

@@ -14,8 +14,9 @@ import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 from acidctl.errors import StorageError, UsageError
@@ -34,25 +35,21 @@ def load_hadoop_conf(environment: Mapping[str, str]) -> dict[str, str]:
     Empty where neither is set or the files are missing. A folder or file that cannot be read is a UsageError: without
     its name services and its security a client would go elsewhere, or nowhere.
     """
-    folder = environment.get("HADOOP_CONF_DIR")
-    variable = "HADOOP_CONF_DIR"
+    folder, home = environment.get("HADOOP_CONF_DIR"), environment.get("HADOOP_HOME")
+    if not folder and home:
+        folder = os.path.join(home, "etc", "hadoop")
+        folder = folder if os.path.isdir(folder) else None
     if not folder:
-        home = environment.get("HADOOP_HOME")
-        if not home:
-            return {}
-        folder, variable = os.path.join(home, "etc", "hadoop"), "HADOOP_HOME"
+        return {}
     if not os.path.isdir(folder):
-        if variable == "HADOOP_HOME":
-            return {}
         raise UsageError(
-            f"{folder}, which {variable} names, is not a directory",
+            f"{folder}, which HADOOP_CONF_DIR names, is not a directory",
             path=folder,
             hint="Set HADOOP_CONF_DIR to the folder that holds core-site.xml and hdfs-site.xml, or unset it.",
         )
     values: dict[str, str] = {}
     final: set[str] = set()
-    for name in _FILES:
-        path = Path(folder, name)
+    for path in (Path(folder, name) for name in _FILES):
         if path.exists():
             _read(path, values, final, 0)
     return {key: _expanded(value, values, environment) for key, value in values.items()}
@@ -75,56 +72,46 @@ def _read(path: Path, values: dict[str, str], final: set[str], depth: int) -> No
         raise UsageError(f"{path} is not a Hadoop configuration: its root is not <configuration>", path=str(path))
     for element in root:
         if element.tag == _INCLUDE:
-            _include(path, element, values, final, depth)
+            # Relative to the file it stands in; `<xi:fallback>` makes a missing one harmless.
+            target = path.parent / element.get("href", "").removeprefix("file://")
+            if depth >= _DEEPEST:
+                raise UsageError(f"{path} includes files without end", path=str(path))
+            if target.is_file():
+                _read(target, values, final, depth + 1)
+            elif not len(element):
+                raise UsageError(f"{path} includes {target}, which does not exist", path=str(path))
         elif element.tag == "property":
-            key = (element.findtext("name") or element.get("name") or "").strip()
-            value = element.findtext("value")
-            if value is None:
-                value = element.get("value")
-            if not key or key in final:
-                continue
-            if value is not None:
-                values[key] = value.strip()
-            if (element.findtext("final") or element.get("final") or "").strip().lower() == "true":
-                final.add(key)
-
-
-def _include(path: Path, element: ElementTree.Element, values: dict[str, str], final: set[str], depth: int) -> None:
-    """`<xi:include href="FILE"/>`, relative to the file it stands in; `<xi:fallback>` makes a missing one harmless."""
-    target = path.parent / element.get("href", "").removeprefix("file://")
-    if depth >= _DEEPEST:
-        raise UsageError(f"{path} includes files without end", path=str(path))
-    if target.is_file():
-        _read(target, values, final, depth + 1)
-    elif not len(element):
-        raise UsageError(f"{path} includes {target}, which does not exist", path=str(path))
+            key, is_final = ((element.findtext(name) or element.get(name) or "").strip() for name in ("name", "final"))
+            value = element.findtext("value", element.get("value"))
+            if key and key not in final:
+                if value is not None:
+                    values[key] = value.strip()
+                if is_final.lower() == "true":
+                    final.add(key)
 
 
 def _expanded(value: str, values: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """A value with its `${key}`, `${env.NAME}` and `${env.NAME:-default}` replaced; unknown ones stay as they are."""
+
+    def known(name: str) -> str | None:
+        if not name.startswith("env."):
+            return account_name() if name == "user.name" else values.get(name)
+        name = name.removeprefix("env.")
+        for separator in (":-", "-"):
+            variable, has_default, default = name.partition(separator)
+            if has_default:
+                given = environment.get(variable)
+                return given if given or (separator == "-" and given is not None) else default
+        return environment.get(name)
+
     for _ in range(_EXPANSIONS):
         for match in _VARIABLE.finditer(value):
-            known = _variable(match[1], values, environment)
-            if known is not None:
-                value = value[: match.start()] + known + value[match.end() :]
+            if (text := known(match[1])) is not None:
+                value = value[: match.start()] + text + value[match.end() :]
                 break
         else:
             break
     return value
-
-
-def _variable(name: str, values: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    if name.startswith("env."):
-        name = name.removeprefix("env.")
-        for separator, empty_counts in ((":-", False), ("-", True)):
-            variable, found_one, default = name.partition(separator)
-            if found_one:
-                known = environment.get(variable)
-                return known if known or (empty_counts and known is not None) else default
-        return environment.get(name)
-    if name == "user.name":
-        return account_name()
-    return values.get(name)
 
 
 def account_name() -> str | None:
@@ -135,14 +122,9 @@ def account_name() -> str | None:
         return None
 
 
-# --- What the adapters of HDFS have in common: storage options with Hadoop's keys among them, and its name services.
-
-
-Kinds = Mapping[str, type | tuple[type, ...]]
-
-
-def check_options(options: Mapping[str, Any], kinds: Kinds, scheme: str) -> None:
-    """UsageError for an option that `kinds` does not know, or that is of another kind; a `timeout` is above 0."""
+def _check_options(options: Mapping[str, Any], scheme: str) -> None:
+    """UsageError for an option that is not known, or that is of another kind; a `timeout` is above 0."""
+    kinds = _WEB_OPTIONS if scheme in _WEB else _OPTIONS
     for name, value in options.items():
         kind = kinds.get(name)
         if kind is None:
@@ -152,19 +134,16 @@ def check_options(options: Mapping[str, Any], kinds: Kinds, scheme: str) -> None
             raise UsageError(f"the storage option {name} of {scheme}: has a value of the wrong type")
         if name == "timeout" and not float(str(value)) > 0:
             raise UsageError(f"the storage option timeout of {scheme}: must be a number of seconds above 0")
+    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
+        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
 
 
-def to_texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """Hadoop's values are texts; TOML has numbers and truth values too."""
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in config.items()}
-
-
-def is_name_service(authority: str, config: Mapping[str, str]) -> bool:
+def _is_name_service(authority: str, config: Mapping[str, str]) -> bool:
     """Whether an authority is the name of a name service, not a host."""
     return authority in _list(config, "dfs.nameservices") or f"dfs.ha.namenodes.{authority}" in config
 
 
-def namenodes(name_service: str, key: str, config: Mapping[str, str]) -> tuple[str, ...]:
+def _namenodes(name_service: str, key: str, config: Mapping[str, str]) -> tuple[str, ...]:
     """HOST:PORT of the NameNodes of a name service; `key` is as `dfs.namenode.rpc-address`."""
     members = _list(config, f"dfs.ha.namenodes.{name_service}")
     keys = [f"{key}.{name_service}.{member}" for member in members] or [f"{key}.{name_service}", key]
@@ -181,7 +160,7 @@ def _list(config: Mapping[str, str], key: str) -> list[str]:
     return [name.strip() for name in config.get(key, "").split(",") if name.strip()]
 
 
-def wants_kerberos(config: Mapping[str, str]) -> bool:
+def _wants_kerberos(config: Mapping[str, str]) -> bool:
     """Whether the servers of this cluster ask for tickets."""
     return config.get("hadoop.security.authentication", "simple").lower() == "kerberos"
 
@@ -208,8 +187,13 @@ class Token:
 
     def to_url(self) -> str:
         """The form of the parameter `delegation` (Hadoop's `encodeToUrlString`)."""
+
+        def length(value: int) -> bytes:
+            size = (value.bit_length() + 7) // 8
+            return bytes([value]) if value <= 127 else (-112 - size).to_bytes(1, signed=True) + value.to_bytes(size)
+
         parts = (self.identifier, self.password, self.kind.encode(), self.service.encode())
-        data = b"".join(_vint(len(part)) + part for part in parts)
+        data = b"".join(length(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
@@ -227,64 +211,51 @@ def parse(data: bytes) -> tuple[Token, ...]:
     """All tokens of a file; ValueError when it is none."""
     if data[:4] != _MAGIC or len(data) < 5 or data[4] > 1:
         raise ValueError("no Hadoop credentials")
-    reader = _Reader(data[5:])
+    stream = BytesIO(data[5:])
     if data[4] == 1:
-        return tuple(_from_protobuf(reader.take(reader.varint())))
+        return tuple(_from_protobuf(_take(stream, _varint(stream))))
     tokens = []
-    for _ in range(reader.vint()):
-        reader.part()  # the alias, which is not used
-        identifier, password, kind, service = (reader.part() for _ in range(4))
+    for _ in range(_vint(stream)):
+        _take(stream, _vint(stream))  # the alias, which is not used
+        identifier, password, kind, service = (_take(stream, _vint(stream)) for _ in range(4))
         tokens.append(Token(identifier, password, kind.decode(), service.decode()))
     return tuple(tokens)
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+def _take(stream: BinaryIO, length: int) -> bytes:
+    data = stream.read(length) if length >= 0 else b""
+    if len(data) != length:
+        raise ValueError("the credentials end too early")
+    return data
 
-    @property
-    def has_more(self) -> bool:
-        return self._at < len(self._data)
 
-    def take(self, length: int) -> bytes:
-        part = self._data[self._at : self._at + length]
-        if length < 0 or len(part) < length:
-            raise ValueError("the credentials end too early")
-        self._at += length
-        return part
+def _vint(stream: BinaryIO) -> int:
+    """Hadoop's variable-length integer: small ones are one byte, else the first is their length."""
+    first = int.from_bytes(_take(stream, 1), signed=True)
+    if first < -120:
+        raise ValueError("a length is negative")
+    return first if first >= -112 else int.from_bytes(_take(stream, -112 - first))
 
-    def part(self) -> bytes:
-        return self.take(self.vint())
 
-    def vint(self) -> int:
-        """Hadoop's variable-length integer: small ones are one byte, else the first is their length."""
-        first = int.from_bytes(self.take(1), signed=True)
-        if first >= -112:
-            return first
-        if first < -120:
-            raise ValueError("a length is negative")
-        return int.from_bytes(self.take(-112 - first))
-
-    def varint(self) -> int:
-        """Protobuf's."""
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+def _varint(stream: BinaryIO) -> int:
+    """Protobuf's."""
+    value = shift = 0
+    while True:
+        byte = _take(stream, 1)[0]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Number and content of the fields of a message that has only strings, bytes and messages."""
-    reader = _Reader(data)
-    while reader.has_more:
-        key = reader.varint()
+    stream = BytesIO(data)
+    while stream.tell() < len(data):
+        key = _varint(stream)
         if key & 7 != 2:
             raise ValueError("the credentials hold a field of another type")
-        yield key >> 3, reader.take(reader.varint())
+        yield key >> 3, _take(stream, _varint(stream))
 
 
 def _from_protobuf(data: bytes) -> Iterator[Token]:
@@ -296,18 +267,11 @@ def _from_protobuf(data: bytes) -> Iterator[Token]:
             yield Token(parts.get(1, b""), parts.get(2, b""), parts.get(3, b"").decode(), parts.get(4, b"").decode())
 
 
-def _vint(value: int) -> bytes:
-    if value <= 127:
-        return bytes([value])
-    size = (value.bit_length() + 7) // 8
-    return (-112 - size).to_bytes(1, signed=True) + value.to_bytes(size)
-
-
 # --- Where a URL leads.
 
 
-_OPTIONS: Kinds = {"user": str, "config": Mapping, "timeout": (int, float)}
-_WEB_OPTIONS: Kinds = {**_OPTIONS, "proxy_user": str, "token": str, "ca_file": str}
+_OPTIONS: Mapping[str, Any] = {"user": str, "config": Mapping, "timeout": (int, float)}
+_WEB_OPTIONS: Mapping[str, Any] = {**_OPTIONS, "proxy_user": str, "token": str, "ca_file": str}
 _TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _RPC_ADDRESS = "dfs.namenode.rpc-address"
 # By scheme: what stands before the address of a server, Hadoop's key for its address, and the port unless given.
@@ -359,7 +323,7 @@ class Place:
     @property
     def kerberos(self) -> bool:
         """Whether requests are authenticated by a ticket."""
-        return wants_kerberos(self.config) and self.token is None
+        return _wants_kerberos(self.config) and self.token is None
 
     @property
     def trash_minutes(self) -> float:
@@ -386,26 +350,36 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     where requests are not authenticated, as Hadoop does: HADOOP_USER_NAME, else the user of this process.
     """
     web = scheme in _WEB
-    _check_url(url, scheme)
-    check_options(options, _WEB_OPTIONS if web else _OPTIONS, scheme)
-    if "ca_file" in options and not os.path.isfile(options["ca_file"]):
-        raise UsageError(f"{options['ca_file']}, which the storage option ca_file of {scheme}: names, is not a file")
-    given = to_texts(options.get("config") or {})
+    if web and _PARAMETER.search(url):
+        # Copied from a client; it may hold secrets.
+        plain = url.partition("?")[0]
+        raise UsageError(
+            f"{plain} was given with parameters of WebHDFS in its address",
+            path=plain,
+            hint="Give the plain path; user, proxy_user and token belong into [storage] of the configuration file, "
+            f"a token also into the file that {_TOKEN_FILE} names.",
+        )
+    _check_options(options, scheme)
+    # Hadoop's values are texts; TOML has numbers and truth values too.
+    given = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (options.get("config") or {}).items()
+    }
     config = {**({} if web else _SHORT_WAITS), **load_hadoop_conf(environment), **given}
     authority, slash, path = url.partition("://")[2].partition("/")
     server = authority or _default_authority(scheme, config)
-    name_service = server if scheme != "viewfs" and is_name_service(server, config) else None
+    name_service = server if scheme != "viewfs" and _is_name_service(server, config) else None
     before, key, port = _SERVERS[scheme]
     addresses: tuple[str, ...] = ()
     if name_service is not None:
-        addresses = namenodes(name_service, key, config)
+        addresses = _namenodes(name_service, key, config)
     elif scheme != "viewfs":
         server = server if re.search(r":[0-9]+$", server) else f"{server.rstrip(':')}:{port}"
         addresses = (server,)
     user, token = options.get("user"), options.get("token")
     if web:
         token = token or _token(environment, addresses, name_service)
-        if user is None and token is None and not wants_kerberos(config):
+        if user is None and token is None and not _wants_kerberos(config):
             user = _user(scheme, environment)
     return Place(
         scheme=scheme,
@@ -422,24 +396,12 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     )
 
 
-def _check_url(url: str, scheme: str) -> None:
-    """UsageError for an address of WebHDFS that was copied from a client, and may hold secrets."""
-    if scheme in _WEB and _PARAMETER.search(url):
-        plain = url.partition("?")[0]
-        raise UsageError(
-            f"{plain} was given with parameters of WebHDFS in its address",
-            path=plain,
-            hint="Give the plain path; user, proxy_user and token belong into [storage] of the configuration file, "
-            f"a token also into the file that {_TOKEN_FILE} names.",
-        )
-
-
 def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
     """That of the configuration, where a URL has none."""
     default = re.match(r"(\w+)://([^/]+)", config.get("fs.defaultFS", config.get("fs.default.name", "")))
     if default is not None and scheme in _WEB:
         # That port is for Hadoop's own protocol.
-        return default[2] if is_name_service(default[2], config) else default[2].partition(":")[0]
+        return default[2] if _is_name_service(default[2], config) else default[2].partition(":")[0]
     if default is None or default[1].lower() != scheme:
         host = "HOST:PORT" if scheme in _WEB else "HOST"
         raise UsageError(

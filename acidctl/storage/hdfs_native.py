@@ -79,19 +79,54 @@ GRACE = 3.0
 def connect(url: str, scheme: str, options: Mapping[str, Any]) -> tuple[Storage, str]:
     """The storage of a URL and the path within it; nothing is asked of the servers yet."""
     place = locate(url, scheme, options, os.environ)
-    return HdfsStorage(HdfsClient(place)), place.path
+    return HdfsStorage(place), place.path
 
 
 class HdfsStorage(HadoopStorage):
-    def __init__(self, client: HdfsClient) -> None:
-        super().__init__(client.place)
-        self._client = client
+    """One HDFS; connects when it is first asked, and anew after it could not be reached."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._lock = threading.Lock()
+        self._client: hdfs_native.Client | None = None
+        self._writer: hdfs_native.AsyncClient | None = None
+        self._process = 0
+        self._answered = False
+        # Whether any client ever had an answer, so that this is an HDFS.
+        self._ever_answered = False
 
     def open(self, path: str) -> BinaryIO:
         """One request for the places of all blocks, then one to a DataNode for each range."""
         shown = self.display(path)
-        reader = _Reader(self._client, path, shown)
-        return cast(BinaryIO, RangedFile(reader.read_at, reader.size, name=shown))
+        first = self._reader(path)
+        size, reader = len(first), cast(hdfs_native.FileReader | None, first)
+
+        def read_at(offset: int, length: int) -> bytes:
+            nonlocal reader
+            here = reader
+            if here is None:
+                # Looked up anew after a failure, because blocks move.
+                here = self._reader(path)
+                if len(here) != size:
+                    raise replaced(shown)
+                reader = here
+            try:
+                # Asked for more than there is, hdfs-native panics.
+                return self._ask(path, lambda _: here.read_range(offset, min(length, size - offset)))
+            except UnreachableError as error:
+                reader = None
+                raise self.of_datanodes(path, error, "gives") from error
+
+        return cast(BinaryIO, RangedFile(read_at, size, name=shown))
+
+    def _reader(self, path: str) -> hdfs_native.FileReader:
+        try:
+            return self._ask(path, lambda client: client.read(path))
+        except MissingError as error:
+            if "Path is not a file" in str(error.__cause__):
+                shown = self.display(path)
+                raise StorageError(f"{shown} is not a regular file", path=shown) from error
+            raise
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """One listing per directory, in pages, many at once; several in one call where many wait."""
@@ -99,12 +134,11 @@ class HdfsStorage(HadoopStorage):
 
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The NameNode decides who wins."""
-        return cast(BinaryIO, _NewFile(self._client, path, self.display(path), self._new_mode(like)))
+        return cast(BinaryIO, _NewFile(self, path, self._new_mode(like)))
 
     def create_exclusive(self, path: str, data: bytes, like: str | None = None) -> None:
         """The NameNode decides who wins; what could not be written whole is removed."""
-        with self.create(path, like) as stream:
-            stream.write(data)
+        super().create_exclusive(path, data, like)
         if like is not None:
             self.inherit(path, like)
 
@@ -112,19 +146,12 @@ class HdfsStorage(HadoopStorage):
         """By rename2, which the NameNode does in one step."""
         try:
             self._change(source, lambda client: client.rename(source, target, False))
-        except ExistsError:
-            raise already_exists(self.display(target)) from None
         except StorageError as error:
             # What stands in the way of a directory and is a file is refused in words of its own.
-            if "must both be directories" in error.message or "must both be files" in error.message:
+            words = ("must both be directories", "must both be files")
+            if isinstance(error, ExistsError) or any(word in error.message for word in words):
                 raise already_exists(self.display(target)) from None
             raise
-
-    def _ask(self, path: str, action: Any) -> Any:
-        return self._client.ask(action, self.display(path))
-
-    def _change(self, path: str, action: Any) -> Any:
-        return self._client.ask(action, self.display(path), changes=True)
 
     def _status(self, path: str) -> Status | None:
         try:
@@ -136,19 +163,18 @@ class HdfsStorage(HadoopStorage):
 
     def _list(self, path: str) -> Iterable[DirectoryEntry]:
         """The entries of a directory, page by page."""
-        shown = self.display(path)
         entries: Any = None
 
         def page(client: hdfs_native.Client) -> list[DirectoryEntry]:
             nonlocal entries
-            if entries is None:
-                entries = client.list_status(path)
+            entries = client.list_status(path) if entries is None else entries
             return _page(entries, path)
 
+        shown = self.display(path)
         entries_so_far: list[DirectoryEntry] = []
         while True:
             try:
-                page_entries = self._client.ask(page, shown)
+                page_entries = self._ask(path, page)
             except MissingError as error:
                 raise NoSuchTableError(f"{shown} does not exist", path=shown) from error
             if page_entries == [_ITSELF]:
@@ -159,23 +185,18 @@ class HdfsStorage(HadoopStorage):
 
     def _list_some(self, paths: Sequence[str]) -> list[list[DirectoryEntry] | None]:
         """The entries of small directories, many in one call; None where one needs a request of its own."""
+        listings: list[list[DirectoryEntry] | None] = [None] * len(paths)
 
-        def pages(client: hdfs_native.Client) -> list[list[DirectoryEntry] | None]:
+        def pages(client: hdfs_native.Client) -> None:
             until = time.monotonic() + _SOME_SECONDS
-            listings: list[list[DirectoryEntry] | None] = []
-            for path in paths:
-                page = None
-                if time.monotonic() < until:
-                    with suppress(Exception):
-                        page = _page(client.list_status(path), path)
-                whole = page is not None and len(page) < _PAGE and page != [_ITSELF]
-                listings.append(page if whole else None)
-            return listings
+            for index, path in enumerate(paths):
+                with suppress(Exception):
+                    page = _page(client.list_status(path), path) if time.monotonic() < until else [_ITSELF]
+                    listings[index] = page if len(page) < _PAGE and page != [_ITSELF] else None
 
-        try:
-            return self._client.ask(pages, self.display(paths[0]))
-        except StorageError:
-            return [None] * len(paths)
+        with suppress(StorageError):
+            self._ask(paths[0], pages)
+        return listings
 
     def _set_owner(self, path: str, owner: str | None, group: str) -> None:
         self._change(path, lambda client: client.set_owner(path, owner, group))
@@ -203,188 +224,17 @@ class HdfsStorage(HadoopStorage):
         except StorageError as error:
             if not isinstance(error.__cause__, hdfs_native.TrashNotEnabledError):
                 raise
-        return self._client.place.trash_minutes > 0
+        return self._place.trash_minutes > 0
 
+    # --- hdfs-native's client, with time limits, the user that was asked for, and our errors.
 
-# How HDFS lists a file: as the only entry of itself.
-_ITSELF = DirectoryEntry("", False)
-
-
-class _Reader:
-    """An open file; looked up anew after a failure, because blocks move."""
-
-    def __init__(self, client: HdfsClient, path: str, shown: str) -> None:
-        self._client = client
-        self._path = path
-        self._shown = shown
-        self._reader: hdfs_native.FileReader | None = None
-        self.size = -1
-        self.size = len(self._opened())
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes of a range that ends before the file does; called in several threads at once."""
-        reader = self._opened()
-        try:
-            # Asked for more than there is, hdfs-native panics.
-            length = min(length, self.size - offset)
-            return self._client.ask(lambda _: reader.read_range(offset, length), self._shown)
-        except UnreachableError as error:
-            self._reader = None
-            raise _of_datanodes(self._client, self._path, self._shown, error, "gives") from error
-
-    def _opened(self) -> hdfs_native.FileReader:
-        reader = self._reader
-        if reader is None:
-            try:
-                reader = self._client.ask(lambda client: client.read(self._path), self._shown)
-            except MissingError as error:
-                if "Path is not a file" in str(error.__cause__):
-                    raise StorageError(f"{self._shown} is not a regular file", path=self._shown) from error
-                raise
-            if self.size not in (-1, len(reader)):
-                raise replaced(self._shown)
-            self._reader = reader
-        return reader
-
-
-class _NewFile(NewFile):
-    """A file whose blocks are written as they fill up.
-
-    hdfs-native would publish what there is when it closes; without closing, the file can still be removed.
-    """
-
-    def __init__(self, client: HdfsClient, path: str, shown: str, mode: int | None = None) -> None:
-        super().__init__(_BUFFER_BYTES)
-        self._client = client
-        self._path = path
-        self._shown = shown
-        config = client.place.config
-        options = hdfs_native.WriteOptions(
-            replication=_number(config.get("dfs.replication")),
-            block_size=_number(config.get("dfs.blocksize")),
-            create_parent=False,
-            permission=_FILE_MODE if mode is None else mode,
-        )
-        begun = client.begin(lambda writing: writing.create(path, options), shown)
-        try:
-            self._writer = client.finish(begun, shown)
-        except BaseException:
-            self._shut()
-            # Interrupted when the file was made already. Any other file there is another writer's.
-            if begun.done() and not begun.cancelled() and begun.exception() is None:
-                self._abandon()
-            raise
-
-    def __del__(self) -> None:
-        # At the end of the interpreter there are no threads any more that could remove it.
-        if not sys.is_finalizing():
-            super().__del__()
-
-    def _send(self) -> None:
-        data, self._buffer = bytes(self._buffer), bytearray()
-        self._wait(self._client.begin(lambda _: self._writer.write(data), self._shown))
-
-    def _finish(self) -> None:
-        if self._buffer:
-            self._send()
-        self._complete()
-
-    def _abandon(self, failure: BaseException | None = None) -> None:
-        with suppress(StorageError):
-            self._client.ask(lambda client: client.delete(self._path, False), self._shown, changes=True)
-
-    def _wait(self, begun: Future[Any]) -> None:
-        try:
-            self._client.finish(begun, self._shown)
-        except UnreachableError as error:
-            raise _of_datanodes(self._client, self._path, self._shown, error, "takes") from error
-
-    def _complete(self) -> None:
-        """Close the file, without the half second that hdfs-native sleeps.
-
-        A file can be completed when the DataNodes have reported its last block, a few ms after they took it;
-        hdfs-native asks the NameNode for that at once and then every 500 ms. The NameNode counts the length of the last
-        block when it is reported *and* hdfs-native has asked for the first time. From then on nothing is lost by asking
-        again, so the sleep is cancelled and the file closed once more.
-        """
-        closing = self._client.begin(lambda _: self._writer.close(), self._shown)
-        until = time.monotonic() + self._client.place.timeout
-        pause = _FIRST_LOOK
-        while self._written and time.monotonic() < until:
-            wait([closing], pause)
-            if closing.done():
-                break
-            if self._is_complete():
-                closing.cancel()
-                self._close_again()
-                return
-            pause *= _SLOWER
-        self._wait(closing)
-
-    def _close_again(self) -> None:
-        try:
-            self._wait(self._client.begin(lambda _: self._writer.close(), self._shown))
-        except StorageError as error:
-            # The first request was carried out after all, and its answer was on the way.
-            if "is not open for writing" not in error.message or not self._is_complete():
-                raise
-
-    def _is_complete(self) -> bool:
-        """Whether the NameNode knows all blocks of this file, which is still open."""
-        try:
-            return len(self._client.ask(lambda client: client.read(self._path), self._shown)) == self._written
-        except StorageError:
-            return False
-
-
-def _of_datanodes(client: HdfsClient, path: str, shown: str, error: UnreachableError, verb: str) -> StorageError:
-    """The error for data that no DataNode gave or took; raises that of the NameNode or of the data where it is one.
-
-    hdfs-native does not name the server whose connection failed. Without the file, its DataNodes have nothing to give.
-    """
-    client.ask(lambda asked: asked.get_file_info(path), shown)
-    if "ChecksumError" in str(error.__cause__):
-        raise error
-    return no_datanode(shown, f"{verb} a block of it")
-
-
-def _page(entries: Any, path: str) -> list[DirectoryEntry]:
-    """As many entries of a listing as a NameNode sends at once."""
-    return [
-        DirectoryEntry(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
-        if entry.path != path
-        else _ITSELF
-        for entry in islice(entries, _PAGE)
-    ]
-
-
-def _number(value: str | None) -> int | None:
-    """A plain number of the configuration; those with a unit are left to the server."""
-    return int(value) if value is not None and value.isdecimal() else None
-
-
-# --- The client: hdfs-native's, with time limits, the user that was asked for, and our errors.
-
-
-class HdfsClient:
-    """One HDFS; connects when it is first asked, and anew after it could not be reached."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._lock = threading.Lock()
-        self._client: hdfs_native.Client | None = None
-        self._writer: hdfs_native.AsyncClient | None = None
-        self._process = 0
-        self._answered = False
-        # Whether any client ever had an answer, so that this is an HDFS.
-        self._ever_answered = False
-
-    def ask(self, action: Callable[[hdfs_native.Client], Answer], shown: str, *, changes: bool = False) -> Answer:
-        """What the action answers; `shown` is what errors name; `changes`: after an interrupt it is waited for.
+    def _ask(self, path: str, action: Callable[[hdfs_native.Client], Answer], *, changes: bool = False) -> Answer:
+        """What the action answers; `changes`: after an interrupt it is waited for.
 
         After an UnreachableError it is unknown whether a change was made. hdfs-native asks again by itself when a
         connection breaks, so that a change which was made can also be refused: as existing, or as missing.
         """
+        shown = self.display(path)
         client = self._connected(shown)
         limit = self._limit
 
@@ -399,10 +249,13 @@ class HdfsClient:
         with self._failures(client, shown, limit, changes):
             return bounded(act, limit, changes=changes)
 
-    def begin(self, action: Callable[[hdfs_native.AsyncClient], Awaitable[Answer]], shown: str) -> Future[Answer]:
+    def _change(self, path: str, action: Callable[[hdfs_native.Client], Answer]) -> Answer:
+        return self._ask(path, action, changes=True)
+
+    def begin(self, path: str, action: Callable[[hdfs_native.AsyncClient], Awaitable[Answer]]) -> Future[Answer]:
         """Start what the action gives for a client whose calls can be cancelled; `finish` waits for it."""
-        client = self._connected_writer(shown)
-        self._begin_turn(shown)
+        client = self._connected_writer(self.display(path))
+        self._begin_turn(self.display(path))
 
         async def run() -> Answer:
             return await action(client)
@@ -411,13 +264,13 @@ class HdfsClient:
         future.add_done_callback(lambda _: _TURNS.leave())
         return future
 
-    def finish(self, future: Future[Answer], shown: str) -> Answer:
+    def finish(self, path: str, future: Future[Answer]) -> Answer:
         """The answer of what was begun; when there is none in time it is cancelled.
 
         After an interrupt it has a few seconds more, so that it is known how it ended.
         """
         limit = self._limit
-        with self._failures(None, shown, limit, True):
+        with self._failures(None, self.display(path), limit, True):
             try:
                 return future.result(limit)
             except BaseException as error:
@@ -425,6 +278,29 @@ class HdfsClient:
                     wait([future], GRACE)
                 future.cancel()
                 raise
+
+    def of_datanodes(self, path: str, error: UnreachableError, verb: str) -> StorageError:
+        """The error for data that no DataNode gave or took; raises that of the NameNode or of the data where it is one.
+
+        hdfs-native does not name the server whose connection failed. Without the file, its DataNodes have nothing to
+        give.
+        """
+        self._ask(path, lambda client: client.get_file_info(path))
+        if "ChecksumError" in str(error.__cause__):
+            raise error
+        return no_datanode(self.display(path), f"{verb} a block of it")
+
+    def has_whole(self, path: str, size: int) -> bool:
+        """Whether the NameNode knows all blocks of a file that is being written."""
+        try:
+            return len(self._ask(path, lambda client: client.read(path))) == size
+        except StorageError:
+            return False
+
+    def unmake(self, path: str) -> None:
+        """Remove a file that is being written, as far as that can be done."""
+        with suppress(StorageError):
+            self._change(path, lambda client: client.delete(path, False))
 
     @contextmanager
     def _failures(self, client: hdfs_native.Client | None, shown: str, limit: float, changes: bool) -> Iterator[None]:
@@ -438,27 +314,27 @@ class HdfsClient:
             if not self._ever_answered:
                 # Asking again does not help: this may be no NameNode at all.
                 silent.attempts = _NO_RETRY
-            self.forget(client)
+            self._forget(client)
             raise silent from error
         except Exception as error:
-            failure = _of_hdfs_native(error, shown, self.place.authority, changes=changes)
+            failure = _of_hdfs_native(error, shown, self._place.authority, changes=changes)
             if isinstance(failure, UnreachableError):
                 if not self._ever_answered and "broke" in failure.message:
                     # hdfs-native keeps the reason to itself, and has asked as often as `hadoop_conf` lets it.
                     failure.attempts = _NO_RETRY
                     failure.hint = _BROKEN
-                self.forget(client)
+                self._forget(client)
             raise failure from error
         except BaseException as error:
             if not _is_panic(error):
                 raise
-            self.forget(client)
+            self._forget(client)
             hint = _AFTER_PANIC if self._ever_answered else _BROKEN
             message = f"{shown} cannot be used: hdfs-native failed ({error})"
             raise StorageError(message, path=shown, hint=hint) from error
         self._answered = self._ever_answered = True
 
-    def forget(self, client: hdfs_native.Client | None) -> None:
+    def _forget(self, client: hdfs_native.Client | None) -> None:
         """Connect anew for the next question; None forgets whatever is there."""
         with self._lock:
             if client is None or self._client is client:
@@ -467,13 +343,13 @@ class HdfsClient:
 
     def _begin_turn(self, shown: str) -> None:
         try:
-            _TURNS.enter(self.place.user, self.place.timeout)
+            _TURNS.enter(self._place.user, self._place.timeout)
         except TimeoutError as error:
             raise unreachable(shown, "requests of another user do not end") from error
 
     @property
     def _limit(self) -> float:
-        return self.place.timeout if self._answered else min(self.place.timeout, _FIRST_SECONDS)
+        return self._place.timeout if self._answered else min(self._place.timeout, _FIRST_SECONDS)
 
     def _connected(self, shown: str) -> hdfs_native.Client:
         with self._lock:
@@ -487,9 +363,9 @@ class HdfsClient:
                 # The user's home directory is looked up now.
                 self._begin_turn(shown)
                 try:
-                    self._client = hdfs_native.Client(self.place.url, config)
+                    self._client = hdfs_native.Client(self._place.url, config)
                 except Exception as error:
-                    raise _of_hdfs_native(error, shown, self.place.authority, changes=False) from error
+                    raise _of_hdfs_native(error, shown, self._place.authority, changes=False) from error
                 finally:
                     _TURNS.leave()
                 _made.add(self._client)
@@ -505,9 +381,9 @@ class HdfsClient:
             if self._writer is not None:
                 return self._writer
         # Each NameNode once: before more, hdfs-native would sleep, and where its callers are asyncio's that is a panic.
-        others = len(self.place.addresses) - 1 if self.place.addresses else 1
+        others = len(self._place.addresses) - 1 if self._place.addresses else 1
         config = {**self._config(shown), "dfs.client.failover.max.attempts": str(others)}
-        writer = hdfs_native.AsyncClient(self.place.url, config)
+        writer = hdfs_native.AsyncClient(self._place.url, config)
         # Never freed: its end waits, with the interpreter held, for its own threads, and those for the interpreter.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer))
         with self._lock:
@@ -515,19 +391,114 @@ class HdfsClient:
             return self._writer
 
     def _config(self, shown: str) -> dict[str, str]:
-        return self.place.ordered(self._reachable(shown))
-
-    def _reachable(self, shown: str) -> tuple[str, ...]:
-        """The NameNodes in the order in which to try them, by whether they accept connections."""
-        addresses = self.place.addresses
-        if not addresses:
-            return ()
-        seconds = min(_CONNECT_SECONDS, self.place.timeout)
+        """With the NameNodes in the order in which to try them, by whether they accept connections."""
+        addresses = self._place.addresses
+        seconds = min(_CONNECT_SECONDS, self._place.timeout)
         faults = try_connections(addresses, seconds)
         open_ones = [address for address in addresses if address in faults and faults[address] is None]
-        if not open_ones:
+        if addresses and not open_ones:
             raise _closed(shown, addresses, faults, seconds)
-        return tuple(sorted(addresses, key=lambda address: address not in open_ones))
+        return self._place.ordered(sorted(addresses, key=lambda address: address not in open_ones))
+
+
+# How HDFS lists a file: as the only entry of itself.
+_ITSELF = DirectoryEntry("", False)
+
+
+def _page(entries: Any, path: str) -> list[DirectoryEntry]:
+    """As many entries of a listing as a NameNode sends at once."""
+    return [
+        DirectoryEntry(entry.path.rpartition("/")[2], entry.isdir, entry.length, entry.modification_time / 1000)
+        if entry.path != path
+        else _ITSELF
+        for entry in islice(entries, _PAGE)
+    ]
+
+
+class _NewFile(NewFile):
+    """A file whose blocks are written as they fill up.
+
+    hdfs-native would publish what there is when it closes; without closing, the file can still be removed.
+    """
+
+    def __init__(self, storage: HdfsStorage, path: str, mode: int | None) -> None:
+        super().__init__(_BUFFER_BYTES)
+        self._storage = storage
+        self._path = path
+        config = storage._place.config
+        # Plain numbers of the configuration; those with a unit are left to the server.
+        replication, block_size = (
+            int(value) if (value := config.get(key, "")).isdecimal() else None
+            for key in ("dfs.replication", "dfs.blocksize")
+        )
+        options = hdfs_native.WriteOptions(
+            replication=replication,
+            block_size=block_size,
+            create_parent=False,
+            permission=_FILE_MODE if mode is None else mode,
+        )
+        begun = storage.begin(path, lambda writing: writing.create(path, options))
+        try:
+            self._writer = storage.finish(path, begun)
+        except BaseException:
+            self._shut()
+            # Interrupted when the file was made already. Any other file there is another writer's.
+            if begun.done() and not begun.cancelled() and begun.exception() is None:
+                self._abandon()
+            raise
+
+    def __del__(self) -> None:
+        # At the end of the interpreter there are no threads any more that could remove it.
+        if not sys.is_finalizing():
+            super().__del__()
+
+    def _send(self) -> None:
+        data, self._buffer = bytes(self._buffer), bytearray()
+        self._wait(self._storage.begin(self._path, lambda _: self._writer.write(data)))
+
+    def _abandon(self, failure: BaseException | None = None) -> None:
+        self._storage.unmake(self._path)
+
+    def _wait(self, begun: Future[Any]) -> None:
+        try:
+            self._storage.finish(self._path, begun)
+        except UnreachableError as error:
+            raise self._storage.of_datanodes(self._path, error, "takes") from error
+
+    def _finish(self) -> None:
+        """Close the file, without the half second that hdfs-native sleeps.
+
+        A file can be completed when the DataNodes have reported its last block, a few ms after they took it;
+        hdfs-native asks the NameNode for that at once and then every 500 ms. The NameNode counts the length of the last
+        block when it is reported *and* hdfs-native has asked for the first time. From then on nothing is lost by asking
+        again, so the sleep is cancelled and the file closed once more.
+        """
+        if self._buffer:
+            self._send()
+        closing = self._close()
+        until = time.monotonic() + self._storage._place.timeout
+        pause = _FIRST_LOOK
+        while self._written and time.monotonic() < until:
+            wait([closing], pause)
+            if closing.done():
+                break
+            if self._is_complete():
+                closing.cancel()
+                try:
+                    self._wait(self._close())
+                except StorageError as error:
+                    # The first request was carried out after all, and its answer was on the way.
+                    if "is not open for writing" not in error.message or not self._is_complete():
+                        raise
+                return
+            pause *= _SLOWER
+        self._wait(closing)
+
+    def _close(self) -> Future[Any]:
+        return self._storage.begin(self._path, lambda _: self._writer.close())
+
+    def _is_complete(self) -> bool:
+        return self._storage.has_whole(self._path, self._written)
 
 
 def try_connections(addresses: Sequence[str], seconds: float) -> dict[str, Exception | None]:
