@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, BinaryIO, Protocol, cast
 
 import fsspec
@@ -37,13 +38,14 @@ _FOLDER_ENDING = "_$folder$"
 class Item:
     """One object: `path` is its whole name, with the bucket; `modified` in seconds since 1970, UTC.
 
-    `version` changes with the content, and is empty where the store has none.
+    `version` changes with the content, and is empty where the store has none; `mark` is what its writer left on it.
     """
 
     path: str
     size: int
     modified: float | None
     version: str = ""
+    mark: str = ""
 
 
 class Objects(Protocol):
@@ -51,47 +53,36 @@ class Objects(Protocol):
 
     def url(self, path: str) -> str:
         """The path as a user would type it."""
-        ...
 
     def head(self, path: str) -> Item | None:
         """The object of exactly that name."""
-        ...
 
     def below(self, path: str) -> Iterator[Item]:
         """All objects whose name begins with the path and a slash, markers of directories included."""
-        ...
 
     def entries(self, path: str) -> Iterable[DirectoryEntry]:
         """What lies directly below; NoSuchTableError when nothing does."""
-        ...
 
     def any_below(self, path: str) -> bool:
         """Whether an object's name begins with the path and a slash."""
-        ...
 
     def read(self, item: Item, offset: int, length: int) -> bytes:
         """Some bytes of exactly this version of the object."""
-        ...
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small object; ExistsError when there is one of that name."""
-        ...
 
     def create(self, path: str) -> NewFile:
         """Write one of any size, of which nothing is seen before it is closed; ExistsError then when there is one."""
-        ...
 
     def copy(self, source: Item, target: str) -> None:
         """Copy; ExistsError when the target exists."""
-        ...
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects in the order given, as far as the store has orders; those that are gone do not matter."""
-        ...
 
     def forget(self, path: str) -> None:
         """Drop what uploads that were never finished hold below a path, as far as that can be done."""
-        ...
 
 
 class ObjectStorage(Storage):
@@ -121,34 +112,27 @@ class ObjectStorage(Storage):
         root = root.rstrip("/")
         if descend is not None:
             return walk_tree(self._objects.entries, root, descend)
-        start = len(root) + 1
         files: list[FileInfo] = []
         directories: set[str] = set()
-        any_object = False
+        item = None
         for item in self._objects.below(root):
-            any_object = True
-            path = item.path[start:]
+            path = item.path[len(root) + 1 :]
             directory, _, name = path.rpartition("/")
             if "//" in f"/{path}":
                 continue  # no Hadoop client can name it
             while directory and directory not in directories:
                 directories.add(directory)
                 directory = directory.rpartition("/")[0]
-            if name and not is_folder_mark(name, item.size):
+            if name and not _is_folder_mark(name, item.size):
                 files.append(FileInfo(path, item.size, item.modified))
-        if not any_object:
+        if item is None:
             raise NoSuchTableError(f"{self.display(root)} does not exist", path=self.display(root))
-        files.sort(key=_path_of)
-        return Walk(tuple(files), tuple(sorted(directories)))
+        return Walk.of(files, directories)
 
     def open(self, path: str) -> BinaryIO:
         """Ranges of the version that is there now; that it was replaced meanwhile is an error."""
         item = self._existing(path)
-
-        def read_at(offset: int, length: int) -> bytes:
-            return self._objects.read(item, offset, length)
-
-        return cast(BinaryIO, RangedFile(read_at, item.size, name=self.display(path)))
+        return cast(BinaryIO, RangedFile(partial(self._objects.read, item), item.size, name=self.display(path)))
 
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """The object appears with `close`; of two that were begun at once, the second to end is refused then."""
@@ -197,7 +181,8 @@ class ObjectStorage(Storage):
         paths = [item.path for item in self._objects.below(path)]
         if not paths:
             raise not_a_directory(self.display(path))
-        self._objects.delete(sorted(paths, key=_hidden_last))
+        # Those that say how to read it are hidden.
+        self._objects.delete(sorted(paths, key=lambda path: (path.rpartition("/")[2].startswith(("_", ".")), path)))
         self._objects.forget(path)
 
     def remove_file(self, path: str) -> None:
@@ -234,7 +219,7 @@ class ObjectStorage(Storage):
             raise already_exists(self.display(path))
 
 
-def is_folder_mark(name: str, size: int) -> bool:
+def _is_folder_mark(name: str, size: int) -> bool:
     """Whether an object only stands for the directory of its name."""
     return size == 0 and name.endswith(_FOLDER_ENDING)
 
@@ -242,17 +227,9 @@ def is_folder_mark(name: str, size: int) -> bool:
 def entry_of(path: str, item: Item) -> DirectoryEntry | None:
     """An object directly below a directory as an entry; None for marks of directories."""
     name = item.path[len(path) + 1 :]
-    if not name or name.endswith("/") or is_folder_mark(name, item.size):
+    if not name or name.endswith("/") or _is_folder_mark(name, item.size):
         return None
     return DirectoryEntry(name, False, item.size, item.modified)
-
-
-def _hidden_last(path: str) -> tuple[bool, str]:
-    return path.rpartition("/")[2].startswith(("_", ".")), path
-
-
-def _path_of(info: FileInfo) -> str:
-    return info.path
 
 
 # --- Through fsspec: object stores for reading and writing, all other file systems for reading.
@@ -337,8 +314,8 @@ class FsspecObjects:
         with _translated(self.url(path)):
             infos = self._filesystem.find(path, detail=True)
         for name, info in sorted(infos.items()):
-            if self._relative(name, path):
-                yield _item(f"{path}/{self._relative(name, path)}", info)
+            if relative := self._relative(name, path):
+                yield _item(f"{path}/{relative}", info)
 
     def entries(self, path: str) -> Iterable[DirectoryEntry]:
         with _translated(self.url(path)):
@@ -367,28 +344,25 @@ class FsspecObjects:
 
     def create(self, path: str) -> NewFile:
         """Collected here first: writers of fsspec replace what is there when they are given nothing."""
-        return _Spooled(self, path)
+
+        def send(local: str) -> None:
+            with _translated(self.url(path)):
+                self._filesystem.put_file(local, path, **self._create)
+
+        return _Spooled(send)
 
     def copy(self, source: Item, target: str) -> None:
         reading = _translated(self.url(source.path))
-        with _Spooled(self, target) as copy, reading, self._filesystem.open(source.path, "rb") as stream:
+        with self.create(target) as copy, reading, self._filesystem.open(source.path, "rb") as stream:
             shutil.copyfileobj(stream, copy, _COPY_BYTES)
 
     def delete(self, paths: Sequence[str]) -> None:
-        with _translated(self.url(paths[0]) if paths else self._scheme):
-            for path in paths:
-                try:
-                    self._filesystem.rm_file(path)
-                except FileNotFoundError:
-                    continue
+        for path in paths:
+            with _translated(self.url(path)), suppress(FileNotFoundError):
+                self._filesystem.rm_file(path)
 
     def forget(self, path: str) -> None:
         """Nothing is known of unfinished uploads."""
-
-    def send(self, path: str, local: str) -> None:
-        """Write what a local file holds; conditional."""
-        with _translated(self.url(path)):
-            self._filesystem.put_file(local, path, **self._create)
 
     def _relative(self, name: str, path: str) -> str:
         """A name as the file system spells it, below a path."""
@@ -399,10 +373,9 @@ class FsspecObjects:
 class _Spooled(NewFile):
     """An object that is collected in a local file that nobody else sees."""
 
-    def __init__(self, objects: FsspecObjects, path: str) -> None:
+    def __init__(self, send: Callable[[str], None]) -> None:
         super().__init__(_COPY_BYTES)
-        self._objects = objects
-        self._path = path
+        self._send_file = send
         self._file = tempfile.NamedTemporaryFile(prefix="acidctl-")  # noqa: SIM115
 
     def _send(self) -> None:
@@ -412,7 +385,7 @@ class _Spooled(NewFile):
     def _finish(self) -> None:
         self._send()
         self._file.flush()
-        self._objects.send(self._path, self._file.name)
+        self._send_file(self._file.name)
         self._file.close()
 
     def _abandon(self, failure: BaseException | None = None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import botocore.exceptions
@@ -54,7 +54,6 @@ _UNDER_WAY = 4
 # Which request takes which condition: older versions of botocore leave those out without a mark.
 _CONDITIONS = (("PutObject", "IfNoneMatch"), ("PutObject", "IfMatch"), ("CompleteMultipartUpload", "IfNoneMatch"))
 
-Answer = TypeVar("Answer")
 # File systems of a parent process: they must not be closed by a child that shares their sockets.
 _inherited: list[Any] = []
 
@@ -74,8 +73,17 @@ class S3Objects:
         return f"s3://{path}"
 
     def head(self, path: str) -> Item | None:
-        item = self._head(path)
-        return None if item is None else item[0]
+        bucket, key = _split(path)
+        if not key:
+            return None
+        try:
+            found = self.ask("head_object", path, Bucket=bucket, Key=key)
+        except AcidctlError as error:
+            if error.__cause__ is not None and code_of(error.__cause__) in ("404", "NoSuchKey", "NotFound"):
+                return None
+            raise
+        mark = found.get("Metadata", {}).get(_MARK, "")
+        return _item(bucket, {"Key": key, "Size": found["ContentLength"], **found}, mark)
 
     def below(self, path: str) -> Iterator[Item]:
         bucket, prefix = _folder(path)
@@ -109,17 +117,16 @@ class S3Objects:
     def read(self, item: Item, offset: int, length: int) -> bytes:
         bucket, key = _split(item.path)
         asked = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
-        condition = {"IfMatch": item.version} if item.version else {}
+        if item.version:
+            asked["IfMatch"] = item.version
 
         async def body(filesystem: Any) -> bytes:
-            answer = await filesystem._call_s3("get_object", **asked, **condition)
+            answer = await filesystem._call_s3("get_object", **asked)
             async with answer["Body"] as stream:
-                data: bytes = await stream.read()
-            return data
+                return cast(bytes, await stream.read())
 
         try:
-            data: bytes = self._policy.run(lambda: self._run(body, item.path))
-            return data
+            return cast(bytes, self._policy.run(lambda: self._run(body, item.path)))
         except ExistsError as error:
             raise replaced(self.url(item.path)) from error
 
@@ -210,8 +217,8 @@ class S3Objects:
 
     def is_written(self, path: str, mark: str) -> bool:
         """Whether the object there is the one that was marked with this mark."""
-        head = self._head(path)
-        return head is not None and head[1].get(_MARK) == mark
+        item = self.head(path)
+        return item is not None and item.mark == mark
 
     def require_conditions(self) -> None:
         """MissingDependencyError where the installed botocore would leave conditions out."""
@@ -230,35 +237,13 @@ class S3Objects:
     def _put(self, path: str, data: bytes, mark: str, **condition: str) -> None:
         def once() -> None:
             try:
-                self._once(
-                    "put_object", path, "written", **_where(path), Body=data, Metadata={_MARK: mark}, **condition
-                )
+                asked = {**_where(path), "Body": data, "Metadata": {_MARK: mark}, **condition}
+                self._once("put_object", path, "written", **asked)
             except ExistsError:
                 if not self.is_written(path, mark):
                     raise
 
         self._policy.run(once)
-
-    def _head(self, path: str) -> tuple[Item, Mapping[str, str]] | None:
-        bucket, key = _split(path)
-
-        async def head(filesystem: Any) -> Mapping[str, Any] | None:
-            try:
-                answer: Mapping[str, Any] = await filesystem._call_s3("head_object", Bucket=bucket, Key=key)
-            except Exception as error:
-                if code_of(error) in ("404", "NoSuchKey", "NotFound"):
-                    return None
-                raise
-            return answer
-
-        if not key:
-            return None
-        found = self._policy.run(lambda: self._run(head, path))
-        if found is None:
-            return None
-        modified = found["LastModified"].timestamp()
-        version = str(found.get("ETag", ""))
-        return Item(path, int(found["ContentLength"]), modified, version), found.get("Metadata", {})
 
     def _pages(self, path: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
         more: dict[str, str] = {}
@@ -274,11 +259,7 @@ class S3Objects:
         return self._policy.run(lambda: self._once(method, path, doing, **asked))
 
     def _once(self, method: str, path: str, doing: str, **asked: Any) -> Mapping[str, Any]:
-        async def call(filesystem: Any) -> Mapping[str, Any]:
-            answer: Mapping[str, Any] = await filesystem._call_s3(method, **asked)
-            return answer
-
-        found: Mapping[str, Any] = self._run(call, path, doing)
+        found: Mapping[str, Any] = self._run(lambda filesystem: filesystem._call_s3(method, **asked), path, doing)
         return found
 
     def _run(self, request: Callable[[Any], Any], path: str, doing: str = "read") -> Any:
@@ -377,9 +358,9 @@ def _folder(path: str) -> tuple[str, str]:
     return bucket, f"{key}/" if key else ""
 
 
-def _item(bucket: str, found: Mapping[str, Any]) -> Item:
+def _item(bucket: str, found: Mapping[str, Any], mark: str = "") -> Item:
     modified = found["LastModified"].timestamp()
-    return Item(f"{bucket}/{found['Key']}", int(found["Size"]), modified, str(found.get("ETag", "")))
+    return Item(f"{bucket}/{found['Key']}", int(found["Size"]), modified, str(found.get("ETag", "")), mark)
 
 
 # --- What goes wrong between this machine and S3, as our errors.
@@ -450,8 +431,9 @@ _NO_CREDENTIALS = (
 
 
 def code_of(error: BaseException) -> str | None:
-    """The code of the server's answer; None where none came."""
-    answer = _answer(error)
+    """The code of the server's answer; None where none came. s3fs replaces botocore's error by one that it causes."""
+    answers = (getattr(one, "response", None) for one in (error, error.__cause__))
+    answer = next((answer for answer in answers if isinstance(answer, Mapping)), None)
     return None if answer is None else str(answer.get("Error", {}).get("Code", ""))
 
 
@@ -492,41 +474,24 @@ def error_for(code: str, shown: str, doing: str) -> StorageError | NoSuchTableEr
     return kind(f"{shown} cannot be {doing}: {why.format(code=known)}", path=shown, hint=advice)
 
 
-def _answer(error: BaseException) -> Mapping[str, Any] | None:
-    """The server's answer; s3fs replaces botocore's error by one of Python's that it causes."""
-    for one in (error, error.__cause__):
-        answer = getattr(one, "response", None)
-        if isinstance(answer, Mapping):
-            return answer
-    return None
-
-
 def _unanswered(error: BaseException, shown: str, doing: str) -> AcidctlError:
     timed_out = botocore.exceptions.ConnectTimeoutError, botocore.exceptions.ReadTimeoutError
+    # Errors of the HTTP library below botocore while a body is read.
+    broke_off = any(kind.__name__ in ("ClientError", "IncompleteReadError") for kind in type(error).__mro__)
     if isinstance(error, (*timed_out, TimeoutError, asyncio.TimeoutError)):
         why = "the server does not answer"
     elif isinstance(error, botocore.exceptions.SSLError):
         why = "no secure connection can be made"
     elif isinstance(error, botocore.exceptions.EndpointConnectionError | ConnectionError):
-        why = f"no connection can be made{_endpoint(error)}"
-    elif isinstance(error, OSError | botocore.exceptions.HTTPClientError) or _broke_off(error):
+        # The machine and port that were asked for, where the error has them.
+        host = urlsplit(without_credentials(str(getattr(error, "kwargs", {}).get("endpoint_url", "")))).netloc
+        why = f"no connection can be made{' to ' + host if host else ''}"
+    elif isinstance(error, OSError | botocore.exceptions.HTTPClientError) or broke_off:
         why = "the connection broke off"
     else:
         why = f"{type(error).__name__} happened"
         return StorageError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_ADDRESS)
     return UnreachableError(f"{shown} cannot be {doing}: {why}", path=shown, hint=_ADDRESS)
-
-
-def _endpoint(error: BaseException) -> str:
-    """The machine and port that were asked for, as the end of a sentence; empty where they are not in the error."""
-    url = str(getattr(error, "kwargs", {}).get("endpoint_url", ""))
-    host = urlsplit(without_credentials(url)).netloc
-    return f" to {host}" if host else ""
-
-
-def _broke_off(error: BaseException) -> bool:
-    """Errors of the HTTP library below botocore while a body is read."""
-    return any(kind.__name__ in ("ClientError", "IncompleteReadError") for kind in type(error).__mro__)
 
 
 # --- Opening, here and on other machines.
