@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 
 from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, StorageError, UsageError
 from acidctl.format.listing import FileInfo, Listing
@@ -69,13 +71,11 @@ class PartitionFilter:
 
     def allows(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
         """False when one of these (key, value, on-disk value) contradicts a condition."""
-        for key, value, on_disk in pairs:
-            condition = self.conditions.get(key)
-            if condition is None:
-                continue
-            if not condition.fullmatch(on_disk) and (value is None or not condition.fullmatch(value)):
-                return False
-        return True
+        return all(
+            any(text is not None and self.conditions[key].fullmatch(text) for text in (on_disk, value))
+            for key, value, on_disk in pairs
+            if key in self.conditions
+        )
 
     def selects(self, pairs: Sequence[tuple[str, str | None, str]]) -> bool:
         """True when every condition is met by one of the pairs."""
@@ -101,11 +101,10 @@ def is_partition_folder(name: str) -> bool:
 
 def own_partition(root: str) -> str:
     """The partition text that a path ends with: `ds=1/hr=2` for `/w/t/ds=1/hr=2`, "" for a table."""
-    parts = root.rstrip("/").split("/")
-    start = len(parts)
-    while start > 0 and is_partition_folder(parts[start - 1]):
-        start -= 1
-    return "/".join(parts[start:])
+    partition: list[str] = []
+    for part in takewhile(is_partition_folder, reversed(root.rstrip("/").split("/"))):
+        partition.insert(0, part)
+    return "/".join(partition)
 
 
 def gather(
@@ -129,7 +128,7 @@ def gather(
         except _MarkerGoneError as error:
             if tries_left:
                 continue
-            raise error.reason from error
+            raise error.args[0] from error
         if locked:
             break
         if not storage.facts.atomic_rename and any(_went_on(storage, location.listing) for location in locations):
@@ -161,11 +160,9 @@ def locate(
     """
     prefix = own_partition(root) if prefix is None else prefix
     tops = _split(walk)
-    links, special = _split_facts(walk, tops)
     parents = {_parent(top) for top in tops if top}
     locations: list[Location] = []
-    for top in sorted(tops):
-        files, directories = tops[top]
+    for top, (files, directories, links, special) in sorted(tops.items()):
         stray = top in parents
         # A folder that only holds partitions is not a location; a leaf is one even when it is empty.
         if stray and (filters or not (files or directories)):
@@ -173,8 +170,7 @@ def locate(
         partition = f"{prefix}/{top}" if prefix and top else prefix or top
         if filters and not any(item.selects(_pairs(partition)) for item in filters):
             continue
-        place = join(root, top)
-        listing = Listing(place, tuple(files), tuple(directories), links=links[top], special=special[top])
+        listing = Listing(join(root, top), tuple(files), tuple(directories), links=links, special=special)
         locations.append(Location(partition, listing, stray))
     return tuple(locations)
 
@@ -207,42 +203,35 @@ def _descend(prefix: str, filters: Sequence[PartitionFilter]) -> Callable[[str],
     return wanted
 
 
-def _split(walk: Walk) -> dict[str, tuple[list[FileInfo], list[str]]]:
-    """Partition path -> what lies in it, with paths relative to it; the root is always there."""
-    tops: dict[str, tuple[list[FileInfo], list[str]]] = {"": ([], [])}
-    top_of = {"": ""}
+def _split(walk: Walk) -> dict[str, tuple[list[FileInfo], list[str], dict[str, str], dict[str, str]]]:
+    """Partition path -> files, directories, links and special files in it, by paths relative to it.
+
+    The root is always there. Links and special files are rare.
+    """
+    tops: dict[str, tuple[list[FileInfo], list[str], dict[str, str], dict[str, str]]] = {"": ([], [], {}, {})}
     for directory in walk.directories:
         top, rest = _cut(directory)
-        top_of[directory] = top
-        entry = tops.setdefault(top, ([], []))
+        if top not in tops:
+            tops[top] = ([], [], {}, {})
         if rest:
-            entry[1].append(rest)
+            tops[top][1].append(rest)
     for info in walk.files:
-        parent = _parent(info.path)
-        top = top_of[parent] if parent in top_of else _cut(parent)[0]
-        path = info.path[len(top) + 1 :] if top else info.path
-        tops.setdefault(top, ([], []))[0].append(FileInfo(path, info.size, info.modified) if top else info)
-    return tops
-
-
-def _split_facts(walk: Walk, tops: Iterable[str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """Links and special files by partition path, as `Listing` has them; all is empty almost everywhere."""
-    links: dict[str, dict[str, str]] = {top: {} for top in tops}
-    special: dict[str, dict[str, str]] = {top: {} for top in tops}
+        top, rest = _cut_file(info.path)
+        tops[top][0].append(FileInfo(rest, info.size, info.modified) if top else info)
+    for path, kind in walk.special.items():
+        top, rest = _cut_file(path)
+        tops[top][3][rest] = kind
     directories = set(walk.directories) if walk.links else set()
     for path, target in walk.links.items():
         top, rest = _cut(path) if path in directories else _cut_file(path)
         if rest:
-            links[top][rest] = target
+            tops[top][2][rest] = target
             continue
         # A link in the place of a partition folder: all partitions below it are reached by it.
-        for below in links:
+        for below in tops:
             if below == top or below.startswith(top + "/"):
-                links[below][""] = target + below[len(top) :]
-    for path, kind in walk.special.items():
-        top, rest = _cut_file(path)
-        special[top][rest] = kind
-    return links, special
+                tops[below][2][""] = target + below[len(top) :]
+    return tops
 
 
 def _cut_file(path: str) -> tuple[str, str]:
@@ -274,11 +263,7 @@ def _pairs(partition: str) -> list[tuple[str, str | None, str]]:
 
 
 class _MarkerGoneError(Exception):
-    """A marker or journal that was listed is not there any more."""
-
-    def __init__(self, reason: StorageError | NoSuchTableError) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
+    """A marker or journal that was listed is not there any more; its argument is what reading it raised."""
 
 
 def _ended_meanwhile(listing: Listing) -> bool:
@@ -340,31 +325,24 @@ def _decides(info: FileInfo) -> bool:
 
 
 def _contents(storage: Storage, wanted: Sequence[tuple[Listing, FileInfo]]) -> list[bytes]:
+    def content(pair: tuple[Listing, FileInfo]) -> bytes:
+        path = join(pair[0].root, pair[1].path)
+        try:
+            with storage.open(path) as stream:
+                return stream.read(_JOURNAL_LIMIT if pair[1].name == JOURNAL_NAME else _MARKER_LIMIT)
+        except (StorageError, NoSuchTableError) as error:
+            with suppress(AcidctlError):
+                if storage.stat(path) is None:
+                    raise _MarkerGoneError(error) from error
+            raise
+
     if isinstance(storage, LocalStorage) or len(wanted) == 1:
-        return [_content(storage, *pair) for pair in wanted]
+        return [content(pair) for pair in wanted]
     # Imported here because a local `ls` does without.
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_READERS, "acidctl-markers") as pool:
-        return list(pool.map(lambda pair: _content(storage, *pair), wanted))
-
-
-def _content(storage: Storage, listing: Listing, info: FileInfo) -> bytes:
-    path = join(listing.root, info.path)
-    try:
-        with storage.open(path) as stream:
-            return stream.read(_JOURNAL_LIMIT if info.name == JOURNAL_NAME else _MARKER_LIMIT)
-    except (StorageError, NoSuchTableError) as error:
-        if _is_gone(storage, path):
-            raise _MarkerGoneError(error) from error
-        raise
-
-
-def _is_gone(storage: Storage, path: str) -> bool:
-    try:
-        return storage.stat(path) is None
-    except AcidctlError:
-        return False
+        return list(pool.map(content, wanted))
 
 
 # --- A listing that was made elsewhere, as text: names, one a line, or what `hdfs dfs -ls -R` prints.
@@ -376,7 +354,7 @@ def _is_gone(storage: Storage, path: str) -> bool:
 _HDFS_LINE = re.compile(
     r"([-dl])[-rwxsStT]{9}[+.]?\s+(?:-|\d+)\s+\S+\s+\S+\s+(\d+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d)\s(.*)"
 )
-_HDFS_COUNT = re.compile(r"DirectoryEntry \d+ items?")
+_HDFS_COUNT = re.compile(r"Found \d+ items?")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
 
 
@@ -389,47 +367,47 @@ class PreparedListing:
     sizes: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    path: str
-    is_directory: bool
-    size: int = 0
-    modified: float | None = None
-
-
 def parse_listing(text: str, root: str | None = None) -> PreparedListing:
     """Read the text; without `root`, absolute paths are cut before the first partition or ACID directory."""
-    lines: list[_Line] = []
+    lines: list[tuple[str, bool, int, float | None]] = []
     sizes = False
     for raw in text.split("\n"):
+        raw = raw.rstrip("\r")
         if not raw.strip() or _HDFS_COUNT.fullmatch(raw.strip()):
             continue
-        match = _HDFS_LINE.fullmatch(raw.rstrip("\r"))
-        if match is None:
-            lines.append(_plain(raw.rstrip("\r")))
-            continue
-        kind, size, modified, path = match.groups()
-        sizes = True
-        lines.append(_Line(_ADDRESS.sub("", path, count=1), kind == "d", int(size), _seconds(modified)))
+        match = _HDFS_LINE.fullmatch(raw)
+        if match is not None:
+            sizes = True
+            kind, size, modified, path = match.groups()
+            lines.append((_ADDRESS.sub("", path, count=1), kind == "d", int(size), _seconds(modified)))
+        else:
+            # A trailing slash, an ACID prefix or `key=value` makes a directory of a name.
+            path = _ADDRESS.sub("", raw, count=1).removeprefix("./")
+            last = path.rstrip("/").rpartition("/")[2]
+            lines.append((path.rstrip("/"), path.endswith("/") or _is_inside(last), 0, None))
     if not lines:
         raise UsageError("the listing given with --names is empty", hint="An empty table has no names to give.")
-    base = _ADDRESS.sub("", root.rstrip("/") or "/", count=1) if root is not None else _common_root(lines)
+    if root is not None:
+        base = _ADDRESS.sub("", root.rstrip("/") or "/", count=1)
+    else:
+        base = _common_root([path for path, *_ in lines])
     files: dict[str, FileInfo] = {}
     directories: set[str] = set()
-    for line in lines:
-        path = _relative(line.path, base)
-        if line.is_directory:
+    for whole, is_directory, length, moment in lines:
+        path = _relative(whole, base)
+        if is_directory:
             directories.add(path)
         else:
             # A name without a size is taken as a file with content: readers pass over empty ones.
-            files[path] = FileInfo(path, line.size if sizes else 1, line.modified)
-        parent = path.rpartition("/")[0]
-        while parent:
-            directories.add(parent)
-            parent = parent.rpartition("/")[0]
-    directories.discard("")
-    walk = Walk(tuple(files[path] for path in sorted(files)), tuple(sorted(directories)))
-    return PreparedListing(root if root is not None else base, walk, sizes)
+            files[path] = FileInfo(path, length if sizes else 1, moment)
+        while path := _parent(path):
+            directories.add(path)
+    return PreparedListing(root if root is not None else base, Walk.of(files.values(), directories - {""}), sizes)
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a directory of this name lies in a table."""
+    return name.startswith(ACID_PREFIXES) or is_partition_folder(name)
 
 
 def _seconds(local_time: str) -> float | None:
@@ -440,24 +418,14 @@ def _seconds(local_time: str) -> float | None:
         return None
 
 
-def _plain(text: str) -> _Line:
-    """A trailing slash, an ACID prefix or `key=value` makes a directory of a name."""
-    path = _ADDRESS.sub("", text, count=1).removeprefix("./")
-    last = path.rstrip("/").rpartition("/")[2]
-    is_directory = path.endswith("/") or last.startswith(ACID_PREFIXES) or is_partition_folder(last)
-    return _Line(path.rstrip("/"), is_directory)
-
-
-def _common_root(lines: list[_Line]) -> str:
+def _common_root(paths: list[str]) -> str:
     """The directory that all absolute paths share, ending before the first partition or ACID directory."""
-    if not lines[0].path.startswith("/"):
+    if not paths[0].startswith("/"):
         return ""
     places = []
-    for line in lines:
-        parts = line.path.split("/")
-        inside = (i for i, part in enumerate(parts) if part.startswith(ACID_PREFIXES) or is_partition_folder(part))
-        if line.path.startswith("/"):
-            places.append("/".join(parts[: next(inside, len(parts) - 1)]) or "/")
+    for parts in (path.split("/") for path in paths if path.startswith("/")):
+        first_inside = next((i for i, part in enumerate(parts) if _is_inside(part)), len(parts) - 1)
+        places.append("/".join(parts[:first_inside]) or "/")
     return os.path.commonpath(places)
 
 

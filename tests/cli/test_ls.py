@@ -290,7 +290,7 @@ def test_profile_and_type_stand_in_the_answer() -> None:
 
 
 HDFS = """\
-DirectoryEntry 2 items
+Found 2 items
 drwxr-xr-x   - hive hadoop          0 2026-01-01 10:00 /w/t/ds=a b/delta_0000001_0000001_0000
 -rw-r--r--   3 hive hadoop        720 2026-01-01 10:00 /w/t/ds=a b/delta_0000001_0000001_0000/bucket_00000
 drwxrwx---+  - hive hadoop          0 2026-01-02 10:00 /w/t/ds=a b/base_0000002
