@@ -12,33 +12,29 @@ Listing needs neither pyarrow nor numpy; they are loaded with the first snapshot
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.engine import EngineChoice
+from acidctl.errors import UsageError
 from acidctl.options import CleanOptions, CompactOptions, LsOptions, ReadView
 from acidctl.rows.ls_report import entry_details, read_details, report
-from acidctl.rows.table_view import TableState, read, require_table
+from acidctl.rows.table_view import TableState, list_table, read, require_table
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
-from acidctl.storage.locations import Location, gather, locate, parse_filter, parse_listing, require_outside
+from acidctl.storage.locations import Location, locate, parse_filter, parse_listing, require_outside
 from acidctl.storage.port import Storage
-from acidctl.storage.resolve import options_elsewhere
 from acidctl.storage.resolve import resolve as resolve_url
 
 if TYPE_CHECKING:
     from acidctl.cleaning.plan import CleanPlan
     from acidctl.cleaning.report import CleanReport
     from acidctl.cleaning.run import CleanRun
-    from acidctl.compaction.decision import Decision
-    from acidctl.compaction.partition_run import TablePlace
     from acidctl.compaction.plan import CompactionPlan
     from acidctl.compaction.report import CompactionReport
     from acidctl.compaction.run import Compaction, OnPartition, OnProgress, Prepared
-    from acidctl.engine.base import Task, TaskOutcome
     from acidctl.maintenance.limits import TimeLimit
     from acidctl.rows.file_report import DataFile
     from acidctl.rows.snapshot import Snapshot
@@ -169,22 +165,7 @@ class Table:
 
         Raises `NoSuchTableError`, and `NotAcidTableError` for what is no table directory.
         """
-        found = self._storage.stat(self._root)
-        if found is None:
-            raise NoSuchTableError(
-                f"{self.location} does not exist",
-                path=self.location,
-                hint="Check the path; relative ones start at the current directory.",
-            )
-        if not found.is_directory:
-            raise NotAcidTableError(
-                f"{self.location} is a file, and a table is a directory",
-                path=self.location,
-                hint="Use `acidctl dump` to look into a file.",
-            )
-        locations = gather(self._storage, self._root, partitions)
-        require_table(locations, self.location, self._storage)
-        return locations
+        return list_table(self._storage, self._root, partitions)
 
     @asks(LsOptions)
     def ls(self, asked: LsOptions) -> LsReport:
@@ -237,75 +218,32 @@ class Table:
         After `max_runtime` nothing new is begun; when `grace` is over as well, what is not finished is given up. What
         became of each partition is in the report; raised is only what concerns all.
         """
-        from acidctl.engine import EngineChoice, make_engine
-
         choice = EngineChoice(
             asked.engine, asked.master, asked.conf or {}, asked.spark, asked.parallelism, asked.memory
         )
-        prepared = self._prepared(asked)
-        if prepared.idle:
-            asked.planned(prepared.plan, "")
-            return prepared.start(_Idle(), on_partition=asked.finished).run()
-        engine, why = make_engine(choice, prepared.bytes_in, notify=asked.notify, verbose=asked.verbose)
-        with closing(engine):
-            asked.planned(prepared.plan, why)
-            run = prepared.start(engine, watch=asked.watch, on_partition=asked.finished)
-            with asked.during(run):
-                return run.run()
+        return self._prepared(asked).compact(
+            choice,
+            planned=asked.planned,
+            watch=asked.watch,
+            finished=asked.finished,
+            notify=asked.notify,
+            during=asked.during,
+            verbose=asked.verbose,
+        )
 
     def _prepared(self, asked: CompactArguments) -> Prepared:
-        """A new plan, or the saved one."""
-        from acidctl.compaction.decision import accept
-        from acidctl.compaction.plan import from_options, to_options
-        from acidctl.compaction.run import Prepared, leftovers
-        from acidctl.maintenance.limits import TimeLimit
+        from acidctl.compaction.run import prepare
 
-        limit = asked.limit
-        if limit is None and asked.max_runtime is not None:
-            limit = TimeLimit.of(asked.max_runtime, asked.grace)
-        locks = asked.unsafe_break_lock
-        if asked.plan is None:
-            locations = self.locations(asked.partitions)
-            decision = self._decide(locations, asked, progress=asked.progress, limit=limit)
-            plan = replace(decision.plan, options=to_options(asked))
-            return Prepared(self._place(), plan, decision.again, leftovers(self._root, locations), locks, limit)
-        self._require_own(asked.plan, asked)
-        if not asked.accept_edited:
-            return Prepared(self._place(), asked.plan, break_locks=locks, limit=limit)
-        # What was assumed when the plan was made is assumed again only where it is given again.
-        options = from_options(asked.plan.options)
-        again = replace(
-            options,
-            assume_committed=options.assume_committed and asked.assume_committed,
-            assume_exclusive=options.assume_exclusive and asked.assume_exclusive,
+        return prepare(
+            self._storage,
+            self._root,
+            self._url,
+            self._options,
+            asked,
+            saved=asked.plan,
+            accept_edited=asked.accept_edited,
+            limit=asked.limit,
         )
-        fresh = self._decide(self.locations(options.partitions), again, limit=limit).plan
-        return Prepared(self._place(), accept(asked.plan, fresh), break_locks=locks, limit=limit)
-
-    def _require_own(self, plan: CompactionPlan, asked: CompactArguments) -> None:
-        if plan.location != self.location:
-            raise UsageError(
-                f"the plan is for {plan.location}, not for {self.location}",
-                path=self.location,
-                hint="Name the table as it was named when the plan was made, or make a new plan.",
-            )
-        if plan.kind.value != asked.kind:
-            raise UsageError(f"the plan is for a {plan.kind.value} compaction, not for a {asked.kind} one")
-        if plan.assume_exclusive and not asked.assume_exclusive:
-            raise UsageError(
-                "the plan is for a table that nobody else uses while it runs",
-                path=self.location,
-                hint="Add --assume-exclusive if that is so now.",
-            )
-
-    def _decide(self, locations: Sequence[Location], asked: CompactOptions, **more: Any) -> Decision:
-        """What is to be done, by what the lists and names say; `more` are arguments of `decide`."""
-        from acidctl.compaction.decision import decide
-        from acidctl.compaction.plan import TableView
-
-        readings = self._judged(locations, asked, complete=True)
-        known = TableView(readings.lists, readings.kind, readings.schema)
-        return decide(self._storage, self._root, locations, known, asked, **more)
 
     # --- cleaning
 
@@ -342,11 +280,8 @@ class Table:
 
     def _clean_run(self, asked: CleanArguments) -> CleanRun:
         from acidctl.cleaning.run import prepare
-        from acidctl.maintenance.limits import TimeLimit, checked_time, wall_clock
 
-        now = wall_clock() if asked.now is None else checked_time(asked.now)
-        limit = None if asked.max_runtime is None else TimeLimit.of(asked.max_runtime)
-        return prepare(self._storage, self._root, self.locations(asked.partitions), asked, now=now, limit=limit)
+        return prepare(self._storage, self._root, asked, now=asked.now)
 
     def _own_path(self, url: str) -> str:
         """The path of a URL within the table's own storage; UsageError when it is of another storage."""
@@ -366,30 +301,6 @@ class Table:
         """UsageError where a file of this machine that an option names would be taken for the table's data."""
         require_outside(self._storage, self._root, path, option)
 
-    def _place(self) -> TablePlace:
-        from acidctl.compaction.partition_run import TablePlace
-
-        # Other processes may stand in another directory.
-        local = isinstance(self._storage, LocalStorage)
-        url = whole_path(self._storage, self._root) if local else self._url or self._storage.display(self._root)
-        return TablePlace(self._storage, self._root, url, options_elsewhere(url, self._options, os.environ))
-
     def _read(self, view: ReadView) -> TableState:
-        return self._judged(self.locations(view.partitions), view)
-
-    def _judged(self, locations: Sequence[Location], view: ReadView, *, complete: bool = False) -> TableState:
-        readings = read(locations, view, complete=complete)
+        readings = read(self.locations(view.partitions), view)
         return readings.of_table(whole_path(self._storage, self._root), view.table, self.location)
-
-
-class _Idle:
-    """The engine of a run without work."""
-
-    name = "none"
-
-    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
-        """Nothing."""
-        return iter(())
-
-    def close(self) -> None:
-        """Nothing was started."""

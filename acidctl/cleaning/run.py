@@ -35,7 +35,7 @@ from acidctl.format.names import (
     parse_directory,
 )
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
-from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
+from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit, checked_time, wall_clock
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.owner import to_bytes
 from acidctl.maintenance.work_dir import (
@@ -51,7 +51,7 @@ from acidctl.maintenance.work_dir import (
     write_file,
 )
 from acidctl.options import CleanOptions, Progress, unwatched
-from acidctl.rows.table_view import decide_kind, kind_notes, known_table, own_table_warnings, schema_of
+from acidctl.rows.table_view import decide_kind, kind_notes, known_table, list_table, own_table_warnings, schema_of
 from acidctl.state.report import Problem
 from acidctl.state.resolve import TableGuess, TableType
 from acidctl.storage.local import whole_path
@@ -550,17 +550,20 @@ class CleanRun:
 def prepare(
     storage: Storage,
     root: str,
-    locations: Sequence[Location],
     request: CleanOptions,
     *,
-    now: float,
+    now: float | None = None,
     limit: TimeLimit | None = None,
 ) -> CleanRun:
-    """Make a run of a request; `now` is in seconds since 1970, `limit` bounds its time.
+    """Make a run of a request over a table as it is now; `now` is in seconds since 1970, `limit` bounds its time.
 
     UsageError without a write-id list, for the list of another table, and without a transaction list where names
     carry transactions.
     """
+    now = wall_clock() if now is None else checked_time(now)
+    if limit is None and request.max_runtime is not None:
+        limit = TimeLimit.of(request.max_runtime)
+    locations = list_table(storage, root, request.partitions)
     shown = storage.display(root)
     schema = schema_of(request.schema)
     lists = recognise_many(

@@ -10,27 +10,43 @@ keeps what there is. Nothing that a table consists of is ever removed.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from acidctl.compaction.coverage import require_selected
+from acidctl.compaction.decision import Decision, accept, decide
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
-from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TaskSpec
+from acidctl.compaction.plan import (
+    Action,
+    CompactionPlan,
+    PartitionPlan,
+    TableView,
+    TaskSpec,
+    from_options,
+    to_options,
+)
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_absent, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.engine.base import Engine, TaskOutcome
-from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, VerificationError
+from acidctl.engine import EngineChoice, make_engine
+from acidctl.engine.base import Engine, Task, TaskOutcome
+from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
+from acidctl.options import CompactOptions, unwatched
+from acidctl.rows.table_view import list_table, read
+from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location
-from acidctl.storage.port import join
+from acidctl.storage.port import Storage, join
+from acidctl.storage.resolve import options_elsewhere
 
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
 _WAVE_TASKS = 512
@@ -90,15 +106,28 @@ class Prepared:
     break_locks: bool = False
     limit: TimeLimit | None = None
 
-    @property
-    def bytes_in(self) -> int:
-        """What the tasks will read."""
-        return sum(part.bytes_in for part in self.plan.partitions if part.action is Action.COMPACT)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is to be done on any storage."""
-        return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
+    def compact(
+        self,
+        choice: EngineChoice,
+        *,
+        planned: Callable[[CompactionPlan, str], None],
+        watch: OnProgress | None,
+        finished: OnPartition | None,
+        notify: Callable[[str], None],
+        during: Callable[[Compaction], AbstractContextManager[object]],
+        verbose: bool,
+    ) -> CompactionReport:
+        """Carry it out with the engine that was chosen; where nothing is to be done on any storage, without any."""
+        todo = [part for part in self.plan.partitions if part.action is Action.COMPACT]
+        if not todo and not self.leftovers:
+            planned(self.plan, "")
+            return self.start(_Idle(), on_partition=finished).run()
+        engine, why = make_engine(choice, sum(part.bytes_in for part in todo), notify=notify, verbose=verbose)
+        with closing(engine):
+            planned(self.plan, why)
+            run = self.start(engine, watch=watch, on_partition=finished)
+            with during(run):
+                return run.run()
 
     def start(
         self, engine: Engine, *, watch: OnProgress | None = None, on_partition: OnPartition | None = None
@@ -478,10 +507,85 @@ class Compaction:
             self._on_progress(self._progress)
 
 
-def leftovers(root: str, locations: Sequence[Location]) -> frozenset[str]:
-    """Paths below the table at which an earlier run, or one that is going on, has left its names."""
-    listings = (place.listing for place in locations if not place.stray)
-    return frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
+class _Idle:
+    """The engine of a run without work."""
+
+    name = "none"
+
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
+        """Nothing."""
+        return iter(())
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def prepare(
+    storage: Storage,
+    root: str,
+    url: str | None,
+    secrets: Mapping[str, Any],
+    asked: CompactOptions,
+    *,
+    saved: CompactionPlan | None = None,
+    accept_edited: bool = False,
+    limit: TimeLimit | None = None,
+) -> Prepared:
+    """A new plan of the table at `root`, or a saved one, and all it takes to carry it out.
+
+    `url` and the storage options in `secrets` are how other processes open the same table. UsageError where neither a
+    write-id list is given nor `assume_committed`, and for a saved plan of another table or run; of an edited one that
+    is accepted only what its editor may decide is taken.
+    """
+    shown = storage.display(root)
+    # Other processes may stand in another directory.
+    url = whole_path(storage, root) if isinstance(storage, LocalStorage) else url or shown
+    place = TablePlace(storage, root, url, options_elsewhere(url, secrets, os.environ))
+    if limit is None and asked.max_runtime is not None:
+        limit = TimeLimit.of(asked.max_runtime, asked.grace)
+    progress = asked.progress if saved is None else unwatched
+
+    def decided(options: CompactOptions) -> tuple[tuple[Location, ...], Decision]:
+        locations = list_table(storage, root, options.partitions)
+        state = read(locations, options, complete=True).of_table(whole_path(storage, root), options.table, shown)
+        view = TableView(state.lists, state.kind, state.schema)
+        return locations, decide(storage, root, locations, view, options, progress=progress, limit=limit)
+
+    if saved is None:
+        locations, decision = decided(asked)
+        plan = replace(decision.plan, options=to_options(asked))
+        listings = (location.listing for location in locations if not location.stray)
+        # What an earlier run, or one that is going on, has left there is recovered too.
+        leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
+        return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit)
+    _require_own(saved, asked, shown)
+    if accept_edited:
+        # What was assumed when the plan was made is assumed again only where it is given again.
+        options = from_options(saved.options)
+        again = replace(
+            options,
+            assume_committed=options.assume_committed and asked.assume_committed,
+            assume_exclusive=options.assume_exclusive and asked.assume_exclusive,
+        )
+        saved = accept(saved, decided(again)[1].plan)
+    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit)
+
+
+def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> None:
+    if plan.location != location:
+        raise UsageError(
+            f"the plan is for {plan.location}, not for {location}",
+            path=location,
+            hint="Name the table as it was named when the plan was made, or make a new plan.",
+        )
+    if plan.kind.value != asked.kind:
+        raise UsageError(f"the plan is for a {plan.kind.value} compaction, not for a {asked.kind} one")
+    if plan.assume_exclusive and not asked.assume_exclusive:
+        raise UsageError(
+            "the plan is for a table that nobody else uses while it runs",
+            path=location,
+            hint="Add --assume-exclusive if that is so now.",
+        )
 
 
 def _rows(part: PartitionPlan) -> int:

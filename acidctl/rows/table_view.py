@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acidctl.errors import NotAcidTableError, UsageError
+from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import ACID_PREFIXES, is_hidden, same_table
@@ -29,7 +29,7 @@ from acidctl.state.resolve import (
     guess_table_type,
     resolve,
 )
-from acidctl.storage.locations import Location, is_partition_folder
+from acidctl.storage.locations import Location, gather, is_partition_folder
 from acidctl.storage.port import Storage, join
 
 if TYPE_CHECKING:
@@ -188,6 +188,27 @@ def kind_notes(kind: TableGuess) -> list[str]:
 
 
 _KIND_WORDS = {TableType.FULL: "a full ACID table", TableType.INSERT_ONLY: "an insert-only table"}
+
+
+def list_table(storage: Storage, root: str, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
+    """A table as it is now: one location, or one per partition, narrowed by `key=value` filters.
+
+    Raises `NoSuchTableError`, and `NotAcidTableError` for what is no table directory.
+    """
+    found, shown = storage.stat(root), storage.display(root)
+    if found is None:
+        raise NoSuchTableError(
+            f"{shown} does not exist",
+            path=shown,
+            hint="Check the path; relative ones start at the current directory.",
+        )
+    if not found.is_directory:
+        raise NotAcidTableError(
+            f"{shown} is a file, and a table is a directory", path=shown, hint="Use `acidctl dump` to look into a file."
+        )
+    locations = gather(storage, root, partitions)
+    require_table(locations, shown, storage)
+    return locations
 
 
 def require_table(locations: Sequence[Location], shown: str, storage: Storage | None = None) -> None:

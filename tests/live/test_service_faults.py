@@ -23,7 +23,6 @@ from acidctl.compaction.report import CompactionReport, Outcome
 from acidctl.compaction.run import Prepared
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.options import CleanOptions
-from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Retrying, retrying
@@ -81,7 +80,7 @@ class Far:
         """By somebody who knows all readers, long after."""
         root = resolve(url, self.options)[1]
         request = CleanOptions(validtxns=tuple(LISTS), schema=step(STEP).facts["ddl"], skip_trash=True)
-        run = prepare(storage, root, gather(storage, root), request, now=_LATER)
+        run = prepare(storage, root, request, now=_LATER)
         return run.delete(run.plan())
 
 

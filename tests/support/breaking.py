@@ -26,7 +26,6 @@ from acidctl.errors import AcidctlError
 from acidctl.options import CleanOptions
 from acidctl.state.resolve import live_entries
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from tests.cli.runner import Result
@@ -139,7 +138,7 @@ class Bench:
     def clean(self, storage: Storage) -> CleanReport:
         """One run of `clean --delete` by somebody who knows all readers."""
         request = CleanOptions(validtxns=tuple(self.way.views[-1]), schema=step(self.way.step).facts["ddl"])
-        run = prepare(storage, str(self.root), gather(storage, str(self.root)), request, now=LATER)
+        run = prepare(storage, str(self.root), request, now=LATER)
         return run.delete(run.plan())
 
     def again(self) -> Result:

@@ -49,7 +49,7 @@ class Step(steps.Step):
 
     def run(self, storage: Storage, root: Path, **more: Any) -> CleanRun:
         """A run over the copy, two days after it was made."""
-        return prepare(storage, str(root), gather(storage, str(root)), self.request(**more), now=LATER)
+        return prepare(storage, str(root), self.request(**more), now=LATER)
 
     def delete(self, root: Path, storage: Storage | None = None, **more: Any) -> CleanReport:
         """Plan and delete."""

@@ -57,7 +57,7 @@ def test_young_entries_stay(tmp_path: Path) -> None:
     case = step(DEMO)
     root = case.copy(tmp_path / "t")
     storage = LocalStorage()
-    run = prepare(storage, str(root), gather(storage, str(root)), case.request(), now=MADE + 3600)
+    run = prepare(storage, str(root), case.request(), now=MADE + 3600)
     plan = run.plan()
     assert plan.victims == 0
     assert {e.reason_code for part in plan.locations for e in part.kept} >= {"too_young"}
@@ -69,7 +69,7 @@ def test_a_cover_renamed_into_place_just_now_covers_nothing(tmp_path: Path) -> N
     root = case.copy(tmp_path / "t")
     for cover in root.glob("*_v*"):
         os.utime(cover, (LATER - 60, LATER - 60))
-    run = prepare(LocalStorage(), str(root), gather(LocalStorage(), str(root)), case.request(), now=LATER)
+    run = prepare(LocalStorage(), str(root), case.request(), now=LATER)
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
 
@@ -148,7 +148,7 @@ def test_g8_does_not_miss_rows_of_aborted_writes(tmp_path: Path) -> None:
     high = case.lists[0].split(":")[1]
     text = f"default.{case.facts['table'].split('.')[1]}:{high}:9223372036854775807::{','.join(map(str, ids))}"
     request = CleanOptions(validtxns=(text,), table=case.facts["table"])
-    run = prepare(storage, str(root), listed, request, now=LATER)
+    run = prepare(storage, str(root), request, now=LATER)
     assert run.plan().victims
     assert all(guard.holds for part in run.plan().locations for guard in part.guards)
 
@@ -354,7 +354,7 @@ def test_incomplete_requests_are_refused(request_: CleanOptions, message: str) -
     storage = LocalStorage()
     root = str(FIXTURES / DEMO / "table")
     with pytest.raises(UsageError, match=message):
-        prepare(storage, root, gather(storage, root), request_, now=0.0)
+        prepare(storage, root, request_, now=0.0)
 
 
 def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
@@ -365,9 +365,9 @@ def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
         request = CleanOptions(validtxns="207:205:205:207", list_format=form)
         if aborted is None:
             with pytest.raises(UsageError, match="means one thing in Hive 2 and another"):
-                prepare(storage, root, gather(storage, root), request, now=0.0)
+                prepare(storage, root, request, now=0.0)
         else:
-            met = prepare(storage, root, gather(storage, root), request, now=0.0).cleaning.common
+            met = prepare(storage, root, request, now=0.0).cleaning.common
             assert met.effective_write_ids.aborted == aborted
 
 
@@ -376,10 +376,9 @@ def test_several_lists_become_one_snapshot() -> None:
     case = step(DEMO)
     storage = LocalStorage()
     root = str(FIXTURES / DEMO / "table")
-    listed = gather(storage, root)
     old = "default.orders:9:3:3:6"
     request = CleanOptions(validtxns=(*case.lists, old), older_than=None)
-    run = prepare(storage, root, listed, request, now=0.0)
+    run = prepare(storage, root, request, now=0.0)
     assert run.cleaning.common.effective_write_ids.format() == "default.orders:9:3:3,8:6"
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
@@ -391,7 +390,7 @@ def test_as_of_serves_where_no_transactions_are_named(tmp_path: Path) -> None:
     high = int(case.lists[0].split(":")[1])
     storage = LocalStorage()
     request = CleanOptions(as_of=high, assume_exclusive=True, older_than=None)
-    run = prepare(storage, str(root), gather(storage, str(root)), request, now=0.0)
+    run = prepare(storage, str(root), request, now=0.0)
     assert run.plan().victims
 
 
@@ -401,7 +400,7 @@ def test_memory_storage_is_as_good_as_any() -> None:
     files |= {f"t/base_0000002_v0000009/{name}": b"2" for name in ("_orc_acid_version",)}
     storage = MemoryStorage(files)
     request = CleanOptions(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"))
-    run = prepare(storage, "t", gather(storage, "t"), request, now=1e6)
+    run = prepare(storage, "t", request, now=1e6)
     report = run.delete(run.plan())
     assert (report.exit_code, len(report.victims)) == (ExitCode.DONE, 2)
     assert storage.walk("t").directories == ("base_0000002_v0000009",)

@@ -11,7 +11,6 @@ import pytest
 from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.options import CleanOptions
 from acidctl.storage.local import LocalStorage
-from acidctl.storage.locations import gather
 from tests.support.cleaning_cases import LATER, age, step, tops, tree
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
@@ -40,7 +39,7 @@ def _run(root: Path, aborted: str) -> CleanRun:
     lists = (f"default.t:8:9223372036854775807::{aborted}", "800000:9223372036854775807::")
     schema = step("hive4/streaming/04-closed").facts["ddl"]
     request = CleanOptions(validtxns=lists, schema=schema)
-    return prepare(LocalStorage(), str(root), gather(LocalStorage(), str(root)), request, now=LATER)
+    return prepare(LocalStorage(), str(root), request, now=LATER)
 
 
 def _failing(run: CleanRun) -> list[str]:

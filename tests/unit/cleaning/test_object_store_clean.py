@@ -13,7 +13,6 @@ from acidctl.errors import StorageError
 from acidctl.format.names import QUARANTINE_NAME
 from acidctl.options import CleanOptions
 from acidctl.storage import objects as objects_module
-from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage
 from tests.support.breaking import WAYS, Bench, in_turn
 from tests.support.cleaning_cases import LATER, step, tree
@@ -45,7 +44,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def _run(bench: Bench, storage: Storage) -> CleanRun:
     request = CleanOptions(validtxns=tuple(bench.way.views[-1]), schema=step(bench.way.step).facts["ddl"])
-    return prepare(storage, str(bench.root), gather(storage, str(bench.root)), request, now=LATER)
+    return prepare(storage, str(bench.root), request, now=LATER)
 
 
 def _delete(bench: Bench, storage: Storage) -> CleanReport:

@@ -14,7 +14,6 @@ from acidctl.cleaning.report import CleanReport, Outcome
 from acidctl.cleaning.run import prepare
 from acidctl.errors import ExitCode
 from acidctl.options import CleanOptions
-from acidctl.storage.locations import gather
 from tests.support.cleaning_cases import Step, step, tops, tree
 from tests.support.memory import MemoryStorage
 
@@ -219,11 +218,11 @@ def test_on_storage_without_links_names_are_compared_as_they_are(base: str | Non
     files |= {"w/t/base_0000002_v0000009/_orc_acid_version": b"2"}
     request = CleanOptions(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"), table="d.t")
     storage = MemoryStorage(files)
-    run = prepare(storage, "w/t", gather(storage, "w/t"), request, now=1e6)
+    run = prepare(storage, "w/t", request, now=1e6)
     assert run.quarantine(run.plan(), base).exit_code == ExitCode.DONE
     for name in ("w/tt", "w/t"):
         storage.move("w/t" if name == "w/tt" else "w/tt", name)
-        report = prepare(storage, name, gather(storage, name), request, now=1e6).undo(base)
+        report = prepare(storage, name, request, now=1e6).undo(base)
         if name == "w/tt" and base is not None:
             assert (report.exit_code, report.victims) == (ExitCode.FINDINGS, ())
             continue
