@@ -27,6 +27,7 @@ from acidctl.state.entries import (
     EntryState,
     Inventory,
     MarkerContent,
+    StateEntry,
     TableType,
     Verdict,
     aborted_delta,
@@ -44,7 +45,7 @@ from acidctl.state.entries import (
 from acidctl.state.inventory import take_inventory
 from acidctl.state.journal import is_unowned, journals_of, standing_of
 from acidctl.state.resolve import TableGuess
-from acidctl.state.strict import delta_order
+from acidctl.state.selection import delta_order
 
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0
@@ -69,7 +70,7 @@ class Decision:
     because_of: tuple[str, ...] = ()
 
     @classmethod
-    def by(cls, verdict: Verdict, label: Label) -> Decision:
+    def by(cls, verdict: Verdict | StateEntry, label: Label) -> Decision:
         """The decision that follows from a reader's verdict."""
         return cls(label, verdict.reason_code, verdict.reason, verdict.because_of)
 
@@ -246,7 +247,7 @@ def _judge_delta(directory: Directory, common: Reader, kind: TableGuess) -> Deci
 def _decide_deltas(deltas: Iterable[Directory], best: Directory | None, decisions: dict[str, Decision]) -> None:
     """Hive's walk over deltas (findBestWorkingDeltas) with a stricter notion of what is covered.
 
-    The order decides, as in `state.strict`: the widest first, so that a cover comes before what it covers.
+    The order decides, as in `state.selection`: the widest first, so that a cover comes before what it covers.
     """
     floor = best.base.write_id if best is not None else 0
     current = max(floor, 0)
@@ -340,7 +341,7 @@ def find_leftovers(
             if entry.reason_code != "foreign_link":
                 yield Leftover(entry.name, "holds_link", f"{entry.reason}; holds a symbolic link, so it stays", None)
         elif entry.name.startswith(WORK_PREFIX):
-            yield _work(entry.directory, entry.name in halves, entry.name in dead, leftovers=leftovers)
+            yield _work(entry, entry.name in halves, entry.name in dead, leftovers=leftovers)
         elif entry.name.startswith(_HIVE_PREFIXES) and leftovers:
             yield Leftover(entry.name, "temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
         elif entry.name.startswith(_HIVE_PREFIXES):

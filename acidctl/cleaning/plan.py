@@ -171,7 +171,7 @@ def untouched(listing: Listing, code: str, why: str, *, partition: str = "", pat
     """The plan of a place where nothing is judged, and everything stays."""
     inventory = take_inventory(listing)
     decision = Decision(Label.IGNORE, code, why)
-    found = [*inventory.bases, *inventory.deltas, *(entry.directory for entry in inventory.decided)]
+    found = [*inventory.bases, *inventory.deltas, *inventory.decided]
     if inventory.group_files:
         found.append(originals_of(inventory))
     return LocationPlan(partition, path, (), (), tuple(_entry(directory, decision, None) for directory in found))
@@ -198,13 +198,13 @@ def _entries(seen: Survey) -> list[Entry]:
         modified = seen.modified(directory)
         entries.append(_entry(directory, seen.decision(directory.name, modified), _age(modified, rules.now)))
     for item in inventory.decided:
-        modified = seen.modified(item.directory)
+        modified = seen.modified(item)
         leftover = seen.leftovers.get(item.name)
         if leftover is None:
-            decision = Decision.by(item.verdict, Label.IGNORE)
+            decision = Decision.by(item, Label.IGNORE)
         else:
             decision = leftover.decide(modified, rules.now, rules.older_than)
-        entries.append(_entry(item.directory, decision, _age(modified, rules.now)))
+        entries.append(_entry(item, decision, _age(modified, rules.now)))
     return entries
 
 

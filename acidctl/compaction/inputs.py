@@ -73,7 +73,7 @@ def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidSta
 def _live_entry(entry: InputEntry) -> StateEntry:
     parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
     directory = Directory(entry.name, parsed if isinstance(parsed, BaseDir | DeltaDir) else None, entry.files)
-    return StateEntry(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))
+    return StateEntry.of(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))
 
 
 def compactor_write_ids(spec: TaskSpec) -> ValidWriteIds:

@@ -73,7 +73,7 @@ class TableState:
         for part in self.parts:
             where = part.location.prefix
             found += [where + text for text in part.state.doubts]
-        unread = sum(len(part.state.unread) for part in self.parts)
+        unread = sum(bool(entry.bytes) for part in self.parts for entry in part.state.unrecognised)
         if unread:
             what = "1 entry that holds data was" if unread == 1 else f"{unread:,} entries that hold data were"
             found.append(f"{what} not read: no reader understands what is called so.")
@@ -296,7 +296,7 @@ def _stray(state: AcidState) -> AcidState:
     """Nothing beside partition folders is read, whatever its name."""
     reason = "lies beside partition folders, and Hive reads partitions only"
     verdict = Verdict(EntryState.UNRECOGNISED, "beside_partitions", reason)
-    entries = tuple(e if e.state is EntryState.HIDDEN else StateEntry(e.directory, verdict) for e in state.entries)
+    entries = tuple(e if e.state is EntryState.HIDDEN else StateEntry.of(e, verdict) for e in state.entries)
     return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
 
 

@@ -12,19 +12,11 @@ from enum import Enum
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
 from acidctl.format.listing import FileInfo
-from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange
-from acidctl.format.write_ids import ValidTxns, ValidWriteIds, describe_ids
+from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, is_hidden_to_hive
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 
 # The originals of a location are one entry; neither HDFS nor Hive makes a directory of this name.
 ORIGINALS_NAME = "(original files)"
-
-
-class ListingMode(Enum):
-    """How Hive 4 lists a location; the strict profile sees everything and does not depend on it."""
-
-    SNAPSHOT = "snapshot"
-    LISTING = "listing"
-    CLEANER = "cleaner"
 
 
 class TableType(Enum):
@@ -113,6 +105,21 @@ class Directory:
         return None if self.parsed is None else self.parsed.range
 
     @property
+    def min_write_id(self) -> int | None:
+        """Lowest write id in the name; None for a base, which reaches down to the beginning."""
+        return self.parsed.min_write_id if isinstance(self.parsed, DeltaDir) else None
+
+    @property
+    def max_write_id(self) -> int | None:
+        """Highest write id in the name, inclusive."""
+        return None if self.parsed is None else self.parsed.range.max
+
+    @property
+    def statement_id(self) -> int | None:
+        """Statement id in the name."""
+        return self.parsed.statement_id if isinstance(self.parsed, DeltaDir) else None
+
+    @property
     def visibility_txn_id(self) -> int | None:
         """Transaction of the compaction that made it."""
         return None if self.parsed is None else self.parsed.visibility_txn_id
@@ -125,7 +132,7 @@ class Directory:
     @property
     def guessed_compacted(self) -> bool:
         """Whether a marker of unknown content most likely says compacted: truncations leave no data file."""
-        return self.marker is MarkerContent.UNREAD and any(f.name[:1] not in ("_", ".") for f in self.files)
+        return self.marker is MarkerContent.UNREAD and not all(is_hidden_to_hive(file.name) for file in self.files)
 
     @property
     def is_compacted(self) -> bool:
@@ -148,72 +155,30 @@ class Verdict:
     because_of: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StateEntry:
-    """One directory of a location with the verdict on it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEntry(Directory):
+    """One directory of a location and the verdict on it."""
 
-    directory: Directory
-    verdict: Verdict
+    state: EntryState
+    reason_code: str
+    reason: str
+    because_of: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """Path below the location."""
-        return self.directory.name
-
-    @property
-    def kind(self) -> EntryKind:
-        """What it is."""
-        return self.directory.kind
-
-    @property
-    def parsed(self) -> BaseDir | DeltaDir | None:
-        """The name of a base or delta."""
-        return self.directory.parsed
-
-    @property
-    def files(self) -> tuple[FileInfo, ...]:
-        """All files below it."""
-        return self.directory.files
-
-    @property
-    def state(self) -> EntryState:
-        """What the reader makes of it."""
-        return self.verdict.state
-
-    @property
-    def reason(self) -> str:
-        """Why, in one sentence."""
-        return self.verdict.reason
-
-    @property
-    def reason_code(self) -> str:
-        """The stable code of the reason."""
-        return self.verdict.reason_code
-
-    @property
-    def because_of(self) -> tuple[str, ...]:
-        """Names of the entries that cause it."""
-        return self.verdict.because_of
-
-    @property
-    def range(self) -> WriteIdRange | None:
-        """The write ids in the name; a base begins at the beginning."""
-        return self.directory.range
-
-    @property
-    def min_write_id(self) -> int | None:
-        """Lowest write id in the name; None for a base, which reaches down to the beginning."""
-        return self.parsed.min_write_id if isinstance(self.parsed, DeltaDir) else None
-
-    @property
-    def max_write_id(self) -> int | None:
-        """Highest write id in the name, inclusive."""
-        return None if self.parsed is None else self.parsed.range.max
-
-    @property
-    def statement_id(self) -> int | None:
-        """Statement id in the name."""
-        return self.parsed.statement_id if isinstance(self.parsed, DeltaDir) else None
+    @classmethod
+    def of(cls, directory: Directory, verdict: Verdict) -> StateEntry:
+        """The directory with this verdict."""
+        return cls(
+            directory.name,
+            directory.parsed,
+            directory.files,
+            directory.marker,
+            directory.marker_problem,
+            directory.other_kind,
+            state=verdict.state,
+            reason_code=verdict.reason_code,
+            reason=verdict.reason,
+            because_of=verdict.because_of,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +192,6 @@ class Inventory:
     bases: tuple[Directory, ...]
     deltas: tuple[Directory, ...]
     original_files: tuple[FileInfo, ...] = ()
-    original_directories: tuple[str, ...] = ()
     group_files: tuple[FileInfo, ...] = ()
     decided: tuple[StateEntry, ...] = ()
     notes: tuple[str, ...] = ()
@@ -239,22 +203,14 @@ class HistoryGap:
 
     base: str
     write_id: int
-    high_watermark: int
-    first_exception: int | None
-    lowest_open: int | None
-
-    @classmethod
-    def of(cls, oldest: Directory, ids: ValidWriteIds) -> HistoryGap:
-        """The gap that shows where `oldest` is the oldest compacted base and none can be used."""
-        first = ids.exceptions[0] if ids.exceptions else None
-        return cls(oldest.name, oldest.base.write_id, ids.high_watermark, first, ids.lowest_open)
+    ids: ValidWriteIds
 
     def to_error(self, path: str | None = None) -> NotEnoughHistoryError:
         """The gap as the error a reader gets."""
-        if self.write_id > self.high_watermark:
-            why = f"this reader sees write ids up to {self.high_watermark} only"
-        elif self.lowest_open is not None:
-            why = f"write id {self.lowest_open} is still open for this reader"
+        if self.write_id > self.ids.high_watermark:
+            why = f"this reader sees write ids up to {self.ids.high_watermark} only"
+        elif self.ids.lowest_open is not None:
+            why = f"write id {self.ids.lowest_open} is still open for this reader"
         else:
             why = "its damaged _metadata_acid does not tell whether this reader may use it"
         return NotEnoughHistoryError(
@@ -333,11 +289,6 @@ class AcidState:
         return tuple(entry for entry in self.entries if entry.state is EntryState.UNRECOGNISED)
 
     @property
-    def unread(self) -> tuple[StateEntry, ...]:
-        """Entries that were not understood although they hold bytes: rows may lie in them."""
-        return tuple(entry for entry in self.unrecognised if entry.directory.bytes)
-
-    @property
     def insert_only(self) -> bool:
         """Whether the rows have no ACID columns and no row ids."""
         return self.table_type is TableType.INSERT_ONLY
@@ -348,7 +299,7 @@ class AcidState:
         return None if self.history_gap is None else self.history_gap.to_error(self.root or None)
 
 
-# --- verdicts: for every decision about a directory its state, code and sentence -----------------------------------
+# --- verdicts that more than one set of rules gives: state, code and sentence ---------------------------------------
 
 
 def span(ids: WriteIdRange) -> str:
@@ -380,7 +331,7 @@ def judge_overwrite(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
     if ids.is_valid(base.write_id):
         return None
     if ids.is_aborted(base.write_id):
-        return aborted_base(base)
+        return Verdict(EntryState.ABORTED, "write_aborted", f"write id {base.write_id} was aborted")
     if base.write_id > ids.high_watermark:
         why = f"write id {base.write_id} is above this reader's high watermark {ids.high_watermark}"
         return Verdict(EntryState.ABOVE_WATERMARK, "above_watermark", why)
@@ -402,30 +353,6 @@ def judge_compacted(base: BaseDir, ids: ValidWriteIds) -> Verdict | None:
     return None
 
 
-def aborted_base(base: BaseDir) -> Verdict:
-    """The verdict on an overwrite that was aborted."""
-    return Verdict(EntryState.ABORTED, "write_aborted", f"write id {base.write_id} was aborted")
-
-
-def unusable_base(base: BaseDir) -> Verdict:
-    """The verdict on a base that only Hive's reading of the list rules out."""
-    why = f"Hive 4 does not use a base up to {base.write_id} with this list"
-    return Verdict(EntryState.UNUSABLE, "base_unusable", why)
-
-
-def unseen_delta(delta: DeltaDir, ids: ValidWriteIds) -> Verdict:
-    """The verdict on a delta none of whose write ids is valid."""
-    return _unseen(delta.range, ids, "")
-
-
-def unseen_tail(delta: DeltaDir, covered_to: int, by: Sequence[str], ids: ValidWriteIds) -> Verdict:
-    """The verdict on a delta of which only a covered beginning is valid, and nothing beyond `covered_to`."""
-    cover = f"its write ids up to {covered_to} are covered by {join_names(by)}, and of the rest " if by else ""
-    rest = WriteIdRange(max(covered_to + 1, delta.min_write_id), delta.max_write_id)
-    verdict = _unseen(rest, ids, cover)
-    return Verdict(verdict.state, "rest_" + verdict.reason_code, verdict.reason, tuple(by))
-
-
 def aborted_delta(delta: DeltaDir) -> Verdict:
     """The verdict on a delta that holds nothing but aborted writes."""
     was = "was" if delta.min_write_id == delta.max_write_id else "were all"
@@ -436,12 +363,6 @@ def degenerate_delta(delta: DeltaDir) -> Verdict:
     """The verdict on a name whose range ends before it begins."""
     why = f"its first write id {delta.min_write_id} is above its last {delta.max_write_id}"
     return Verdict(EntryState.UNRECOGNISED, "bad_range", why)
-
-
-def bad_marker(base: Directory) -> Verdict:
-    """The verdict on a base whose marker leaves open whether it may be read."""
-    why = f"its _metadata_acid {base.marker_problem}, so acidctl cannot tell whether this reader may use it"
-    return Verdict(EntryState.UNRECOGNISED, "bad_marker", why)
 
 
 def covered_by_base(what: str, base: Directory) -> Verdict:
@@ -465,45 +386,6 @@ def covered_by_deltas(names: Sequence[str], cover: DeltaDir) -> Verdict:
     return Verdict(EntryState.OBSOLETE, "covered_by_delta", why, tuple(names))
 
 
-def same_range(delta: DeltaDir, kept: str) -> Verdict:
-    """The verdict on an earlier compaction of exactly the same range and kind."""
-    why = f"{kept} holds the same {span(delta.range)}, compacted later"
-    return Verdict(EntryState.OBSOLETE, "same_range", why, (kept,))
-
-
-def nothing_to_cover(delta: DeltaDir) -> Verdict:
-    """The verdict on a delta below the first write id."""
-    why = f"{span(delta.range)} is never read: writes begin at 1"
-    return Verdict(EntryState.OBSOLETE, "below_first_write_id", why)
-
-
-def live_base(base: Directory, compacted: bool) -> Verdict:
-    """Why this base is read."""
-    id_ = base.base.write_id
-    if base.is_first_compaction:
-        why = "holds the original files as compacted before the first write"
-    elif compacted:
-        why = f"the newest base this reader can use: it holds all writes up to {id_}"
-    elif not any(file.size and file.name[:1] not in ("_", ".") for file in base.files):
-        why = f"write id {id_} emptied the table or overwrote it with nothing"
-    else:
-        why = f"write id {id_} overwrote everything before it"
-    return Verdict(EntryState.LIVE, "base", why)
-
-
-def live_delta(delta: DeltaDir, ids: ValidWriteIds, insert_only: bool) -> Verdict:
-    """Why this delta is read, and which of its ids are left out row by row.
-
-    Rows of an insert-only table carry no write id, so there a directory is read whole or not at all.
-    """
-    low, high = delta.min_write_id, delta.max_write_id
-    if delta.range.is_empty or ids.covers(low, high):
-        return Verdict(EntryState.LIVE, "visible", f"{span(delta.range)} {'is' if low == high else 'are'} visible")
-    rest = "but the directory is read whole" if insert_only else "whose rows are left out"
-    why = f"{span(delta.range)} are visible except {_invalid(delta.range, ids)}, {rest}"
-    return Verdict(EntryState.LIVE, "partly_visible", why)
-
-
 def judge_originals(base: Directory | None, insert_only: bool) -> Verdict:
     """The verdict on original files beside this base."""
     if insert_only:
@@ -517,36 +399,3 @@ def judge_originals(base: Directory | None, insert_only: bool) -> Verdict:
 def delete_delta_in_insert_only() -> Verdict:
     """The verdict on a delete delta in an insert-only table."""
     return Verdict(EntryState.UNRECOGNISED, "delete_delta_in_insert_only", "an insert-only table has no delete deltas")
-
-
-def _unseen(rest: WriteIdRange, ids: ValidWriteIds, before: str) -> Verdict:
-    low, high, limit = rest.min, rest.max, ids.high_watermark
-    verb = "is" if low == high else "are"
-    if low > limit:
-        why = f"{before}{span(rest)} {verb} above this reader's high watermark {limit}"
-        return Verdict(EntryState.ABOVE_WATERMARK, "above_watermark", why)
-    open_ids = ids.open_in(low, min(high, limit))
-    if open_ids and len(open_ids) == high - low + 1:
-        return Verdict(EntryState.OPEN, "write_open", f"{before}{span(rest)} {verb} still open for this reader")
-    if open_ids:
-        state, code = EntryState.OPEN, "write_open"
-    elif high <= limit:
-        state, code = EntryState.ABORTED, "write_aborted"
-    else:
-        state, code = EntryState.ABOVE_WATERMARK, "above_watermark"
-    return Verdict(state, code, f"{before}no id is visible: {_invalid(rest, ids)}")
-
-
-def _invalid(among: WriteIdRange, ids: ValidWriteIds) -> str:
-    """`4 (aborted), 6..7 (open), 11..12 (above the high watermark)`."""
-    parts = []
-    low, high, limit = among.min, among.max, ids.high_watermark
-    aborted = ids.aborted_in(low, min(high, limit))
-    open_ids = ids.open_in(low, min(high, limit))
-    if aborted:
-        parts.append(f"{describe_ids(aborted)} (aborted)")
-    if open_ids:
-        parts.append(f"{describe_ids(open_ids)} (open)")
-    if high > limit:
-        parts.append(f"{WriteIdRange(max(low, limit + 1), high)} (above the high watermark)")
-    return ", ".join(parts)

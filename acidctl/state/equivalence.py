@@ -26,7 +26,6 @@ from acidctl.state.entries import (
     AcidState,
     EntryState,
     HiveFailureError,
-    ListingMode,
     StateEntry,
     TableType,
 )
@@ -143,7 +142,6 @@ def disagreements(
     listing: Listing,
     reader: Reader,
     *,
-    mode: ListingMode = ListingMode.SNAPSHOT,
     table_type: TableType | TableGuess | None = None,
     ours: AcidState | None = None,
 ) -> tuple[str, ...]:
@@ -153,11 +151,11 @@ def disagreements(
     """
     if ours is None:
         ours = resolve(listing, replace(reader, profile=Profile.STRICT), table_type=table_type, raise_on_history=False)
-    if mode is ListingMode.SNAPSHOT and reads_all(listing, ours):
+    if reads_all(listing, ours):
         return ()
     as_hive = replace(reader, txns=reader.effective_txns, profile=Profile.HIVE4)
     try:
-        hive = resolve(listing, as_hive, mode=mode, table_type=table_type)
+        hive = resolve(listing, as_hive, table_type=table_type)
     except HiveFailureError as error:
         return (f"{error.message}.",)
     except NotEnoughHistoryError as error:
@@ -195,58 +193,42 @@ def _compare_directories(ours: AcidState, hive: AcidState) -> list[str]:
     if ours.history_gap is not None and hive.base is None:
         gap = ours.history_gap
         found.append(f"Hive 4 reports no missing history here and reads without {gap.base}: rows may be missing.")
-    our_entries = {entry.name: entry for entry in ours.entries}
-    hive_entries = {entry.name: entry for entry in hive.entries}
-    our_names = {e.name for e in (ours.base, *ours.deltas) if e is not None}
-    hive_names = {e.name for e in (hive.base, *hive.deltas) if e is not None}
-    for name in sorted(hive_names - our_names, key=path_order_key):
-        entry = our_entries.get(name)
-        # What follows from a base is part of the sentence about that base.
-        if not _is_covered(entry, ours.base):
+    for one, other, does, besides, with_rest in (
+        (hive, ours, "would read", ", which profile strict leaves out", "pass over"),
+        (ours, hive, "would not read", "", "read"),
+    ):
+        entries = {entry.name: entry for entry in other.entries}
+        for name in sorted(_opened_names(one) - _opened_names(other), key=path_order_key):
+            entry = entries.get(name)
+            # What follows from a base is part of the sentence about that base.
+            if _is_covered(entry, other.base):
+                continue
             why = "" if entry is None else f": {entry.reason}"
-            covers = _covers(hive, ours, our_names) if name == _name(hive.base) else ""
-            found.append(f"Hive 4 would read {name}, which profile strict leaves out{why}{covers}.")
-    for name in sorted(our_names - hive_names, key=path_order_key):
-        entry = hive_entries.get(name)
-        if not _is_covered(entry, hive.base):
-            why = "" if entry is None else f": {entry.reason}"
-            covers = ""
-            if name == _name(ours.base):
-                covers = _covers(ours, hive, hive_names).replace("it would pass over", "it would read")
-            found.append(f"Hive 4 would not read {name}{why}{covers}.")
+            if one.base is not None and name == one.base.name:
+                read = _opened_names(other) | ({ORIGINALS_NAME} if other.originals else set())
+                count = sum(_is_covered(item, one.base) and item.name in read for item in one.entries)
+                if count:
+                    covered = "1 entry" if count == 1 else f"{count} entries"
+                    why += f"; it would {with_rest} {covered} that this base covers"
+            found.append(f"Hive 4 {does} {name}{besides}{why}.")
     return found
 
 
 def _compare_originals(ours: AcidState, hive: AcidState) -> list[str]:
-    if _name(ours.base) != _name(hive.base):
+    if (ours.base and ours.base.name) != (hive.base and hive.base.name):
         return []
     our_paths, hive_paths = {f.path for f in ours.originals}, {f.path for f in hive.originals}
     found = []
-    for paths, verb in ((hive_paths - our_paths, "would read"), (our_paths - hive_paths, "would not read")):
+    for paths, does in ((hive_paths - our_paths, "would read"), (our_paths - hive_paths, "would not read")):
         if paths:
-            first = min(paths, key=path_order_key)
-            more = f" and {_count(len(paths) - 1, 'more file', 'more files')}" if len(paths) > 1 else ""
-            found.append(f"Hive 4 {verb} {first}{more} as original data.")
+            more = f" and {len(paths) - 1} more {'file' if len(paths) == 2 else 'files'}" if len(paths) > 1 else ""
+            found.append(f"Hive 4 {does} {min(paths, key=path_order_key)}{more} as original data.")
     return found
 
 
-def _name(entry: StateEntry | None) -> str | None:
-    return None if entry is None else entry.name
+def _opened_names(state: AcidState) -> set[str]:
+    return {entry.name for entry in (state.base, *state.deltas) if entry is not None}
 
 
 def _is_covered(entry: StateEntry | None, base: StateEntry | None) -> bool:
     return entry is not None and base is not None and base.name in entry.because_of
-
-
-def _covers(state: AcidState, other: AcidState, names: set[str]) -> str:
-    """How much of what the other state reads this one's base covers."""
-    read = names | ({ORIGINALS_NAME} if other.originals else set())
-    count = sum(_is_covered(entry, state.base) and entry.name in read for entry in state.entries)
-    if not count:
-        return ""
-    return f"; it would pass over {_count(count, 'entry', 'entries')} that this base covers"
-
-
-def _count(count: int, one: str, many: str) -> str:
-    """`1 entry`, `3 entries`."""
-    return f"{count} {one if count == 1 else many}"

@@ -46,6 +46,8 @@ _MARKER_REASONS = {
     VERSION_MARKER: "states the ACID version of the directory; no reader decides by it",
     METADATA_MARKER: "states what made a directory, and says nothing at the location itself",
 }
+# What an entry is where it is neither a base nor a delta, by the reason of its verdict; else not recognised.
+_OTHER_KINDS = {"marker": EntryKind.MARKER, "no_data_files": EntryKind.ORIGINAL}
 _DATA_FORMATS = {
     "COMPACTED": MarkerContent.COMPACTED,
     "TRUNCATED": MarkerContent.OVERWRITE,
@@ -74,48 +76,55 @@ def _sort(listing: Listing) -> Inventory:
     bases: list[Directory] = []
     deltas: list[Directory] = []
     group: list[FileInfo] = []
-    original_directories: list[str] = []
     decided: list[StateEntry] = []
+
+    def decide(
+        name: str, files: Iterable[FileInfo], state: EntryState, code: str, why: str, *, parent: str = ""
+    ) -> None:
+        kind = _OTHER_KINDS.get(code, EntryKind.UNRECOGNISED)
+        directory = Directory(name, None, tuple(files), other_kind=kind)
+        decided.append(StateEntry.of(directory, Verdict(state, code, why, (parent,) if parent else ())))
+
     for file in top_files:
         parsed_file = parse_file(file.path)
         if isinstance(parsed_file, Marker):
-            reason = _MARKER_REASONS[file.path]
-            decided.append(_decided(file.path, (file,), EntryState.HIDDEN, "marker", reason, kind=EntryKind.MARKER))
+            decide(file.path, (file,), EntryState.HIDDEN, "marker", _MARKER_REASONS[file.path])
         elif isinstance(parsed_file, HiddenName):
-            decided.append(_decided(file.path, (file,), EntryState.HIDDEN, "hidden_name", parsed_file.reason))
+            decide(file.path, (file,), EntryState.HIDDEN, "hidden_name", parsed_file.reason)
         else:
             group.append(file)
     for name, files in below.items():
-        parsed = parse_directory(name.rpartition("/")[2])
-        if "/" in name:
-            parent = name.rpartition("/")[0]
+        parent, _, last = name.rpartition("/")
+        parsed = parse_directory(last)
+        if parent:
             why = f"a base or delta directory inside {parent}; they belong directly below the table or partition"
-            decided.append(_decided(name, files, EntryState.UNRECOGNISED, "nested", why, (parent,)))
+            decide(name, files, EntryState.UNRECOGNISED, "nested", why, parent=parent)
         elif isinstance(parsed, BaseDir):
-            bases.append(_base(name, parsed, files, listing))
+            marker = f"{name}/{METADATA_MARKER}"
+            says: tuple[MarkerContent, str | None] = (MarkerContent.ABSENT, None)
+            if any(file.path == marker for file in files):
+                says = read_marker(listing.markers.get(marker))
+            bases.append(Directory(name, parsed, files, *says))
         elif isinstance(parsed, DeltaDir):
             deltas.append(Directory(name, parsed, files))
         elif isinstance(parsed, HiddenName):
-            decided.append(_decided(name, files, EntryState.HIDDEN, "hidden_name", parsed.reason))
+            decide(name, files, EntryState.HIDDEN, "hidden_name", parsed.reason)
         elif isinstance(parsed, Unrecognised):
-            decided.append(_decided(name, files, EntryState.UNRECOGNISED, "bad_name", parsed.reason))
+            decide(name, files, EntryState.UNRECOGNISED, "bad_name", parsed.reason)
         elif any(not has_hidden_part(file.path) for file in files):
-            original_directories.append(name)
             group.extend(files)
         else:
-            why = "holds no data file"
-            decided.append(_decided(name, files, EntryState.HIDDEN, "no_data_files", why, kind=EntryKind.ORIGINAL))
+            decide(name, files, EntryState.HIDDEN, "no_data_files", "holds no data file")
     for path in sorted(listing.links):
         if path and "/" not in path and is_foreign(path):
             why = "a symbolic link by a hidden name, which acidctl neither follows nor removes"
-            decided.append(_decided(path, (), EntryState.HIDDEN, "foreign_link", why))
+            decide(path, (), EntryState.HIDDEN, "foreign_link", why)
     group.sort(key=_by_path)
     nested = sum("/" in name for name in below)
     return Inventory(
-        bases=tuple(sorted(bases, key=lambda c: path_order_key(c.name))),
-        deltas=tuple(sorted(deltas, key=lambda c: path_order_key(c.name))),
+        bases=tuple(sorted(bases, key=lambda directory: path_order_key(directory.name))),
+        deltas=tuple(sorted(deltas, key=lambda directory: path_order_key(directory.name))),
         original_files=tuple(f for f in group if not has_hidden_part(f.path)),
-        original_directories=tuple(sorted(original_directories, key=path_order_key)),
         group_files=tuple(group),
         decided=tuple(decided),
         notes=(f"{nested} base or delta directories lie inside other directories and are not read.",) if nested else (),
@@ -126,21 +135,10 @@ def _by_path(file: FileInfo) -> bytes:
     return path_order_key(file.path)
 
 
-def _decided(
-    name: str,
-    files: tuple[FileInfo, ...],
-    state: EntryState,
-    code: str,
-    reason: str,
-    because_of: tuple[str, ...] = (),
-    *,
-    kind: EntryKind = EntryKind.UNRECOGNISED,
-) -> StateEntry:
-    return StateEntry(Directory(name, None, files, other_kind=kind), Verdict(state, code, reason, because_of))
-
-
-def read_marker(content: bytes) -> tuple[MarkerContent, str | None]:
+def read_marker(content: bytes | None) -> tuple[MarkerContent, str | None]:
     """What the content of a `_metadata_acid` says, and what is wrong with it (MetaDataFile.isCompacted)."""
+    if content is None:
+        return MarkerContent.UNREAD, None
     try:
         facts = json.loads(content.decode("utf-8"))
         version, data_format = str(facts["thisFileVersion"]), str(facts["dataFormat"])
@@ -163,41 +161,27 @@ def _group(listing: Listing) -> tuple[list[FileInfo], dict[str, tuple[FileInfo, 
     """Files of the location itself, and files by top-level directory or nested base or delta directory."""
     owners: dict[str, str] = {}
     below: dict[str, list[FileInfo]] = {}
-    top: list[FileInfo] = []
     for directory in listing.directories:
         below.setdefault(_owner(directory, owners), [])
     for file in listing.files:
         if file.directory:
             below.setdefault(_owner(file.directory, owners), []).append(file)
-        else:
-            top.append(file)
-    return sorted(top, key=_by_path), {name: tuple(sorted(below[name], key=_by_path)) for name in sorted(below)}
+    top = sorted((file for file in listing.files if "/" not in file.path), key=_by_path)
+    return top, {name: tuple(sorted(below[name], key=_by_path)) for name in sorted(below)}
 
 
 def _owner(directory: str, known: dict[str, str]) -> str:
     """The entry a directory belongs to: its first part, or the first base or delta inside that."""
-    owner = known.get(directory)
-    if owner is None:
+    if directory not in known:
         first, *rest = directory.split("/")
-        owner = first
-        if rest and not is_hidden(first):
-            for index, part in enumerate(rest):
-                if is_hidden(part):
-                    break
-                if isinstance(parse_directory(part), BaseDir | DeltaDir):
-                    owner = "/".join([first, *rest[: index + 1]])
-                    break
-        known[directory] = owner
-    return owner
-
-
-def _base(name: str, parsed: BaseDir, files: tuple[FileInfo, ...], listing: Listing) -> Directory:
-    path = f"{name}/{METADATA_MARKER}"
-    if not any(file.path == path for file in files):
-        return Directory(name, parsed, files)
-    content = listing.markers.get(path)
-    marker, problem = (MarkerContent.UNREAD, None) if content is None else read_marker(content)
-    return Directory(name, parsed, files, marker, problem)
+        known[directory] = first
+        for index, part in enumerate(rest if not is_hidden(first) else ()):
+            if is_hidden(part):
+                break
+            if isinstance(parse_directory(part), BaseDir | DeltaDir):
+                known[directory] = "/".join([first, *rest[: index + 1]])
+                break
+    return known[directory]
 
 
 # --- data files ----------------------------------------------------------------------------------------------------
@@ -237,50 +221,48 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticGroup:
-    """Original files that number their rows together: one owner, one bucket, files in path order.
+    """Original files of an entry that number their rows together: one bucket, files in path order.
 
     A row's id is (`write_id`, bucket property of `bucket_id` and `statement_id`, rows of the files before it
     plus its position). `bucket_id` is None for files whose name does not tell it; they have no row ids.
     """
 
-    owner: str
     write_id: int
     statement_id: int
     bucket_id: int | None
     files: tuple[FileInfo, ...]
 
 
-def _visible_files(entry: Directory | StateEntry) -> list[FileInfo]:
+def _visible_files(entry: Directory) -> list[FileInfo]:
     prefix = f"{entry.name}/" if entry.parsed is not None else ""
     return [f for f in entry.files if not has_hidden_part(f.path[len(prefix) :])]
 
 
-def data_files(entry: Directory | StateEntry, *, insert_only: bool = False) -> tuple[DataFile, ...]:
+def data_files(entry: Directory, *, insert_only: bool = False) -> tuple[DataFile, ...]:
     """The files of an entry that hold rows, in path order (AcidUtils' filters).
 
     A base and the originals take every visible file; a delta takes `bucket_*` and names of original files; in
     an insert-only table every visible file counts. Files in subdirectories count (UNION ALL makes some).
     """
-    visible = _visible_files(entry)
-    by_path = {f.path: f for f in visible}
-    may_stream = isinstance(entry.parsed, DeltaDir) and entry.parsed.visibility_txn_id is None
+    visible = {file.path: file for file in _visible_files(entry)}
+    in_delta = isinstance(entry.parsed, DeltaDir) and not insert_only
+    may_stream = in_delta and entry.visibility_txn_id is None
     files = []
-    for info in visible:
+    for info in visible.values():
         name = info.name
         if name.endswith(SIDE_FILE_SUFFIX) and not insert_only:
             continue
         parsed = parse_file(name)
         if not isinstance(parsed, BucketFile | OriginalFile):
-            if isinstance(entry.parsed, DeltaDir) and not insert_only and not name.startswith(BUCKET_PREFIX):
+            if in_delta and not name.startswith(BUCKET_PREFIX):
                 continue
             problem = parsed.reason if isinstance(parsed, Unrecognised) else "not a name of a data file"
             parsed = Unrecognised(name, problem)
-        side = by_path.get(info.path + SIDE_FILE_SUFFIX) if may_stream and not insert_only else None
-        files.append(DataFile(info, parsed, side))
-    return tuple(sorted(files, key=lambda f: path_order_key(f.info.path)))
+        files.append(DataFile(info, parsed, visible.get(info.path + SIDE_FILE_SUFFIX) if may_stream else None))
+    return tuple(sorted(files, key=lambda file: path_order_key(file.info.path)))
 
 
-def ignored_files(entry: StateEntry, *, insert_only: bool = False) -> tuple[FileInfo, ...]:
+def ignored_files(entry: Directory, *, insert_only: bool = False) -> tuple[FileInfo, ...]:
     """Visible files of a delta that no reader opens, because their names are neither bucket nor original."""
     taken = {f.info.path for f in data_files(entry, insert_only=insert_only)}
     return tuple(f for f in _visible_files(entry) if f.path not in taken and not f.name.endswith(SIDE_FILE_SUFFIX))
@@ -297,50 +279,44 @@ def empty_file_notes(state: AcidState) -> list[str]:
     if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
         return []
     empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
-    if not empty:
-        return []
     more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
-    return [f"{empty[0]}{more} empty and ignored, as Hive does"]
+    return [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
 
 
-def synthetic_layout(entry: StateEntry | None, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:
-    """Group original files for their row ids; `entry` is the base or delta they lie in, None for the location.
+def synthetic_layout(entry: Directory, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:
+    """Group original files of an entry, or of the location itself, for their row ids.
 
     The order is Hive's and frozen: stored delete keys name rows by it (OrcRawRecordMerger.OriginalReaderPair).
     """
-    parsed = None if entry is None else entry.parsed
+    parsed = entry.parsed
     write_id = statement_id = 0
     if isinstance(parsed, BaseDir):
         write_id = parsed.write_id
     elif isinstance(parsed, DeltaDir):
         write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0
-    owner = entry.name if entry is not None and parsed is not None else ""
     groups: dict[int | None, list[FileInfo]] = defaultdict(list)
     for file in sorted(files, key=_by_path):
         name = parse_file(file.name)
         # Only names of original files tell a bucket here; a stray bucket_* among originals has one as well.
-        bucket_id = name.bucket_id if isinstance(name, OriginalFile | BucketFile) else None
-        groups[bucket_id].append(file)
+        groups[name.bucket_id if isinstance(name, OriginalFile | BucketFile) else None].append(file)
     order = sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))
-    return tuple(SyntheticGroup(owner, write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order)
+    return tuple(SyntheticGroup(write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order)
 
 
 def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[str]:
     """Sentences about buckets that stand twice in one live directory: an unfinished or crashed write left both."""
     notes: list[str] = []
-    if insert_only:
-        return notes
-    for entry in entries:
+    for entry in () if insert_only else entries:
         if len(entry.files) < 2:
             continue
         seen: dict[tuple[str, int], list[str]] = defaultdict(list)
         for file in data_files(entry):
             if isinstance(file.parsed, BucketFile):
                 seen[file.info.directory, file.parsed.bucket_id].append(file.info.name)
-        for (directory, bucket_id), names in seen.items():
-            if len(names) > 1:
-                notes.append(
-                    f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
-                    "unfinished or crashed write left more than one attempt, and a reader returns them all."
-                )
+        notes += [
+            f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
+            "unfinished or crashed write left more than one attempt, and a reader returns them all."
+            for (directory, bucket_id), names in seen.items()
+            if len(names) > 1
+        ]
     return notes

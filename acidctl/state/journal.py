@@ -24,7 +24,7 @@ from acidctl.format.names import (
     is_journal,
     parse_directory,
 )
-from acidctl.state.entries import ORIGINALS_NAME, EntryState, Inventory, Verdict
+from acidctl.state.entries import ORIGINALS_NAME
 
 JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1
@@ -72,15 +72,6 @@ class Journal:
             "output_files": [[file.path, file.size, file.source] for file in self.output_files],
         }
         return json.dumps(values).encode("ascii")
-
-
-@dataclass(frozen=True, slots=True)
-class HalfPublished:
-    """What the journals of a location say: verdicts on outputs that do not count, and notes for the operator."""
-
-    verdicts: dict[str, Verdict]
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
 
 
 def parse_journal(content: bytes, work: str) -> Journal | None:
@@ -162,39 +153,6 @@ def missing_inputs(journal: Journal, listing: Listing, *, has_originals: bool) -
     """Inputs that somebody has removed since the journal was written."""
     present = set(listing.directories)
     return tuple(name for name in journal.inputs if not (has_originals if name == ORIGINALS_NAME else name in present))
-
-
-def judge_half_published(listing: Listing, inventory: Inventory) -> HalfPublished:
-    """Find outputs of which a part stands alone although all were to be published together."""
-    verdicts: dict[str, Verdict] = {}
-    notes: list[str] = []
-    doubts: list[str] = []
-    for journal in journals_of(listing):
-        standing = standing_of(journal, listing)
-        if not standing.half:
-            continue
-        first, absent = standing.shown[0], standing.missing[0]
-        gone = missing_inputs(journal, listing, has_originals=bool(inventory.original_files))
-        if gone:
-            what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
-            doubts.append(
-                f"{first} {what}: {absent} was never published, and of their inputs {gone[0]} is gone. Rows may be "
-                "wrong; run `acidctl compact` to complete it."
-            )
-            continue
-        for name in standing.shown:
-            verdicts[name] = Verdict(
-                EntryState.NOT_VISIBLE,
-                "half_published",
-                f"half of an interrupted compaction: {absent} is not published yet, so their inputs are read; "
-                "`acidctl compact` completes or undoes it",
-                (journal.work,),
-            )
-        notes.append(
-            f"A compaction was interrupted between {standing.there[-1]} and {absent}; acidctl reads its inputs, "
-            "Hive would not. Run `acidctl compact` again to complete or undo it."
-        )
-    return HalfPublished(verdicts, (*notes, *doubts), tuple(doubts))
 
 
 def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:

@@ -27,8 +27,12 @@ ASSUMED = "lists that were not given and count as everything committed: `write_i
 # What a cleaner could remove for a reader with these lists.
 RECLAIMABLE = (EntryState.OBSOLETE, EntryState.ABORTED)
 _RECLAIMABLE_VALUES = frozenset(state.value for state in RECLAIMABLE)
-
-
+_FILE_KINDS: Mapping[type, str] = {
+    BucketFile: "bucket",
+    OriginalFile: "original",
+    SideFile: "side_file",
+    Marker: "marker",
+}
 # Of a field that is for acidctl itself.
 NOT_IN_JSON = {"json": False}
 
@@ -188,16 +192,10 @@ Details = Mapping[tuple[str, str], FileDetail]
 
 
 def make_entries(
-    partition: str,
-    state: AcidState,
-    *,
-    sizes: bool = True,
-    long: bool = False,
-    details: Details | None = None,
+    partition: str, state: AcidState, *, sizes: bool = True, long: bool = False, details: Details | None = None
 ) -> list[LsEntry]:
     """The entries of one location, in the order of their write ids: what was written first comes first."""
-    ordered = sorted(state.entries, key=_story_order)
-    return [_entry(partition, entry, sizes, long, details or {}) for entry in ordered]
+    return [_entry(partition, entry, sizes, long, details or {}) for entry in sorted(state.entries, key=_story_order)]
 
 
 def add_up(entries: Sequence[LsEntry], states: Iterable[AcidState], *, sizes: bool = True, stray: int = 0) -> LsSummary:
@@ -279,15 +277,14 @@ _RANK = {EntryKind.ORIGINAL: 0, EntryKind.DELETE_DELTA: 1, EntryKind.DELTA: 1, E
 
 def _story_order(entry: StateEntry) -> tuple[int, int, int, int, int, str]:
     """Top to bottom reads as history: a compaction's result follows what it was made of."""
-    if entry.kind not in _RANK:
+    rank = _RANK.get(entry.kind)
+    if rank is None:
         return (9, 0, 0, 0, 0, entry.name)
-    high = entry.max_write_id if entry.max_write_id is not None else 0
-    low = entry.min_write_id if entry.min_write_id is not None else high
-    rank = _RANK[entry.kind]
-    # Within the same highest id the narrow directories came first; -1 keeps "no statement" before statement
-    # 0.
-    statement = entry.statement_id if entry.statement_id is not None else -1
-    return (0 if rank == 0 else 1, high, rank, -low, statement, entry.name)
+    high = entry.max_write_id or 0
+    low = high if entry.min_write_id is None else entry.min_write_id
+    # Within the same highest id the narrow directories came first; -1 keeps "no statement" before statement 0.
+    statement = -1 if entry.statement_id is None else entry.statement_id
+    return (min(rank, 1), high, rank, -low, statement, entry.name)
 
 
 def _entry(partition: str, entry: StateEntry, sizes: bool, long: bool, details: Details) -> LsEntry:
@@ -301,13 +298,13 @@ def _entry(partition: str, entry: StateEntry, sizes: bool, long: bool, details: 
         min_write_id=entry.min_write_id,
         max_write_id=entry.max_write_id,
         statement_id=entry.statement_id,
-        visibility_txn_id=entry.directory.visibility_txn_id,
+        visibility_txn_id=entry.visibility_txn_id,
         state=entry.state.value,
         reason=entry.reason,
         reason_code=entry.reason_code,
         because_of=entry.because_of,
         files=len(entry.files),
-        bytes=entry.directory.bytes if sizes else None,
+        bytes=entry.bytes if sizes else None,
         rows=sum(counted) if counted else None,
         modified=iso_time(max(times, default=None)),
         file_list=tuple(found) if long else None,
@@ -317,28 +314,14 @@ def _entry(partition: str, entry: StateEntry, sizes: bool, long: bool, details: 
 def _file(partition: str, info: FileInfo, sizes: bool, details: Details) -> LsFile:
     parsed = parse_file(info.name)
     detail = details.get((partition, info.path), FileDetail())
-    bucket: int | None = None
-    attempt: int | None = None
-    copy: int | None = None
-    kind = "other"
-    match parsed:
-        case BucketFile():
-            kind, bucket, attempt = "bucket", parsed.bucket_id, parsed.attempt_id
-        case OriginalFile():
-            kind, bucket = "original", parsed.bucket_id
-            attempt, copy = parsed.attempt_id, parsed.copy_number
-        case SideFile():
-            kind = "side_file"
-        case Marker():
-            kind = "marker"
     return LsFile(
         path=info.path,
-        kind=kind,
+        kind=_FILE_KINDS.get(type(parsed), "other"),
         bytes=info.size if sizes else None,
         modified=iso_time(info.modified),
-        bucket_id=bucket,
-        attempt_id=attempt,
-        copy_number=copy,
+        bucket_id=getattr(parsed, "bucket_id", None),
+        attempt_id=getattr(parsed, "attempt_id", None),
+        copy_number=getattr(parsed, "copy_number", None),
         logical_length=detail.logical_length,
         rows=detail.rows,
     )

@@ -32,7 +32,7 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import Reader, ValidTxns, ValidTxnWriteIds, ValidWriteIds
 from acidctl.state.equivalence import disagreements
-from acidctl.state.resolve import ListingMode, Profile, data_files, guess_table_type, resolve
+from acidctl.state.resolve import Profile, data_files, guess_table_type, resolve
 
 TEXT_EXAMPLES = 400
 LISTING_EXAMPLES = 250
@@ -167,9 +167,9 @@ markers = st.sampled_from([None, b"", b"2", b"\0\0\0\0", b"{", b'{"thisFileVersi
 
 
 @settings(common, max_examples=LISTING_EXAMPLES)
-@given(paths, paths, list_texts, list_texts, markers, st.sampled_from(ListingMode))
+@given(paths, paths, list_texts, list_texts, markers)
 def test_listings_never_raise(
-    files: list[str], directories: list[str], ids: str, txns: str, marker: bytes | None, mode: ListingMode
+    files: list[str], directories: list[str], ids: str, txns: str, marker: bytes | None
 ) -> None:
     """Whatever stands in a directory, both profiles answer or raise our errors, and no file is lost."""
     content = {} if marker is None else dict.fromkeys(files, marker)
@@ -186,8 +186,8 @@ def test_listings_never_raise(
         data_files(entry)
     guess_table_type([listing])
     with contextlib.suppress(AcidctlError):
-        resolve(listing, Reader(write_ids, valid_txns, Profile.HIVE4), mode=mode)
-    tolerant = resolve(listing, Reader(write_ids, profile=Profile.HIVE4), mode=mode, raise_on_history=False)
+        resolve(listing, Reader(write_ids, valid_txns, Profile.HIVE4))
+    tolerant = resolve(listing, Reader(write_ids, profile=Profile.HIVE4), raise_on_history=False)
     assert sorted(f.path for entry in tolerant.entries for f in entry.files) == sorted(files)
     disagreements(listing, Reader(write_ids, valid_txns))
 

@@ -110,13 +110,9 @@ def test_originals_number_their_rows_bucket_by_bucket() -> None:
             "random",
         ]
     )
-    groups = synthetic_layout(None, state.originals)
-    assert [(g.owner, g.write_id, g.statement_id, g.bucket_id) for g in groups] == [
-        ("", 0, 0, 0),
-        ("", 0, 0, 1),
-        ("", 0, 0, 2),
-        ("", 0, 0, None),
-    ]
+    groups = synthetic_layout(state.entries[0], state.originals)
+    assert [g.bucket_id for g in groups] == [0, 1, 2, None]
+    assert {(g.write_id, g.statement_id) for g in groups} == {(0, 0)}
     assert [f.path for f in groups[0].files] == [
         "000000_0",
         "000000_0_copy_1",
@@ -131,7 +127,7 @@ def test_loaded_files_are_numbered_by_their_directory() -> None:
     """Rows of LOAD DATA have the write id and statement of the delta, or the write id of the base."""
     entry = only(state_of(["delta_10000001_10000001_0001/000002_0", "delta_10000001_10000001_0001/000002_3"]))
     (group,) = synthetic_layout(entry, [f.info for f in data_files(entry)])
-    assert (group.owner, group.write_id, group.statement_id, group.bucket_id) == (entry.name, 10000001, 1, 2)
+    assert (group.write_id, group.statement_id, group.bucket_id) == (10000001, 1, 2)
     base = only(state_of(["base_5/000000_0"]))
     (group,) = synthetic_layout(base, [f.info for f in data_files(base)])
     assert (group.write_id, group.statement_id, group.bucket_id) == (5, 0, 0)
