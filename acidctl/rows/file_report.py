@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, BinaryIO, TypedDict
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.events import EventKeys, Operation, RowId, keys_of
+from acidctl.format.events import EventKeys, Int64Array, Operation, RowId, keys_of
 from acidctl.format.names import (
     KEY_FIELDS,
     SIDE_FILE_SUFFIX,
@@ -48,12 +47,13 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SideFileFacts:
-    """What a `_flush_length` side file says; `logical_length` is where the data file ends for a reader."""
+class SideFileReport:
+    """The side file of a file that streaming ingest wrote."""
 
-    name: str
-    length: int
-    logical_length: int
+    name: Annotated[str, "its name"]
+    length: Annotated[int, "its own size"]
+    logical_length: Annotated[int, "how far the data file is readable"]
+    bytes_beyond: Annotated[int, "bytes of the data file that nobody committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DataFile:
     name: str
     size: int
 
-    def side_file(self) -> SideFileFacts | None:
+    def side_file(self) -> SideFileReport | None:
         """The side file beside it, if there is one; DamagedDataError when that holds no length."""
         path = self.path + SIDE_FILE_SUFFIX
         found = self.storage.stat(path)
@@ -85,19 +85,36 @@ class DataFile:
             return None
         name = self.storage.display(path)
         with self.storage.open(path) as stream:
-            return SideFileFacts(name, found.size, read_logical_length(stream, name=name))
+            length = read_logical_length(stream, name=name)
+        return SideFileReport(name, found.size, length, self.size - length)
 
     @contextmanager
-    def open(self, side: SideFileFacts | None) -> Iterator[OpenedFile]:
+    def open(self, side: SideFileReport | None) -> Iterator[OpenedFile]:
         """The file up to its logical end, closed with the block; errors as `open_as_it_is`."""
         with self.storage.open(self.path) as stream:
-            length = None if side is None else side.logical_length
-            orc = open_as_it_is(stream, name=self.name, length=length)
+            orc = open_as_it_is(stream, name=self.name, length=None if side is None else side.logical_length)
             yield OpenedFile(orc, stream, shape_damage(orc.tail, events=must_hold_events(self.path)))
 
     def report(self, *, row_index: str | None = None, time_zone: bool = False) -> Json:
-        """What `dump -o json` answers; see `report_of`."""
-        return report_of(self, row_index=row_index, time_zone=time_zone)
+        """What `dump -o json` answers about the file; `row_index` names columns whose row indexes are wanted.
+
+        Raises DamagedDataError where the tail cannot be trusted, also when nothing of the file was ever committed;
+        damage in the rows themselves, and columns that cannot be the file's, are in the report.
+        """
+        side = self.side_file()
+        with self.open(side) as opened:
+            orc, damage = opened.orc, opened.shape_damage
+            columns = () if row_index is None else parse_columns(row_index, orc.tail)
+            options = ReportOptions(columns, time_zone)
+            report = file_report(orc, opened.stream, name=self.name, size=self.size, options=options)
+            calendar = "hybrid" if orc.tail.is_hybrid else "proleptic"
+            marked = orc.tail.calendar is not Calendar.UNKNOWN
+            acid: Json = to_json(AcidReport(orc.is_acid, _file_name(self.path), calendar, marked, side))
+            if orc.is_acid:
+                acid |= to_json(acid_facts(orc))
+            elif damage is not None:
+                acid["damage"] = damage.message
+        return report | {"acid": acid}
 
     def batches(self, *, events: bool = False) -> Iterator[pa.RecordBatch]:
         """All rows as they are stored, or `events` decoded: the operation by name, the bucket property in its parts."""
@@ -105,8 +122,9 @@ class DataFile:
             if opened.shape_damage is not None:
                 raise opened.shape_damage
             for batch in opened.orc.scan():
-                names = event_schema(opened.orc).names
-                yield pa.RecordBatch.from_arrays(event_columns(batch), names) if events else batch
+                if events:
+                    batch = pa.RecordBatch.from_arrays(event_columns(batch), event_schema(opened.orc).names)
+                yield batch
 
 
 def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:
@@ -128,55 +146,18 @@ def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:
     )
 
 
-# --- The report on a file.
-
-
-def report_of(file: DataFile, *, row_index: str | None, time_zone: bool) -> Json:
-    """Everything about one file; `row_index` names columns whose row indexes are wanted.
-
-    Raises DamagedDataError where the tail cannot be trusted, also when nothing of the file was ever committed;
-    damage in the rows themselves, and columns that cannot be the file's, are in the report.
-    """
-    side = file.side_file()
-    with file.open(side) as opened:
-        orc = opened.orc
-        columns = () if row_index is None else parse_columns(row_index, orc.tail)
-        options = ReportOptions(columns, time_zone)
-        report = file_report(orc, opened.stream, name=file.name, size=file.size, options=options)
-        calendar = "hybrid" if orc.tail.is_hybrid else "proleptic"
-        marked = orc.tail.calendar is not Calendar.UNKNOWN
-        acid: Json = to_json(AcidReport(orc.is_acid, _file_name(file), calendar, marked, _side_file(side, file.size)))
-        if orc.is_acid:
-            acid |= to_json(acid_facts(orc))
-        elif opened.shape_damage is not None:
-            acid["damage"] = opened.shape_damage.message
-    return report | {"acid": acid}
-
-
 def failure(file: DataFile, error: AcidctlError) -> Json:
     """The report of a file that cannot be read."""
     return failed_report(file.name, error.to_json())
 
 
-def _file_name(file: DataFile) -> Json:
+def _file_name(path: str) -> Json:
     """What the name says; `kind` is bucket, original or unrecognised."""
-    parsed = parse_file(file.path.rpartition("/")[2])
-    if isinstance(parsed, BucketFile):
-        return {"kind": "bucket", "bucket_id": parsed.bucket_id, "attempt_id": parsed.attempt_id}
-    if isinstance(parsed, OriginalFile):
-        return {
-            "kind": "original",
-            "bucket_id": parsed.bucket_id,
-            "attempt_id": parsed.attempt_id,
-            "copy_number": parsed.copy_number,
-        }
-    return {"kind": "unrecognised"}
-
-
-def _side_file(side: SideFileFacts | None, size: int) -> SideFileReport | None:
-    if side is None:
-        return None
-    return SideFileReport(side.name, side.length, side.logical_length, size - side.logical_length)
+    parsed = parse_file(path.rpartition("/")[2])
+    if not isinstance(parsed, BucketFile | OriginalFile):
+        return {"kind": "unrecognised"}
+    kind = "bucket" if isinstance(parsed, BucketFile) else "original"
+    return {"kind": kind} | {name: value for name, value in asdict(parsed).items() if name != "name"}
 
 
 # --- What the events of an ACID file are, read from its keys and compared with what its writer noted.
@@ -184,16 +165,6 @@ def _side_file(side: SideFileFacts | None, size: int) -> SideFileReport | None:
 # One pass over the five key columns, a batch at a time: events by operation, write ids, buckets, the first and last key
 # of each stripe. Readers of Hive seek by `hive.acid.key.index`; where it differs from the keys that are there, they
 # would miss rows, so the comparison is the point.
-
-
-class KeyIndexState(Enum):
-    """What comparing the key index with the keys gave."""
-
-    MATCHES = "matches"
-    MISSING = "missing"
-    DIFFERS = "differs"
-    UNREADABLE = "unreadable"
-    NOT_CHECKED = "not_checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +201,7 @@ class Range:
 class KeyIndex:
     """What comparing the key index with the keys gave."""
 
-    state: Annotated[KeyIndexState, "matches, missing, differs, unreadable, not_checked"]
+    state: Annotated[str, "matches, missing, differs, unreadable, not_checked"]
     reason: Annotated[str, "the same in a sentence"]
 
 
@@ -248,16 +219,6 @@ class AcidFacts:
     key_index: Annotated[KeyIndex, "how `hive.acid.key.index` compares with the keys"]
     stripes: Annotated[tuple[StripeKeys, ...], "keys of each stripe"]
     damage: Annotated[str | None, "why the events cannot be read to the end, or the columns cannot be the file's"]
-
-
-@dataclass(frozen=True, slots=True)
-class SideFileReport:
-    """The side file of a file that streaming ingest wrote."""
-
-    name: Annotated[str, "its name"]
-    length: Annotated[int, "its own size"]
-    logical_length: Annotated[int, "how far the data file is readable"]
-    bytes_beyond: Annotated[int, "bytes of the data file that nobody committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,20 +254,20 @@ class Event(TypedDict):
     row: Annotated[Mapping[str, object] | None, "the row; null in a delete"]
 
 
-@dataclass(slots=True)
 class _Survey:
-    """What the pass over the keys gathers."""
+    """What one pass over the keys gathers; `starts` are the numbers of the stripes' first events."""
 
-    starts: np.ndarray[tuple[int], np.dtype[np.int64]]
-    at: int = 0
-    operations: Counter[int] = field(default_factory=Counter)
-    buckets: Counter[int] = field(default_factory=Counter)
-    write_ids: Range | None = None
-    current: Range | None = None
-    first: dict[int, RowId] = field(default_factory=dict)
-    last: dict[int, RowId] = field(default_factory=dict)
-    ordered: bool = True
-    previous: RowId | None = None
+    def __init__(self, starts: Int64Array) -> None:
+        self.operations: Counter[int] = Counter()
+        self.buckets: Counter[int] = Counter()
+        self.write_ids: Range | None = None
+        self.current: Range | None = None
+        self.first: dict[int, RowId] = {}
+        self.last: dict[int, RowId] = {}
+        self.ordered = True
+        self._starts = starts
+        self._at = 0
+        self._previous: RowId | None = None
 
     def add(self, keys: EventKeys) -> None:
         """Take the next keys of the file."""
@@ -314,31 +275,26 @@ class _Survey:
         if not count:
             return
         codes = np.zeros(count, dtype=np.int64) if keys.operation is None else keys.operation
-        self.operations.update(_counted(codes))
-        self.buckets.update(_counted(keys.bucket))
+        for counter, values in ((self.operations, codes), (self.buckets, keys.bucket)):
+            found, counts = np.unique(values, return_counts=True)
+            counter.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
         self.write_ids = _widened(self.write_ids, keys.write_id)
         self.current = _widened(self.current, keys.current)
-        self._order(keys)
-        stripes = np.searchsorted(self.starts, np.arange(self.at, self.at + count), side="right") - 1
-        for stripe in range(int(stripes[0]), int(stripes[-1]) + 1):
+        ascending = keys.select(slice(1, None)).at_or_after(keys.select(slice(0, -1))).all()
+        if not ascending or (self._previous is not None and keys.at(0) < self._previous):
+            self.ordered = False
+        stripes = np.searchsorted(self._starts, np.arange(self._at, self._at + count), side="right") - 1
+        for stripe in np.unique(stripes).tolist():
             mine = np.flatnonzero(stripes == stripe)
-            if mine.size:
-                self.first.setdefault(stripe, keys.at(int(mine[0])))
-                self.last[stripe] = keys.at(int(mine[-1]))
-        self.previous = keys.at(count - 1)
-        self.at += count
-
-    def _order(self, keys: EventKeys) -> None:
-        if self.previous is not None and keys.at(0) < self.previous:
-            self.ordered = False
-        if len(keys) > 1 and not keys.select(slice(1, None)).at_or_after(keys.select(slice(0, -1))).all():
-            self.ordered = False
+            self.first.setdefault(stripe, keys.at(int(mine[0])))
+            self.last[stripe] = keys.at(int(mine[-1]))
+        self._previous = keys.at(count - 1)
+        self._at += count
 
 
 def acid_facts(orc: OrcFile) -> AcidFacts:
     """Read the keys of an ACID file; damage among them is in the result, what was noted in the tail stays."""
-    starts = np.cumsum([0, *(stripe.rows for stripe in orc.tail.stripes)], dtype=np.int64)[:-1]
-    survey = _Survey(starts)
+    survey = _Survey(np.cumsum([0, *(stripe.rows for stripe in orc.tail.stripes)], dtype=np.int64)[:-1])
     damage = None
     try:
         for batch in orc.scan(list(KEY_FIELDS)):
@@ -346,11 +302,10 @@ def acid_facts(orc: OrcFile) -> AcidFacts:
     except DamagedDataError as error:
         damage = error.message
     index, compared = _key_index(orc, survey, damage)
-    stats = orc.tail.metadata_value(ACID_STATS)
     version = orc.tail.metadata_value(ACID_VERSION)
     return AcidFacts(
         version=None if version is None else version.decode("utf-8", "replace"),
-        stats=_stats(stats),
+        stats=_stats(orc.tail.metadata_value(ACID_STATS)),
         events={_operation(code): count for code, count in sorted(survey.operations.items())},
         write_ids=survey.write_ids,
         current_write_ids=survey.current,
@@ -371,45 +326,36 @@ def _key_index(orc: OrcFile, survey: _Survey, damage: str | None) -> tuple[tuple
     """The index's keys, and how they compare."""
     value = orc.tail.metadata_value(KEY_INDEX)
     if value is None:
-        return (), KeyIndex(KeyIndexState.MISSING, "the writer left none; readers then read every stripe")
+        return (), KeyIndex("missing", "the writer left none; readers then read every stripe")
     try:
         index = parse_key_index(value)
     except ValueError as error:
-        return (), KeyIndex(KeyIndexState.UNREADABLE, f"it cannot be read: {error}")
+        return (), KeyIndex("unreadable", f"it cannot be read: {error}")
     if damage is not None:
-        return index, KeyIndex(KeyIndexState.NOT_CHECKED, "the keys themselves cannot be read")
+        return index, KeyIndex("not_checked", "the keys themselves cannot be read")
     stripes = orc.tail.stripes
     if len(index) != len(stripes):
-        reason = f"it has {len(index)} keys, the file has {len(stripes)} stripes"
-        return index, KeyIndex(KeyIndexState.DIFFERS, reason)
+        return index, KeyIndex("differs", f"it has {len(index)} keys, the file has {len(stripes)} stripes")
     for number, key in enumerate(index):
         last = survey.last.get(number)
         if key != last:
-            reason = f"for stripe {number + 1} it gives {key_text(key)}, the last key there is {key_text(last)}"
-            return index, KeyIndex(KeyIndexState.DIFFERS, reason)
-    return index, KeyIndex(KeyIndexState.MATCHES, "it gives the last key of every stripe")
+            reason = f"for stripe {number + 1} it gives {_key_text(key)}, the last key there is {_key_text(last)}"
+            return index, KeyIndex("differs", reason)
+    return index, KeyIndex("matches", "it gives the last key of every stripe")
 
 
-def key_text(key: RowId | None) -> str:
-    """A key as the key index writes it."""
+def _key_text(key: RowId | None) -> str:
     return "none" if key is None else f"{key.write_id},{key.bucket_property},{key.row_id}"
 
 
-def _counted(values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> dict[int, int]:
-    found, counts = np.unique(values, return_counts=True)
-    return {int(value): int(count) for value, count in zip(found, counts, strict=True)}
-
-
-def _widened(known: Range | None, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Range:
+def _widened(known: Range | None, values: Int64Array) -> Range:
     low, high = int(values.min()), int(values.max())
     return Range(low, high) if known is None else Range(min(low, known.min), max(high, known.max))
 
 
 def _stats(value: bytes | None) -> Mapping[str, int] | None:
-    if value is None:
-        return None
     try:
-        stats = parse_acid_stats(value)
+        stats = parse_acid_stats(value or b"")
     except ValueError:
         return None
     return {"insert": stats.inserts, "update": stats.updates, "delete": stats.deletes}

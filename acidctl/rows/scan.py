@@ -8,7 +8,6 @@ decision and never made here.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -42,7 +41,7 @@ from acidctl.state.resolve import (
     synthetic_layout,
 )
 from acidctl.storage.port import Storage, join
-from acidctl.types.hive_types import Dialect, Fit, StructType, plan_fit
+from acidctl.types.hive_types import Dialect, StructType, plan_fit
 
 BATCH_ROWS = 65536
 _READ_AHEAD_BATCHES = 4
@@ -52,6 +51,7 @@ _SMALL_PART = 16
 _INT32_MIN = -(2**31)
 # A file is opened for what its tail says, and again for its rows: so many tails are kept meanwhile.
 _TAILS = 64
+_NO_COLUMNS = StructType(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,35 +74,32 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What the tail of a file says that planning needs; the file itself is closed again."""
+    """What the tail of a file says that planning needs; the file itself is closed again.
 
-    rows: int
-    is_acid: bool
-    columns: StructType
-    lowest: RowId | None
-    highest: RowId | None
-    may_update: bool
+    The defaults are those of a file of which nothing was committed yet.
+    """
+
+    rows: int = 0
+    is_acid: bool = True
+    columns: StructType = _NO_COLUMNS
+    lowest: RowId | None = None
+    highest: RowId | None = None
+    may_update: bool = False
     dialect: Dialect = Dialect.HIVE4
 
     @staticmethod
-    def of(orc: OrcFile | None) -> FileFacts:
-        """Gather the facts; where the tail does not tell which operations occur, the operation column is read.
-
-        None stands for a file of which nothing was committed yet.
-        """
-        if orc is None:
-            return FileFacts(0, True, StructType(()), None, None, False)
-        may_update = False
-        if orc.is_acid:
-            operations = orc.operations()
-            if operations is None:
-                operations = frozenset(
-                    code for batch in orc.scan(["operation"]) for code in batch.column(0).unique().to_pylist()
-                )
-            may_update = bool(operations - {Operation.INSERT})
-        bounds = orc.key_range() if orc.is_acid else None
-        lowest, highest = bounds if bounds else (None, None)
-        return FileFacts(orc.rows, orc.is_acid, orc.columns, lowest, highest, may_update, orc.dialect)
+    def of(orc: OrcFile) -> FileFacts:
+        """Gather the facts; where the tail does not tell which operations occur, the operation column is read."""
+        if not orc.is_acid:
+            return FileFacts(orc.rows, False, orc.columns, dialect=orc.dialect)
+        operations = orc.operations()
+        if operations is None:
+            operations = frozenset(
+                code for batch in orc.scan(["operation"]) for code in batch.column(0).unique().to_pylist()
+            )
+        may_update = bool(operations - {Operation.INSERT})
+        lowest, highest = orc.key_range() or (None, None)
+        return FileFacts(orc.rows, True, orc.columns, lowest, highest, may_update, orc.dialect)
 
 
 #: The events of a file in, those that go on out.
@@ -139,20 +136,23 @@ class DataSource:
         """What the tail says."""
         if self._facts is None:
             with self.open() as orc:
-                self._facts = FileFacts.of(orc)
+                self._facts = FileFacts() if orc is None else FileFacts.of(orc)
         return self._facts
 
     @property
     def row_offset(self) -> int:
         """Row number of the first row, for a file without ACID columns."""
-        chain = [self]
-        while chain[-1]._offset is None and chain[-1].before is not None:
-            chain.append(chain[-1].before)
-        for source in reversed(chain):
-            if source._offset is None:
-                earlier = source.before
-                source._offset = 0 if earlier is None else earlier.row_offset + earlier.facts.rows
-        return self._offset or 0
+        later = []
+        source = self
+        while source._offset is None and source.before is not None:
+            later.append(source)
+            source = source.before
+        offset = source._offset or 0
+        while later:
+            offset += source.facts.rows
+            source = later.pop()
+            source._offset = offset
+        return offset
 
     @property
     def has_row_ids(self) -> bool:
@@ -191,32 +191,29 @@ class DataSource:
         with self.open() as orc:
             if orc is None:
                 return
-            children, places = _fits(self.facts.columns, projection)
+            wanted = None if projection is None else _Wanted(self.facts.columns, projection)
+            places = () if wanted is None else wanted.places
             if places:
                 batch_rows = rows_per_batch(orc.tail, batch_rows)
             if not self.facts.is_acid:
-                yield from self._raw_events(orc, projection, children, places, batch_rows, span)
+                yield from self._raw_events(orc, wanted, batch_rows, span)
                 return
             stripes = None if span is None else _stripes_in(orc, span)
             fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
             for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
-                arrays = _children(batch.column("row")) if places else []
-                columns = _fitted(arrays, children, projection, len(batch))
+                # The fields of a NULL struct are NULL as read (Arrow cannot flatten a union).
+                row = batch.column("row") if places else None
+                arrays = [] if row is None else [row.field(i) for i in range(row.type.num_fields)]
+                columns = () if wanted is None else wanted.fitted(arrays, len(batch))
                 events = EventBatch(keys_of(batch, name=self.name), columns)
                 inside = None if span is None else span.mask(events.keys)
                 yield events if inside is None else events.filter(inside)
 
     def _raw_events(
-        self,
-        orc: OrcFile,
-        projection: Projection | None,
-        children: Sequence[tuple[int, Fit] | None] | None,
-        places: Sequence[int],
-        batch_rows: int,
-        span: KeySpan | None,
+        self, orc: OrcFile, wanted: _Wanted | None, batch_rows: int, span: KeySpan | None
     ) -> Iterator[EventBatch]:
         first, last = self._rows_in(span)
-        if children is None:
+        if wanted is None:
             for start in range(first, last, batch_rows):
                 yield EventBatch(self._keys_from(start, min(batch_rows, last - start)))
             return
@@ -224,10 +221,8 @@ class DataSource:
         if span is not None:
             stripes, skipped = _stripes_with_rows(orc, first - at, last - at)
             at += skipped
-        for batch in orc.scan(batch_size=batch_rows, fields=places, stripes=stripes):
-            events = EventBatch(
-                self._keys_from(at, len(batch)), _fitted(batch.columns, children, projection, len(batch))
-            )
+        for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, stripes=stripes):
+            events = EventBatch(self._keys_from(at, len(batch)), wanted.fitted(batch.columns, len(batch)))
             start, stop = max(first - at, 0), min(last - at, len(batch))
             at += len(batch)
             if start < stop:
@@ -235,17 +230,16 @@ class DataSource:
 
     def _rows_in(self, span: KeySpan | None) -> tuple[int, int]:
         """Row numbers of the rows of a file without ACID columns that lie in the span, the second exclusive."""
-        first, last = self.row_offset, self.row_offset + self.facts.rows
-        if span is None:
-            return first, last
-        own = self.raw_write_id, self.raw_bucket or 0
-        if span.lower is not None:
-            bound = span.lower.write_id, span.lower.bucket_property
-            first = last if own < bound else max(first, span.lower.row_id) if own == bound else first
-        if span.upper is not None:
-            bound = span.upper.write_id, span.upper.bucket_property
-            last = first if own > bound else min(last, span.upper.row_id) if own == bound else last
-        return min(first, last), last
+        begin, end = self.row_offset, self.row_offset + self.facts.rows
+
+        def place(bound: RowId | None, unbound: int) -> int:
+            """The first row at or after a bound."""
+            if bound is None:
+                return unbound
+            own, other = (self.raw_write_id, self.raw_bucket or 0), (bound.write_id, bound.bucket_property)
+            return min(max(begin, bound.row_id), end) if own == other else end if own < other else begin
+
+        return (begin, end) if span is None else (place(span.lower, begin), place(span.upper, end))
 
     @property
     def buckets(self) -> tuple[int, int] | None:
@@ -291,59 +285,24 @@ def _stripes_with_rows(orc: OrcFile, first: int, last: int) -> tuple[range, int]
     return range(begin, max(begin, end)), skipped
 
 
-def _fits(
-    columns: StructType, projection: Projection | None
-) -> tuple[tuple[tuple[int, Fit] | None, ...] | None, tuple[int, ...]]:
-    """Per wanted column which of the read ones it is and how it is fitted, and where the read ones stand in the file.
+class _Wanted:
+    """How the columns of a file become those that a reader wants; `places` is where the read ones stand in the file."""
 
-    The first is None when no columns are asked for.
-    """
-    if projection is None:
-        return None, ()
-    every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
-    wanted = [every[position] for position in projection.wanted]
-    places = sorted({child[0] for child in wanted if child})
-    return tuple(child and (places.index(child[0]), child[1]) for child in wanted), tuple(places)
+    def __init__(self, columns: StructType, projection: Projection) -> None:
+        every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
+        self._fits = [(projection.columns.fields[position].type, every[position]) for position in projection.wanted]
+        self.places = tuple(sorted({fit[0] for _, fit in self._fits if fit}))
 
-
-def _children(row: pa.StructArray) -> list[pa.Array]:
-    """The fields of the `row` struct; those of a NULL struct are NULL as read (Arrow cannot flatten a union)."""
-    return [row.field(i) for i in range(row.type.num_fields)]
+    def fitted(self, arrays: Sequence[pa.Array], rows: int) -> tuple[pa.Array, ...]:
+        """The wanted columns, given those at `places`."""
+        read = dict(zip(self.places, arrays, strict=True))
+        return tuple(
+            null_array(kind, rows) if fit is None else fit_array(read[fit[0]], fit[1]) for kind, fit in self._fits
+        )
 
 
-def _fitted(
-    arrays: Sequence[pa.Array],
-    children: Sequence[tuple[int, Fit] | None] | None,
-    projection: Projection | None,
-    rows: int,
-) -> tuple[pa.Array, ...]:
-    if children is None or projection is None:
-        return ()
-    fitted = []
-    for position, child in zip(projection.wanted, children, strict=True):
-        if child is None:
-            fitted.append(null_array(projection.columns.fields[position].type, rows))
-        else:
-            fitted.append(fit_array(arrays[child[0]], child[1]))
-    return tuple(fitted)
-
-
-class _Tails:
-    """The last few tails of a location's files by path and logical length, for any thread."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, int | None], Tail] = OrderedDict()
-        self._turn = threading.Lock()
-
-    def get(self, path: str, length: int | None) -> Tail | None:
-        with self._turn:
-            return self._known.get((path, length))
-
-    def keep(self, path: str, length: int | None, tail: Tail) -> None:
-        with self._turn:
-            self._known[path, length] = tail
-            if len(self._known) > _TAILS:
-                self._known.popitem(last=False)
+# The last few tails of a location's files by path and logical length, for any thread.
+_Tails = OrderedDict[tuple[str, int | None], Tail]
 
 
 def live_sources(
@@ -352,7 +311,7 @@ def live_sources(
     """The files with rows and those with deletes that a reader opens; empty ones without a side file hold neither."""
     inserts: list[DataSource] = []
     deletes: list[DataSource] = []
-    tails = _Tails()
+    tails: _Tails = OrderedDict()
     for entry in live_entries(state):
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
         target += _sources(storage, root, state, entry, tails)
@@ -367,13 +326,13 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
         before: DataSource | None = None
         numbered = False
         for info in group.files:
-            file = files[info.path]
-            place = None if state.insert_only else info.path
+            parsed = files[info.path].parsed
+            named_original = isinstance(parsed, OriginalFile)
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
-            strange = state.acid_v1 and isinstance(file.parsed, OriginalFile) and file.parsed.copy_number is not None
+            strange = state.acid_v1 and isinstance(parsed, OriginalFile) and parsed.copy_number is not None
             source = DataSource(
                 name=storage.display(join(root, info.path)),
-                open=partial(_opened, storage, root, file, place, tails),
+                open=partial(_opened, storage, root, files[info.path], state.insert_only, tails),
                 bucket_id=group.bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
@@ -381,10 +340,10 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
                 raw_write_id=group.write_id,
                 raw_bucket=-1 if strange else bucket,
                 # Hive 2 numbers the rows of a bucket's second file as those of the first: no row may hide another.
-                apart=strange or (state.acid_v1 and numbered and file.named_original),
+                apart=strange or (state.acid_v1 and numbered and named_original),
                 before=before,
             )
-            numbered |= file.named_original and not strange
+            numbered |= named_original and not strange
             # Hive 2 counts the rows of each file from 0.
             before = None if state.acid_v1 else source
             yield source
@@ -401,11 +360,8 @@ def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
 
 
 @contextmanager
-def _opened(storage: Storage, root: str, file: DataFile, place: str | None, tails: _Tails) -> Iterator[OrcFile | None]:
-    """The file, open up to its logical end and closed with the block; None when that end is 0.
-
-    `place` is its path in the location where that tells whether it may hold events.
-    """
+def _opened(storage: Storage, root: str, file: DataFile, insert_only: bool, tails: _Tails) -> Iterator[OrcFile | None]:
+    """The file, open up to its logical end and closed with the block; None when that end is 0."""
     path = join(root, file.info.path)
     length = None
     if file.side_file is not None:
@@ -416,14 +372,17 @@ def _opened(storage: Storage, root: str, file: DataFile, place: str | None, tail
             yield None
             return
     with storage.open(path) as stream:
-        known = tails.get(path, length)
+        known = tails.get((path, length))
         if known is not None:
-            orc = OrcFile(stream, known)
-        else:
-            events = place is not None and must_hold_events(place)
-            orc = open_orc(stream, name=storage.display(path), length=length, events=events)
-            check_shape(orc.tail, rows=place is not None and must_not_hold_events(place))
-            tails.keep(path, length, orc.tail)
+            yield OrcFile(stream, known)
+            return
+        # In insert-only tables no place tells whether a file may hold events.
+        events = not insert_only and must_hold_events(file.info.path)
+        orc = open_orc(stream, name=storage.display(path), length=length, events=events)
+        check_shape(orc.tail, rows=not insert_only and must_not_hold_events(file.info.path))
+        tails[path, length] = orc.tail
+        if len(tails) > _TAILS:
+            tails.popitem(last=False)
         yield orc
 
 
@@ -544,12 +503,10 @@ class LocationReader:
         A file's own bucket number proves nothing: Hive 3.1 writes deletes of an unbucketed table into other buckets.
         """
         span = _bucket_span(sources, updates)
-        if span is None:
-            return [delete for delete in self._deletes if delete.facts.rows]
         chosen = []
         for delete in self._deletes:
             buckets = delete.buckets
-            apart = buckets is not None and (buckets[1] < span[0] or buckets[0] > span[1])
+            apart = span and buckets and (buckets[1] < span[0] or buckets[0] > span[1])
             if delete.facts.rows and not apart:
                 chosen.append(delete)
         return chosen
@@ -564,7 +521,10 @@ class LocationReader:
         if self._held is None or self._held[0] != wanted:
             self._held = None
             keys = (part for delete in chosen for part in delete.delete_keys(keys_in))
-            self._held = (wanted, DeletedRows.collect((_within(k, span) for k in keys), self._write_ids))
+            if span is not None:
+                low, high = span
+                keys = (part.select((part.bucket >= low) & (part.bucket <= high)) for part in keys)
+            self._held = (wanted, DeletedRows.collect(keys, self._write_ids))
         return self._held[1]
 
 
@@ -575,13 +535,6 @@ def _bucket_span(sources: Sequence[DataSource], updates: bool) -> tuple[int, int
     if len(known) < len(bounds) or not known:
         return None
     return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _within(keys: EventKeys, span: tuple[int, int] | None) -> EventKeys:
-    if span is None:
-        return keys
-    inside = (keys.bucket >= span[0]) & (keys.bucket <= span[1])
-    return keys if inside.all() else keys.select(inside)
 
 
 def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError, ExitCode
-from acidctl.rows.file_report import data_files, report_of
+from acidctl.rows.file_report import data_files
 from tests import ROOT
 from tests.cli.runner import acidctl
 
@@ -48,7 +48,7 @@ def test_reports_of_damaged_files(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     code = ExitCode.DONE
     try:
-        report_of(data_files(str(path), {})[0], row_index="*", time_zone=True)
+        data_files(str(path), {})[0].report(row_index="*", time_zone=True)
     except AcidctlError as error:
         code = error.exit_code
     assert code in (ExitCode.DONE, ExitCode.DAMAGED)
