@@ -8,7 +8,8 @@ refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ import pyarrow.compute as pc
 from acidctl.errors import StorageError, UsageError
 from acidctl.format.events import WIDE, dense_union, flat, plain_offsets, widen
 from acidctl.orc.schema_evolution import arrow_type
-from acidctl.types.hive_types import Field, HiveType, ListType, MapType, StructType, TypeKind, UnionType
+from acidctl.types.hive_types import Field, HiveType, ListType, MapType, StructType, TypeKind, UnionType, kinds
 
+ROW_ID = "ROW__ID"
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
-_TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
+_TIMESTAMPS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL})
 
 
 class Timestamps(Enum):
@@ -35,12 +37,7 @@ class Timestamps(Enum):
 
 def has_timestamps(hive_type: HiveType) -> bool:
     """Whether a timestamp occurs in the type at any depth."""
-    return hive_type.kind in _TIMESTAMPS or any(has_timestamps(child) for child in _children(hive_type))
-
-
-def _has_unions(hive_type: HiveType) -> bool:
-    """Whether a union, which inside may be sparse and outside is dense, occurs in the type at any depth."""
-    return hive_type.kind is TypeKind.UNION or any(_has_unions(child) for child in _children(hive_type))
+    return not kinds(hive_type).isdisjoint(_TIMESTAMPS)
 
 
 def public_type(hive_type: HiveType, form: Timestamps) -> pa.DataType:
@@ -63,11 +60,7 @@ def public_type(hive_type: HiveType, form: Timestamps) -> pa.DataType:
 
 
 def public_batch(
-    arrays: Sequence[pa.Array],
-    fields: Sequence[Field],
-    row_ids: pa.Array | None,
-    schema: pa.Schema,
-    form: Timestamps,
+    arrays: Sequence[pa.Array], fields: Sequence[Field], row_ids: pa.Array | None, schema: pa.Schema, form: Timestamps
 ) -> pa.RecordBatch:
     """One exported batch of `schema`, with ROW__ID in front when `row_ids` is given."""
     columns = [public_array(a, f.type, form, f.name) for a, f in zip(arrays, fields, strict=True)]
@@ -84,25 +77,27 @@ def row_id_array(row_ids: tuple[pa.Array, pa.Array, pa.Array] | None, count: int
 def public_schema(fields: Sequence[Field], form: Timestamps, *, row_id: bool) -> pa.Schema:
     """The schema of exported batches: ROW__ID first when asked for, then the columns."""
     columns = [pa.field(field.name, public_type(field.type, form)) for field in fields]
-    return pa.schema([pa.field("ROW__ID", ROW_ID_TYPE), *columns] if row_id else columns)
+    return pa.schema([pa.field(ROW_ID, ROW_ID_TYPE), *columns] if row_id else columns)
 
 
 def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: str) -> pa.Array:
     """An array in its public form; UsageError, naming the column, for a moment that the form cannot hold."""
     if hive_type.kind in _TIMESTAMPS:
         return _timestamps(array, public_type(hive_type, form), form, name)
-    if not has_timestamps(hive_type) and not _has_unions(hive_type):
+    # A union inside may be sparse, and outside is dense.
+    if kinds(hive_type).isdisjoint({*_TIMESTAMPS, TypeKind.UNION}):
         return array
+    mask = array.is_null() if array.null_count else None
     if isinstance(hive_type, StructType):
         children = [public_array(array.field(i), field.type, form, name) for i, field in enumerate(hive_type.fields)]
-        return pa.StructArray.from_arrays(children, names=hive_type.names, mask=_null_mask(array))
+        return pa.StructArray.from_arrays(children, names=hive_type.names, mask=mask)
     if isinstance(hive_type, ListType):
         values = public_array(array.values, hive_type.element, form, name)
-        return pa.ListArray.from_arrays(plain_offsets(array), values, mask=_null_mask(array))
+        return pa.ListArray.from_arrays(plain_offsets(array), values, mask=mask)
     if isinstance(hive_type, MapType):
         keys = public_array(array.keys, hive_type.key, form, name)
         items = public_array(array.items, hive_type.value, form, name)
-        return pa.MapArray.from_arrays(plain_offsets(array), keys, items, mask=_null_mask(array))
+        return pa.MapArray.from_arrays(plain_offsets(array), keys, items, mask=mask)
     if isinstance(hive_type, UnionType):
         array = flat(array)
         children = [
@@ -138,58 +133,47 @@ def _ticks(array: pa.StructArray, form: Timestamps) -> pa.Array:
     return pc.add_checked(pc.multiply_checked(seconds, 10**6), micros)
 
 
-class _Sink:
-    """A file under a temporary name that takes its own only when it is whole.
+@contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """The temporary name of a file that takes its own only when it is whole.
 
     What is there and is no file (a device, a pipe) is written to as it is: a rename would put a file in its place,
     which for `/dev/null` ends more than this command. A link stays a link.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._direct = path.exists() and not path.is_file() and not path.is_dir()
-        self._path = path if self._direct or not path.is_symlink() else Path(os.path.realpath(path))
-        self._part = self._path if self._direct else self._path.with_name(f".{self._path.name}.part")
-
-    def __enter__(self) -> Path:
-        return self._part
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._direct:
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            yield path
             return
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        part = target.with_name(f".{target.name}.part")
         try:
-            if kind is None:
-                os.replace(self._part, self._path)
+            yield part
+            os.replace(part, target)
         finally:
-            self._part.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
+    except pa.ArrowNotImplementedError as error:
+        raise UsageError(
+            f"{path.suffix} files cannot hold these columns: {error}", path=str(path), hint="Export to .jsonl."
+        ) from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=str(path)) from error
 
 
 def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write batches to a `.parquet` or `.arrow` file, which appears only when it is complete; returns the rows."""
     rows = 0
-    try:
-        with _Sink(path) as part, _writer(path, part, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += len(batch)
-    except pa.ArrowNotImplementedError as error:
-        raise UsageError(
-            f"{path.suffix} files cannot hold these columns: {error}",
-            path=str(path),
-            hint="Export to .jsonl.",
-        ) from error
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=str(path)) from error
+    with _whole_file(path) as part, _writer(path, part, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += len(batch)
     return rows
 
 
 def write_bytes(path: Path, chunks: Iterable[bytes | pa.Buffer]) -> None:
     """Write chunks to a file, which appears only when it is complete."""
-    try:
-        with _Sink(path) as part, open(part, "wb") as stream:
-            for chunk in chunks:
-                stream.write(chunk)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=str(path)) from error
+    with _whole_file(path) as part, open(part, "wb") as stream:
+        for chunk in chunks:
+            stream.write(chunk)
 
 
 def _writer(path: Path, part: Path, schema: pa.Schema) -> Any:
@@ -198,17 +182,3 @@ def _writer(path: Path, part: Path, schema: pa.Schema) -> Any:
 
         return pq.ParquetWriter(part, schema)
     return pa.ipc.new_file(str(part), schema)
-
-
-def _children(hive_type: HiveType) -> tuple[HiveType, ...]:
-    if isinstance(hive_type, ListType):
-        return (hive_type.element,)
-    if isinstance(hive_type, MapType):
-        return (hive_type.key, hive_type.value)
-    if isinstance(hive_type, StructType):
-        return tuple(field.type for field in hive_type.fields)
-    return hive_type.alternatives if isinstance(hive_type, UnionType) else ()
-
-
-def _null_mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -46,8 +47,8 @@ class DeletedRows:
     """
 
     def __init__(self, keys: EventKeys) -> None:
-        self.write_ids: Int64Array = _distinct(keys.write_id)
-        self.buckets: Int64Array = _distinct(keys.bucket)
+        self._write_ids: Int64Array = _distinct(keys.write_id)
+        self._buckets: Int64Array = _distinct(keys.bucket)
         self._low = int(keys.row_id.min()) if len(keys) else 0
         self._span = int(keys.row_id.max()) - self._low + 1 if len(keys) else 1
         pairs = self._pair_numbers(keys)
@@ -66,71 +67,58 @@ class DeletedRows:
         """The rows removed by the DELETE events that this reader may see."""
         kept = []
         for keys in batches:
+            if keys.operation is None:
+                continue
+            deletes: BoolArray = keys.operation == Operation.DELETE
             mask = valid_mask(keys.current, write_ids)
-            deletes = (
-                np.zeros(len(keys), dtype=np.bool_) if keys.operation is None else keys.operation == Operation.DELETE
-            )
             if mask is not None:
                 deletes &= mask
-            if deletes.any():
-                kept.append((keys.write_id[deletes], keys.bucket[deletes], keys.row_id[deletes]))
-        if not kept:
-            return cls(_NO_KEYS)
-        write_id, bucket, row_id = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+            # Which write deleted a row does not matter any more.
+            kept.append(EventKeys(keys.write_id[deletes], keys.bucket[deletes], keys.row_id[deletes], _NONE))
+        whole = EventKeys.concat(kept) if kept else EventKeys(_NONE, _NONE, _NONE, _NONE)
         kept.clear()
-        # Which write deleted a row does not matter any more.
-        return cls(EventKeys(write_id, bucket, row_id, current=row_id))
+        return cls(whole)
 
     def __len__(self) -> int:
         return len(self._codes)
 
     def _pair_numbers(self, keys: EventKeys) -> Int64Array:
-        writes = np.searchsorted(self.write_ids, keys.write_id).astype(np.int64)
-        return writes * len(self.buckets) + np.searchsorted(self.buckets, keys.bucket)
+        """A number for each key's pair, -1 where its write id or bucket property has no deletes."""
+        if not len(self._write_ids):
+            return np.full(len(keys), -1, dtype=np.int64)
+        writes = np.minimum(np.searchsorted(self._write_ids, keys.write_id), len(self._write_ids) - 1)
+        buckets = np.minimum(np.searchsorted(self._buckets, keys.bucket), len(self._buckets) - 1)
+        known = (self._write_ids[writes] == keys.write_id) & (self._buckets[buckets] == keys.bucket)
+        return np.where(known, writes.astype(np.int64) * len(self._buckets) + buckets, -1)
 
     def mask(self, keys: EventKeys) -> BoolArray | None:
         """Which of these rows are deleted; None means none of them."""
         if not len(self) or not len(keys):
             return None
         heads = keys.run_heads()
-        ranks = self._ranks(keys.select(heads))
+        numbers = self._pair_numbers(keys.select(heads))
+        ranks = np.minimum(np.searchsorted(self._pairs, numbers), len(self._pairs) - 1).astype(np.int64)
+        ranks[self._pairs[ranks] != numbers] = -1
         if (ranks < 0).all():
             return None
         lengths = np.diff(heads, append=len(keys))
+        deleted = np.zeros(len(keys), dtype=np.bool_)
         if not self._packed:
-            return self._mask_by_pair(keys, heads, lengths, ranks)
-        rank = np.repeat(ranks, lengths)
+            for head, length, rank in zip(heads, lengths, ranks, strict=True):
+                if rank >= 0:
+                    rows = self._codes[self._starts[rank] : self._starts[rank + 1]]
+                    deleted[head : head + length] = np.isin(keys.row_id[head : head + length], rows)
+            return deleted
+        of_row = np.repeat(ranks, lengths)
         offset = keys.row_id - self._low
-        candidates = np.flatnonzero((rank >= 0) & (offset >= 0) & (offset < self._span))
+        candidates = np.flatnonzero((of_row >= 0) & (offset >= 0) & (offset < self._span))
         if not len(candidates):
             return None
-        codes = rank[candidates] * self._span + offset[candidates]
+        codes = of_row[candidates] * self._span + offset[candidates]
         hits = candidates[_members(codes, self._codes)]
         if not len(hits):
             return None
-        deleted = np.zeros(len(keys), dtype=np.bool_)
         deleted[hits] = True
-        return deleted
-
-    def _ranks(self, keys: EventKeys) -> Int64Array:
-        """The rank of each key's pair, -1 where that pair has no deletes."""
-        writes = np.minimum(np.searchsorted(self.write_ids, keys.write_id), len(self.write_ids) - 1)
-        buckets = np.minimum(np.searchsorted(self.buckets, keys.bucket), len(self.buckets) - 1)
-        numbers = writes.astype(np.int64) * len(self.buckets) + buckets
-        ranks = np.minimum(np.searchsorted(self._pairs, numbers), len(self._pairs) - 1).astype(np.int64)
-        known = (
-            (self.write_ids[writes] == keys.write_id)
-            & (self.buckets[buckets] == keys.bucket)
-            & (self._pairs[ranks] == numbers)
-        )
-        return np.where(known, ranks, -1)
-
-    def _mask_by_pair(self, keys: EventKeys, heads: Int64Array, lengths: Int64Array, ranks: Int64Array) -> BoolArray:
-        deleted = np.zeros(len(keys), dtype=np.bool_)
-        for head, length, rank in zip(heads, lengths, ranks, strict=True):
-            if rank >= 0:
-                rows = self._codes[self._starts[rank] : self._starts[rank + 1]]
-                deleted[head : head + length] = np.isin(keys.row_id[head : head + length], rows)
         return deleted
 
 
@@ -158,8 +146,7 @@ def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
     return found
 
 
-_EMPTY = np.zeros(0, dtype=np.int64)
-_NO_KEYS = EventKeys(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +172,7 @@ def packed(streams: Sequence[EventStream]) -> EventStream:
     def events() -> Iterator[EventBatch]:
         batches = [batch for stream in streams for batch in stream.open()]
         if batches:
-            yield _sorted(EventBatch.concat(batches), None)
+            yield _sorted(batches, None)
 
     lowest = None if any(stream.lower is None for stream in streams) else min(s.lower for s in streams if s.lower)
     return EventStream(streams[0].name, events, lowest, streams[0].statement_id)
@@ -228,7 +215,7 @@ class MergeReader:
         self.deletes_applied = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
-        merged = _merge_sorted([self._visible(stream) for stream in self._streams])
+        merged = _merge_sorted([replace(stream, open=partial(self._visible, stream)) for stream in self._streams])
         if self._updates:
             merged = self._newest_events(merged)
         elif self._notice is not None:
@@ -244,7 +231,7 @@ class MergeReader:
 
     def _newest_events(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
         """The first event of each key, unless it is a DELETE; keys may straddle batches."""
-        for batch, first in _first_of_each(batches, lambda keys: keys.same_as_previous()):
+        for batch, first in _first_of_each(batches, EventKeys.same_as_previous):
             keep = first
             operation = batch.keys.operation
             if self._notice is not None and not first.all():
@@ -257,22 +244,19 @@ class MergeReader:
             elif keep.any():
                 yield batch.filter(keep)
 
-    def _visible(self, stream: EventStream) -> _Cursor:
-        def batches() -> Iterator[EventBatch]:
-            last: RowId | None = None
-            for batch in stream.open():
-                mask = valid_mask(batch.keys.current, self._write_ids)
-                if self._updates and len(batch):
-                    check_order(batch.keys, last, stream.name)
-                    last = batch.keys.at(-1)
-                elif batch.keys.operation is not None:
-                    rows = batch.keys.operation != Operation.DELETE
-                    mask = rows if mask is None else mask & rows
-                kept = batch if mask is None else batch.filter(mask)
-                if len(kept):
-                    yield kept
-
-        return _Cursor(batches, stream.lower, stream.statement_id)
+    def _visible(self, stream: EventStream) -> Iterator[EventBatch]:
+        last: RowId | None = None
+        for batch in stream.open():
+            mask = valid_mask(batch.keys.current, self._write_ids)
+            if self._updates and len(batch):
+                check_order(batch.keys, last, stream.name)
+                last = batch.keys.at(-1)
+            elif batch.keys.operation is not None:
+                rows = batch.keys.operation != Operation.DELETE
+                mask = rows if mask is None else mask & rows
+            kept = batch if mask is None else batch.filter(mask)
+            if len(kept):
+                yield kept
 
 
 def _watched(batches: Iterator[EventBatch], notice: Notice) -> Iterator[EventBatch]:
@@ -330,21 +314,24 @@ def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
 
 
 class _Cursor:
-    """A stream being read: its current batch and what comes after."""
+    """A stream being read; `batch` is what has been read of it and not been taken."""
 
-    def __init__(self, batches: Callable[[], Iterator[EventBatch]], lower: RowId | None, statement_id: int) -> None:
-        self.lower = lower
-        self.statement_id = statement_id
+    def __init__(self, stream: EventStream) -> None:
+        self.stream = stream
         self.batch: EventBatch | None = None
-        self._open = batches
         self._batches: Iterator[EventBatch] | None = None
 
     def advance(self) -> bool:
         """Load the next batch; False at the end."""
         if self._batches is None:
-            self._batches = self._open()
+            self._batches = self.stream.open()
         self.batch = next(self._batches, None)
         return self.batch is not None
+
+    def last(self) -> RowId:
+        """The last key of the batch."""
+        assert self.batch is not None
+        return self.batch.keys.at(-1)
 
     def take(self, limit: RowId, *, whole: bool) -> EventBatch | None:
         """Remove and return the leading events at or before `limit` (all of them if `whole`)."""
@@ -355,58 +342,49 @@ class _Cursor:
         return taken
 
 
-def _merge_sorted(cursors: Sequence[_Cursor]) -> Iterator[EventBatch]:
-    """Events of all cursors in key order, newest first within a key.
+def _merge_sorted(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
+    """Events of all streams in key order, newest first within a key.
 
-    Each round takes from every open cursor what sorts at or before the smallest last key of their batches, so a round
-    uses up one batch at least and no comparison runs per row. A lone cursor passes its batches through untouched.
+    Each round takes from every open stream what sorts at or before the smallest last key of their batches, so a round
+    uses up one batch at least and no comparison runs per row. A lone stream passes its batches through untouched.
     """
-    waiting = sorted(cursors, key=lambda c: (c.lower is not None, c.lower or RowId(0, 0, 0)), reverse=True)
+    ordered = sorted(streams, key=lambda s: (s.lower is not None, s.lower or RowId(0, 0, 0)), reverse=True)
+    waiting = [_Cursor(stream) for stream in ordered]
     active: list[_Cursor] = []
     while waiting or active:
-        if not active:
-            _activate(waiting, active, None)
-            continue
-        limit = min(_last_key(cursor) for cursor in active)
-        if waiting and (waiting[-1].lower is None or waiting[-1].lower <= limit):
-            _activate(waiting, active, limit)
+        limit = min((cursor.last() for cursor in active), default=waiting[-1].stream.lower if waiting else None)
+        # What may hold a key at or before the limit is opened first: its last key may be lower still.
+        opened = False
+        while waiting and _begins_by(waiting[-1].stream, limit):
+            opened = True
+            cursor = waiting.pop()
+            if cursor.advance():
+                active.append(cursor)
+        if opened or limit is None:
             continue
         first = True
         parts: list[tuple[_Cursor, EventBatch]] = []
         for cursor in active:
-            whole = first and _last_key(cursor) == limit
+            whole = first and cursor.last() == limit
             first = first and not whole
             taken = cursor.take(limit, whole=whole)
             if taken is not None:
                 parts.append((cursor, taken))
         active = [c for c in active if c.batch is not None or c.advance()]
-        yield parts[0][1] if len(parts) == 1 else _sorted_together(parts)
+        if len(parts) == 1:
+            yield parts[0][1]
+        else:
+            statements = np.asarray([cursor.stream.statement_id for cursor, _ in parts], dtype=np.int64)
+            yield _sorted([part for _, part in parts], np.repeat(statements, [len(part) for _, part in parts]))
 
 
-def _last_key(cursor: _Cursor) -> RowId:
-    assert cursor.batch is not None
-    return cursor.batch.keys.at(-1)
+def _begins_by(stream: EventStream, limit: RowId | None) -> bool:
+    return stream.lower is None or (limit is not None and stream.lower <= limit)
 
 
-def _activate(waiting: list[_Cursor], active: list[_Cursor], limit: RowId | None) -> None:
-    """Open the cursors that may hold a key at or before `limit`, or the lowest ones when there is no limit."""
-    bound = limit if limit is not None else waiting[-1].lower
-    while waiting and (waiting[-1].lower is None or (bound is not None and waiting[-1].lower <= bound)):
-        cursor = waiting.pop()
-        if cursor.advance():
-            active.append(cursor)
-
-
-def _sorted_together(parts: Sequence[tuple[_Cursor, EventBatch]]) -> EventBatch:
-    statements = np.repeat(
-        np.asarray([cursor.statement_id for cursor, _ in parts], dtype=np.int64),
-        [len(part) for _, part in parts],
-    )
-    return _sorted(EventBatch.concat([part for _, part in parts]), statements)
-
-
-def _sorted(batch: EventBatch, statements: Int64Array | None) -> EventBatch:
-    """The events in key order; `statements` is None when all are of one statement."""
+def _sorted(batches: Sequence[EventBatch], statements: Int64Array | None) -> EventBatch:
+    """All events in key order; `statements` is None when all are of one statement."""
+    batch = EventBatch.concat(batches)
     keys = batch.keys
     operation = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
     # Within a key: newest write first, a DELETE before the event it answers, the later statement first.
@@ -423,8 +401,7 @@ def merge_events(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
     This is what Hive's minor compaction keeps (`OrcRawRecordMerger` with `collapseEvents` off). Which events are
     visible, the streams have decided.
     """
-    cursors = [_Cursor(stream.open, stream.lower, stream.statement_id) for stream in streams]
-    for batch, first in _first_of_each(_merge_sorted(cursors), _repeats):
+    for batch, first in _first_of_each(_merge_sorted(streams), _repeats):
         if first.all():
             yield batch
         elif first.any():

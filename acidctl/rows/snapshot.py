@@ -17,29 +17,14 @@ import pyarrow as pa
 from acidctl.errors import UsageError
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
-from acidctl.rows.export import (
-    Timestamps,
-    has_timestamps,
-    public_batch,
-    public_schema,
-    row_id_array,
-)
-from acidctl.rows.scan import (
-    BATCH_ROWS,
-    DataSource,
-    Findings,
-    LocationReader,
-    Projection,
-    RowBatch,
-    live_sources,
-)
+from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, live_sources
 from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.state.report import ASSUMED
 from acidctl.storage.port import Storage
 from acidctl.types.digest import Digest
 from acidctl.types.hive_types import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
 
-ROW_ID = "ROW__ID"
 ROW_ID_STRUCT = StructType(
     (
         Field("writeid", Primitive(TypeKind.BIGINT)),
@@ -162,20 +147,22 @@ class Snapshot:
         by the newest write: a column added to a table shows as NULL in partitions that were never written since.
         """
         if self._given is not None:
-            return _without(self._given.columns, self.partition_names)
-        widest = max(self._newest_files, key=lambda n: (len(n.columns.fields), n.write_id), default=None)
-        return StructType(()) if widest is None else widest.columns
+            # A column list may name the partition columns as well.
+            partition = {name.lower() for name in self.partition_names}
+            return StructType(tuple(f for f in self._given.columns.fields if f.name.lower() not in partition))
+        widest = max(self._newest_files, key=lambda newest: (len(newest[0].fields), newest[1]), default=None)
+        return StructType(()) if widest is None else widest[0]
 
     @cached_property
-    def _newest_files(self) -> tuple[_Newest, ...]:
-        """Of each partition that has files, what its newest one tells."""
-        found = (_newest(self._inserts(partition)) for partition in self.partitions)
+    def _newest_files(self) -> tuple[tuple[StructType, int, Dialect], ...]:
+        """Of each partition that has files the columns, write id and dialect of its newest one."""
+        found = (_newest(self._sources(partition)[0]) for partition in self.partitions)
         return tuple(newest for newest in found if newest is not None)
 
     @cached_property
     def _dialect(self) -> Dialect:
         """Whose rules fit older files: those of the latest Hive that wrote the newest file of a partition."""
-        written = {newest.dialect for newest in self._newest_files}
+        written = {dialect for _, _, dialect in self._newest_files}
         return Dialect.HIVE3 if written == {Dialect.HIVE3} else Dialect.HIVE4
 
     @cached_property
@@ -236,17 +223,19 @@ class Snapshot:
         names = tuple(fields[position].name for position in wanted)
         types = tuple(fields[position].type for position in wanted)
         projection = Projection(self.columns, data, self._dialect)
+        own = len(self.columns.fields)
         for partition in self.partitions:
             values = self._partition_values(partition)
             for batch in self._reader(partition).batches(projection, batch_rows=batch_rows):
                 arrays = dict(zip(data, batch.columns, strict=True))
                 delivered = tuple(
-                    arrays[position]
-                    if position in arrays
-                    else _repeated(values[position - len(self.columns.fields)], batch.rows)
-                    for position in wanted
+                    arrays[place] if place < own else pa.repeat(values[place - own][0], batch.rows) for place in wanted
                 )
-                yield Rows(partition.partition, names, types, delivered, batch.rows, _row_ids(batch))
+                keys = batch.keys
+                ids = None
+                if keys is not None:
+                    ids = pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
+                yield Rows(partition.partition, names, types, delivered, batch.rows, ids)
 
     def to_batches(
         self,
@@ -282,7 +271,7 @@ class Snapshot:
         if any(has_timestamps(field.type) for field in fields):
             for partition in self.partitions:
                 wide = any(pa.types.is_struct(value.type) for value in self._partition_values(partition))
-                if wide or any(source.is_wide() for source in self._inserts(partition)):
+                if wide or any(source.is_wide() for source in self._sources(partition)[0]):
                     return Timestamps.MICROSECONDS
         return Timestamps.NANOSECONDS
 
@@ -326,9 +315,6 @@ class Snapshot:
                 values.append(fit_array(pa.array([name], type=pa.binary()).view(pa.string()), plan))
         return tuple(values)
 
-    def _inserts(self, partition: PartitionState) -> tuple[DataSource, ...]:
-        return self._sources(partition)[0]
-
     def _sources(self, partition: PartitionState) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
         """Insert and delete sources; those of the last partitions are kept, with the tails they have read."""
         known = self._kept.get(partition.partition)
@@ -350,23 +336,11 @@ class Snapshot:
         )
 
 
-def _without(columns: StructType, names: Sequence[str]) -> StructType:
-    """The columns less those that are partition columns: a column list may name both."""
-    partition = {name.lower() for name in names}
-    return StructType(tuple(field for field in columns.fields if field.name.lower() not in partition))
+def _newest(sources: Sequence[DataSource]) -> tuple[StructType, int, Dialect] | None:
+    """What the newest file with rows tells; an empty file answers when there is no other.
 
-
-@dataclass(frozen=True, slots=True)
-class _Newest:
-    """The newest file with rows of a partition; an empty file answers when there is no other."""
-
-    columns: StructType
-    write_id: int
-    dialect: Dialect
-
-
-def _newest(sources: Sequence[DataSource]) -> _Newest | None:
-    """Where the newest file has placeholder names, an older file of as many columns lends its names."""
+    Where it has placeholder names, an older file of as many columns lends its names.
+    """
     newest_first = sorted(sources, key=lambda source: source.max_write_id, reverse=True)
     # A file of Hive 2 that holds nothing but deletes has no columns at all.
     telling = (source for source in newest_first if source.facts.rows and source.facts.columns.fields)
@@ -382,18 +356,7 @@ def _newest(sources: Sequence[DataSource]) -> _Newest | None:
         names = next((other.names for other in named), regular)
         pairs = zip(names, columns.fields, strict=True)
         columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
-    return _Newest(columns, chosen.max_write_id, chosen.facts.dialect)
-
-
-def _row_ids(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
-    if batch.keys is None:
-        return None
-    keys = batch.keys
-    return pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
-
-
-def _repeated(value: pa.Array, count: int) -> pa.Array:
-    return pa.repeat(value[0], count)
+    return columns, chosen.max_write_id, chosen.facts.dialect
 
 
 def _plan_of(partition: PartitionState) -> PlannedPartition:
