@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from acidctl.engine import EngineChoice
 from acidctl.errors import UsageError
 from acidctl.options import CleanOptions, CompactOptions, LsOptions, ReadView
-from acidctl.rows.ls_report import entry_details, read_details, report
-from acidctl.rows.table_view import TableState, list_table, read, require_table
+from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location, locate, parse_filter, parse_listing, require_outside
@@ -193,7 +192,7 @@ class Table:
         for part in readings.parts:
             for entry in part.state.entries:
                 if entry.name in part.state.lonely:
-                    details = entry_details(self._storage, part, entry, True, part.state.insert_only)
+                    details = entry_details(self._storage, part, entry, True)
                     if any(detail.rows or detail.problem for _, detail in details):
                         yield part.location.prefix + part.state.lonely[entry.name]
 

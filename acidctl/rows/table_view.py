@@ -1,4 +1,4 @@
-"""What lies on storage, judged for a reader: locations, their states, and what the user has to know.
+"""What lies on storage, judged for a reader: locations, states, what the user has to know, and the answer of `ls`.
 
 Neither pyarrow nor numpy is needed here; a schema is parsed only when one is given.
 """
@@ -6,25 +6,40 @@ Neither pyarrow nor numpy is needed here; a schema is parsed only when one is gi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
-from acidctl.format.names import ACID_PREFIXES, is_hidden, same_table
+from acidctl.format.names import ACID_PREFIXES, is_hidden, must_hold_events, must_not_hold_events, same_table
 from acidctl.format.write_ids import Reader, TxnListFormat
-from acidctl.options import ReadView
+from acidctl.options import Progress, ReadView
+from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import has_hidden_part
+from acidctl.state.report import (
+    Damage,
+    Details,
+    Disagreement,
+    FileDetail,
+    Gap,
+    LsEntry,
+    LsPartition,
+    LsReport,
+    add_up,
+    make_entries,
+)
 from acidctl.state.resolve import (
     AcidState,
+    DataFile,
     EntryState,
     Profile,
     StateEntry,
     TableGuess,
     TableType,
     Verdict,
+    data_files,
     empty_file_notes,
     guess_table_type,
     resolve,
@@ -103,26 +118,21 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
     )
     known = schema_of(view.schema)
     decided = decide_kind(locations, known, lists, table_type=view.table_type, list_format=view.list_format)
-    kind = decided.type
     if decided.acid_v1:
         lists = lists.for_acid_v1()
     rules = Profile(view.profile)
+    reader = Reader(lists.effective_write_ids, lists.effective_txns, rules)
     parts = []
     for location in locations:
-        state = resolve(
-            location.listing,
-            Reader(lists.effective_write_ids, lists.effective_txns, rules),
-            table_type=decided,
-            raise_on_history=False,
-        )
+        state = resolve(location.listing, reader, table_type=decided, raise_on_history=False)
         parts.append(PartitionState(location, _stray(state) if location.stray else state))
     notes = kind_notes(decided)
     warnings = list(lists.notes)
-    if kind is TableType.ORIGINALS:
+    if decided.type is TableType.ORIGINALS:
         warnings.append(
             "There is no base and no delta that counts: these ORC files may not be of a transactional table."
         )
-    if kind is TableType.EMPTY:
+    if decided.type is TableType.EMPTY:
         notes.append("Nothing here holds rows: an empty table.")
     for part in parts:
         where = part.location.prefix
@@ -130,8 +140,8 @@ def read(locations: Sequence[Location], view: ReadView = ReadView(), *, complete
         if part.location.stray and part.state.unrecognised:
             warnings.append(f"{where}data lies beside partition folders; Hive reads partitions only.")
     odd = [f"{part.location.partition}/{e.name}".lstrip("/") for part in parts for e in part.state.unrecognised]
-    for part in parts:
-        warnings.extend(link_notes(part.location))
+    for location in locations:
+        warnings.extend(link_notes(location))
     if odd:
         more = f" and {len(odd) - _SOME} more" if len(odd) > _SOME else ""
         many = "1 entry was" if len(odd) == 1 else f"{len(odd):,} entries were"
@@ -172,8 +182,12 @@ def decide_kind(
     list_format: str | None = None,
 ) -> TableGuess:
     """The kind of a table as stated by option or DDL, else as guessed; `ambiguous` only where it was guessed."""
+    if table_type not in _TABLE_TYPES:
+        raise UsageError(f"{table_type!r} is not a table type; expected one of {', '.join(_TABLE_TYPES)}")
     guess = guess_table_type((location.listing for location in locations if not location.stray), lists)
-    stated = _chosen_type(table_type, schema)
+    stated = _TABLE_TYPES[table_type]
+    if stated is None and schema is not None and schema.transactional:
+        stated = TableType.INSERT_ONLY if schema.insert_only else TableType.FULL
     kind = stated or guess.type
     # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
     acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
@@ -309,16 +323,6 @@ def schema_of(text: str | None) -> TableSchema | None:
     return parse_schema(text)
 
 
-def _chosen_type(name: str, schema: TableSchema | None) -> TableType | None:
-    """The kind that the user states, by option or by SHOW CREATE TABLE; None when it has to be guessed."""
-    if name not in _TABLE_TYPES:
-        raise UsageError(f"{name!r} is not a table type; expected one of {', '.join(_TABLE_TYPES)}")
-    stated = _TABLE_TYPES[name]
-    if stated is not None or schema is None or not schema.transactional:
-        return stated
-    return TableType.INSERT_ONLY if schema.insert_only else TableType.FULL
-
-
 def _nested_table(listing: Listing) -> str | None:
     """Path of the first table that lies deeper than this directory."""
     for path in listing.directories:
@@ -329,3 +333,96 @@ def _nested_table(listing: Listing) -> str | None:
             if depth and (part.startswith(ACID_PREFIXES) or is_partition_folder(part)):
                 return "/".join(parts[:depth])
     return None
+
+
+# --- the answer of `ls`
+
+
+def report(
+    location: str, table: TableState, *, long: bool = False, details: Details | None = None, sizes: bool = True
+) -> LsReport:
+    """The answer of `ls` over judged locations."""
+    entries: list[LsEntry] = []
+    parts: list[LsPartition] = []
+    found: list[Disagreement] = []
+    gaps: list[Gap] = []
+    reader = Reader(table.lists.effective_write_ids, table.lists.effective_txns)
+    for part in table.parts:
+        name, stray = part.partition, part.location.stray
+        own = make_entries(name, part.state, sizes=sizes, long=long, details=details)
+        entries.extend(own)
+        error = part.state.not_enough_history
+        if error is not None:
+            gaps.append(Gap(name, error.message, error.hint))
+        if not stray or part.state.unrecognised:
+            summary = add_up(own, [part.state], sizes=sizes, stray=int(stray))
+            parts.append(LsPartition(name, summary, error is None))
+        if not stray:
+            ours = part.state if table.profile is Profile.STRICT else None
+            texts = disagreements(part.location.listing, reader, table_type=table.kind, ours=ours)
+            found.extend(Disagreement(name, text) for text in texts)
+    stray_parts = sum(part.location.stray for part in table.parts)
+    return LsReport(
+        location=location,
+        profile=table.profile.value,
+        table_type=table.table_type.value,
+        assumed=table.lists.assumed,
+        summary=add_up(entries, [part.state for part in table.parts], sizes=sizes, stray=stray_parts),
+        entries=tuple(entries),
+        partitions=tuple(parts),
+        disagreements=tuple(found),
+        gaps=tuple(gaps),
+        damaged=tuple(
+            Damage(partition, path, detail.problem)
+            for (partition, path), detail in (details or {}).items()
+            if detail.problem is not None
+        ),
+        notes=table.notes,
+        warnings=table.warnings,
+        doubts=table.doubts,
+    )
+
+
+def read_details(storage: Storage, table: TableState, rows: bool, progress: Progress) -> Details:
+    """What the side files of all data files tell, and with `rows` their tails."""
+    details: dict[tuple[str, str], FileDetail] = {}
+    skipped = (EntryState.HIDDEN, EntryState.UNRECOGNISED)
+    work = [(part, entry) for part in table.parts for entry in part.state.entries if entry.state not in skipped]
+    for done, (part, entry) in enumerate(work):
+        progress(done, len(work))
+        for path, detail in entry_details(storage, part, entry, rows):
+            details[part.partition, path] = detail
+    return details
+
+
+def entry_details(
+    storage: Storage, part: PartitionState, entry: StateEntry, rows: bool
+) -> Iterator[tuple[str, FileDetail]]:
+    """The same of one directory, by the paths of its files."""
+    for file in data_files(entry, insert_only=part.state.insert_only):
+        yield file.info.path, _detail(storage, part.location.listing.root, file, rows, part.state.insert_only)
+
+
+def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only: bool) -> FileDetail:
+    """What the file says, or what is wrong with it: one bad file must not hide the others."""
+    from acidctl.orc import acidmeta, input_file, tail
+
+    path, length = join(root, file.info.path), None
+    try:
+        if file.side_file is not None:
+            side = join(root, file.side_file.path)
+            with storage.open(side) as stream:
+                length = input_file.read_logical_length(stream, name=storage.display(side))
+        # Files without a byte are skipped by readers, and so are streaming files before their first commit.
+        if not rows or not (file.info.size if length is None else length):
+            return FileDetail(0 if rows else None, length)
+        with storage.open(path) as stream:
+            # Insert-only tables may hold any file format.
+            if insert_only and stream.read(len(ORC_MAGIC)) != ORC_MAGIC:
+                return FileDetail(logical_length=length)
+            found = tail.read_tail(stream, name=storage.display(path), length=length)
+        events = not insert_only and must_hold_events(path)
+        plain = not insert_only and must_not_hold_events(path)
+        return FileDetail(acidmeta.check_shape(found, events=events, rows=plain).rows, length)
+    except DamagedDataError as error:
+        return FileDetail(logical_length=length, problem=error.message)

@@ -6,8 +6,7 @@ import pytest
 
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.options import ReadView
-from acidctl.rows.ls_report import report
-from acidctl.rows.table_view import read
+from acidctl.rows.table_view import read, report
 from acidctl.state.report import iso_time, seconds_of, to_json
 from acidctl.storage.locations import locate
 from acidctl.storage.port import Walk

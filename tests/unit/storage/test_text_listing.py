@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError, UsageError
-from acidctl.rows.ls_report import report
-from acidctl.rows.table_view import read
+from acidctl.rows.table_view import read, report
 from acidctl.storage.locations import locate, parse_listing
 
 LINE = st.one_of(
