@@ -405,7 +405,7 @@ def entry_details(
 
 def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only: bool) -> FileDetail:
     """What the file says, or what is wrong with it: one bad file must not hide the others."""
-    from acidctl.orc import acidmeta, input_file, tail
+    from acidctl.orc import input_file
 
     path, length = join(root, file.info.path), None
     try:
@@ -416,6 +416,8 @@ def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only
         # Files without a byte are skipped by readers, and so are streaming files before their first commit.
         if not rows or not (file.info.size if length is None else length):
             return FileDetail(0 if rows else None, length)
+        from acidctl.orc import acidmeta, tail
+
         with storage.open(path) as stream:
             # Insert-only tables may hold any file format.
             if insert_only and stream.read(len(ORC_MAGIC)) != ORC_MAGIC:
