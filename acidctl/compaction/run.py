@@ -106,6 +106,16 @@ class Prepared:
     break_locks: bool = False
     limit: TimeLimit | None = None
 
+    @property
+    def bytes_in(self) -> int:
+        """What the tasks will read."""
+        return sum(part.bytes_in for part in self.plan.partitions if part.action is Action.COMPACT)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done on any storage."""
+        return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
+
     def compact(
         self,
         choice: EngineChoice,
@@ -117,12 +127,11 @@ class Prepared:
         during: Callable[[Compaction], AbstractContextManager[object]],
         verbose: bool,
     ) -> CompactionReport:
-        """Carry it out with the engine that was chosen; where nothing is to be done on any storage, without any."""
-        todo = [part for part in self.plan.partitions if part.action is Action.COMPACT]
-        if not todo and not self.leftovers:
+        """Carry it out with the engine that was chosen; where it is idle, without any."""
+        if self.idle:
             planned(self.plan, "")
             return self.start(_Idle(), on_partition=finished).run()
-        engine, why = make_engine(choice, sum(part.bytes_in for part in todo), notify=notify, verbose=verbose)
+        engine, why = make_engine(choice, self.bytes_in, notify=notify, verbose=verbose)
         with closing(engine):
             planned(self.plan, why)
             run = self.start(engine, watch=watch, on_partition=finished)

@@ -360,7 +360,7 @@ def test_nothing_to_do_takes_no_lock(table: Path) -> None:
     """A run without work touches no storage."""
     _prepared(table).start(Engine()).run()
     prepared = _prepared(table)
-    assert not prepared.leftovers
+    assert prepared.idle
     assert {part.action for part in prepared.plan.partitions} == {Action.NOTHING_TO_DO}
     before = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
     engine = Engine()
