@@ -1,7 +1,7 @@
-"""Whether a compaction reads what the lists allow, all of it and nothing else.
+"""Whether a compaction reads what the lists allow, all of it and nothing else, and whether readers then see the same.
 
 A plan says which directories and files its tasks read. This module derives it a second time, from the listing and the
-texts of the lists, and compares what the tasks report to have read with what the files hold. Names, lists and bucket
+texts of the lists, and compares what the tasks report to have read with what the files hold. Lists and bucket
 properties are read by code of its own: a fault in the modules that planning and tasks share is noticed here.
 """
 
@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from acidctl.compaction.cross_check import Committed, bucket_of
@@ -20,7 +20,6 @@ from acidctl.compaction.plan import (
     CompactionKind,
     CompactionPlan,
     FileRead,
-    OutputDir,
     PartitionPlan,
     PlannedTask,
     Role,
@@ -28,10 +27,11 @@ from acidctl.compaction.plan import (
     Target,
     TaskResult,
 )
+from acidctl.compaction.planner import crossing_entry, twin_of
 from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import METADATA_MARKER, BaseDir, DeltaDir, parse_directory
+from acidctl.format.names import METADATA_MARKER, MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, parse_directory
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.rows.scan import BATCH_ROWS, live_sources
 from acidctl.state.resolve import (
@@ -41,7 +41,6 @@ from acidctl.state.resolve import (
     EntryState,
     HiveFailureError,
     Profile,
-    StateEntry,
     TableGuess,
     TableType,
     data_files,
@@ -49,158 +48,59 @@ from acidctl.state.resolve import (
     resolve,
 )
 from acidctl.storage.port import Storage, join
+from acidctl.types.digest import combined
 
 _HINT = "Nothing was published. Run compact again, which plans anew; report it if it happens again."
-_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
-_DELTA = re.compile(r"(delete_)?delta_(-?\d+)_(-?\d+)(?:_(\d+))?(?:_v(\d+))?")
 _BUCKET = re.compile(r"bucket_(\d+)")
-_BEFORE_ALL = -(1 << 63)
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A directory's name: its range of write ids, statement and visibility transaction."""
-
-    name: str
-    base: bool
-    deletes: bool
-    low: int
-    high: int
-    statement: str | None
-    txn: int
-
-    @classmethod
-    def of(cls, name: str) -> _Name | None:
-        if match := _BASE.fullmatch(name):
-            return cls(name, True, False, _BEFORE_ALL, int(match[1]), None, int(match[2] or 0))
-        if match := _DELTA.fullmatch(name):
-            return cls(name, False, bool(match[1]), int(match[2]), int(match[3]), match[4], int(match[5] or 0))
-        return None
+_BEFORE_ALL = WriteIdRange(MIN_LONG, MIN_LONG)
 
 
 def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> None:
     """Refuse a plan that reads or writes other directories than the listing and its lists ask for.
 
     StalePlanError where the inputs are not those that a compactor selects now, VerificationError where the plan
-    contradicts itself: its lists, names, roles or files.
+    contradicts itself: its lists, names or files.
     """
-    _require_lists(listing, plan)
-    own = plan.visibility_txn
-    txns = ValidTxns.parse(plan.txns) if plan.txns else ValidTxns.everything()
-    if own is not None:
-        txns = ValidTxns(
-            high_watermark=txns.high_watermark, min_open=txns.min_open, open=(*txns.open, own), aborted=txns.aborted
-        )
-    guess = TableGuess(TableType(plan.table.table_type), False, "", plan.table.acid_v1)
-    ids = ValidWriteIds.parse(plan.table.write_ids) if plan.table.write_ids else ValidWriteIds.everything()
-    state = resolve(listing, Reader(ids.compactor(), txns), table_type=guess, raise_on_history=False)
+    # The tasks must judge by the list that the plan was made with; a lower watermark only excludes more.
+    ids, whole = (Committed.write_ids(text) for text in (plan.table.write_ids, plan.write_ids))
+    if ids.top > whole.top or not set(ids.excepted) <= set(whole.excepted):
+        raise _wrong(listing, "its tasks would use another write-id list than the one that was given")
+    if plan.write_ids and ids.excepted != whole.excepted:
+        raise _wrong(listing, "its tasks would treat writes as committed that the write-id list excludes")
+    txns = _txns(plan)
+    if plan.visibility_txn is not None:
+        txns = replace(txns, open=(*txns.open, plan.visibility_txn))
+    reader = Reader(_write_ids(plan.table.write_ids).compactor(), txns)
+    state = resolve(listing, reader, table_type=_guess(plan), raise_on_history=False)
     minor = plan.kind is CompactionKind.MINOR
     selected = {entry.name for entry in (state.deltas if minor else live_entries(state))}
     inputs = {entry.name for entry in part.inputs}
     for name in sorted(selected ^ inputs):
         what = "would be read" if name in inputs else "would be left out"
         raise _stale(listing, f"{name} {what}, against the write-id list")
-    _check_inputs(listing, part, plan, state)
-    _check_outputs(listing, part, plan)
-    _check_tasks(listing, part, plan, state)
+    _check_inputs(listing, part, plan, state, ids)
+    _check_outputs(listing, part, plan, ids)
+    for task in part.tasks:
+        bucket = _BUCKET.fullmatch(task.output.rpartition("/")[2])
+        if not state.insert_only and (bucket is None or int(bucket[1]) != task.bucket_id):
+            raise _wrong(listing, f"{task.output} would hold the rows of bucket {task.bucket_id}")
 
 
-def _require_lists(listing: Listing, plan: CompactionPlan) -> None:
-    """The tasks must judge by the list that the plan was made with; a lower watermark only excludes more."""
-    mine, whole = (Committed.write_ids(text) for text in (plan.table.write_ids, plan.write_ids))
-    if mine.top > whole.top or not set(mine.excepted) <= set(whole.excepted):
-        raise _wrong(listing, "its tasks would use another write-id list than the one that was given")
-    if plan.write_ids and mine.excepted != whole.excepted:
-        raise _wrong(listing, "its tasks would treat writes as committed that the write-id list excludes")
+def _write_ids(text: str) -> ValidWriteIds:
+    return ValidWriteIds.parse(text) if text else ValidWriteIds.everything()
 
 
-def _check_inputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState) -> None:
-    """Each directory on disk is either an input, or there is a reason not to read it."""
-    ids = Committed.write_ids(plan.table.write_ids)
-    txns = Committed.txns(plan.txns)
-    inputs = [name for entry in part.inputs if (name := _Name.of(entry.name)) is not None]
-    for name in inputs:
-        unseen = name.txn and (name.txn not in txns or name.txn == plan.visibility_txn)
-        if unseen or not _is_read(name, listing, ids, plan):
-            raise _wrong(listing, f"{name.name} would be read, but it is not committed by these lists")
-    base = None if state.base is None else _Name.of(state.base.name)
-    covers = sorted([*inputs, *([base] if base else [])], key=lambda name: name.low)
-    lows, reach = [name.low for name in covers], list(accumulate((name.high for name in covers), max))
-    same = {(name.low, name.high) for name in covers if name.statement is None}
-    ranges = Counter((name.low, name.high) for name in covers)
-    known = {name.name for name in covers}
-    unpublished = {entry.name for entry in state.entries if entry.reason_code == "half_published"}
-    for text in _directories(listing):
-        name = _Name.of(text)
-        if name is None or text in known or text in unpublished or name.high > ids.top:
-            continue
-        if name.txn and (name.txn not in txns or name.txn == plan.visibility_txn):
-            continue
-        if not _is_read(name, listing, ids, plan):
-            continue
-        if name.base and (base is None or name.high > base.high) and name.high != _BEFORE_ALL:
-            raise _stale(listing, f"{text} is not read, although it is committed and the newest base")
-        place = bisect_right(lows, name.low)
-        covered = place and reach[place - 1] >= name.high
-        if covered and (name.low, name.high) in ranges and (name.low, name.high) not in same:
-            # Only inputs of the very same range, which are statements as this one is: nothing covers it.
-            below = bisect_left(lows, name.low)
-            covered = below and reach[below - 1] >= name.high
-        if not name.base and not covered:
-            raise _stale(listing, f"{text} is not read, although it is committed and no input covers it")
+def _txns(plan: CompactionPlan) -> ValidTxns:
+    return ValidTxns.parse(plan.txns) if plan.txns else ValidTxns.everything()
 
 
-def _is_read(name: _Name, listing: Listing, ids: Committed, plan: CompactionPlan) -> bool:
-    """Whether the lists allow a directory to be read.
-
-    A compaction's base may be named after an aborted write, which it does not hold (Hive: isValidBase); in the base of
-    an overwrite that write is all there is.
-    """
-    if not name.base:
-        return ids.any_of(name.low, name.high)
-    marker = listing.markers.get(f"{name.name}/{METADATA_MARKER}")
-    compacted = name.txn or plan.table.acid_v1 or (marker is not None and b"compacted" in marker)
-    return name.high <= ids.top if compacted else name.high in ids
+def _guess(plan: CompactionPlan) -> TableGuess:
+    return TableGuess(TableType(plan.table.table_type), False, "", plan.table.acid_v1)
 
 
-def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> None:
-    """The names of what is published follow from those of the inputs and from the list.
-
-    An output may reach over ids that nobody will read, never beyond those that the list settles; which directories lie
-    in between, the inputs have been judged by.
-    """
-    ids = Committed.write_ids(plan.table.write_ids)
-    inputs = [name for entry in part.inputs if (name := _Name.of(entry.name)) is not None]
-    low = min((name.low for name in inputs), default=_BEFORE_ALL)
-    high = max((name.high for name in inputs), default=_BEFORE_ALL)
-    below = {name.low for text in _directories(listing) if (name := _Name.of(text)) is not None and not name.base}
-    for output in part.outputs:
-        name = _Name.of(output.name)
-        if name is None or name.txn != (plan.visibility_txn or 0) or name.statement is not None:
-            raise _wrong(listing, f"{output.name} is not a valid name for what it would publish")
-        fits = name.high == high or (bool(plan.write_ids) and high < name.high <= ids.top)
-        if plan.kind is CompactionKind.MAJOR:
-            fits = fits and name.base and output.kind == EntryKind.BASE.value
-            if not name.txn and plan.target is not Target.HIVE3 and name.high in ids.excepted:
-                raise _wrong(listing, f"{output.name} ends with an aborted write, and Hive's cleaner would remove it")
-        else:
-            kind = EntryKind.DELETE_DELTA if name.deletes else EntryKind.DELTA
-            fits = fits and not name.base and output.kind == kind.value
-            if fits and name.low < low and name.low not in below:
-                # A cleaner may have removed the aborted write that it was to cover.
-                raise StalePlanError(
-                    f"no directory of {listing.root} begins with write id {name.low} any more, from which on "
-                    f"{output.name} was to reach",
-                    path=listing.root,
-                    hint="Nothing was published. Run compact again, which plans anew.",
-                )
-            fits = fits and name.low <= low
-        if not fits:
-            raise _wrong(listing, f"{output.name} does not match the write ids of its inputs")
-    if len({output.name for output in part.outputs}) < len(part.outputs) or (
-        plan.kind is CompactionKind.MAJOR and len(part.outputs) != 1
-    ):
-        raise _wrong(listing, "its outputs are not one base, or a delta of each kind")
+def _directory(name: str) -> BaseDir | DeltaDir | None:
+    parsed = parse_directory(name)
+    return parsed if isinstance(parsed, BaseDir | DeltaDir) else None
 
 
 def _directories(listing: Listing) -> set[str]:
@@ -208,153 +108,86 @@ def _directories(listing: Listing) -> set[str]:
     return {path.partition("/")[0] for path in (*listing.directories, *(info.path for info in listing.files))}
 
 
-def _check_tasks(listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState) -> None:
-    """Each task writes one file of a planned directory, in the way that suits it, from files of the inputs."""
-    kinds = {output.name: output.kind for output in part.outputs}
-    deletes = {info.path: entry.kind == EntryKind.DELETE_DELTA.value for entry in part.inputs for info in entry.files}
-    seen: set[str] = set()
-    for task in part.tasks:
-        directory, _, name = task.output.partition("/")
-        if directory not in kinds or task.output in seen:
-            raise _wrong(listing, f"{task.output} is written twice, or in no directory that is planned")
-        seen.add(task.output)
-        if task.role not in _roles(plan.table, kinds[directory]):
-            raise _wrong(listing, f"{task.output} would be written as {task.role.value}")
-        bucket = _BUCKET.fullmatch(name)
-        if not state.insert_only and (bucket is None or int(bucket[1]) != task.bucket_id):
-            raise _wrong(listing, f"{task.output} would hold the rows of bucket {task.bucket_id}")
-        if len({*task.files}) < len(task.files) or len({*task.delete_files}) < len(task.delete_files):
-            raise _wrong(listing, f"{task.output} would be made of a file twice")
-        for paths, wanted in ((task.files, task.role is Role.DELETES), (task.delete_files, True)):
-            wrong = next((path for path in paths if deletes.get(path) is not wanted), None)
-            if wrong is not None:
-                raise _wrong(listing, f"{task.output} would be made of {wrong}, which is not an input of that kind")
-
-
-def _roles(table: TableFacts, kind: str) -> tuple[Role, ...]:
-    if table.table_type == TableType.INSERT_ONLY.value:
-        return (Role.BYTES,) if table.file_format == "text" else (Role.ROWS,)
-    return {
-        EntryKind.BASE.value: (Role.SURVIVING,),
-        EntryKind.DELTA.value: (Role.INSERTS,),
-        EntryKind.DELETE_DELTA.value: (Role.DELETES,),
-    }.get(kind, ())
-
-
-def require_read(
-    storage: Storage,
-    root: str,
-    part: PartitionPlan,
-    table: TableFacts,
-    results: Mapping[int, Sequence[TaskResult]],
+def _check_inputs(
+    listing: Listing, part: PartitionPlan, plan: CompactionPlan, state: AcidState, ids: Committed
 ) -> None:
-    """VerificationError unless the tasks together have read every event of every input file, as the lists allow.
+    """Each directory on disk is either an input, or there is a reason not to read it."""
+    txns = Committed.txns(plan.txns)
 
-    `results` are the answers of a task and of its parts, by its place in the plan. A file that no task has read is
-    opened here: planning left it out by its statistics, which may be wrong.
+    def is_read(name: str, found: BaseDir | DeltaDir) -> bool:
+        """By the lists: a compaction's base may be named after an aborted write, which it does not hold (Hive:
+        isValidBase); in the base of an overwrite that write is all there is.
+        """
+        txn, high = found.visibility_txn_id, found.range.max
+        if txn and (txn not in txns or txn == plan.visibility_txn):
+            return False
+        if isinstance(found, DeltaDir):
+            return ids.any_of(found.range.min, high)
+        marker = listing.markers.get(f"{name}/{METADATA_MARKER}")
+        compacted = txn or plan.table.acid_v1 or (marker is not None and b"compacted" in marker)
+        return high <= ids.top if compacted else high in ids
+
+    covers = {entry.name: found for entry in part.inputs if (found := _directory(entry.name)) is not None}
+    for name, found in covers.items():
+        if not is_read(name, found):
+            raise _wrong(listing, f"{name} would be read, but it is not committed by these lists")
+    base = None if state.base is None else _directory(state.base.name)
+    if state.base is not None and base is not None:
+        covers[state.base.name] = base
+    ranges = sorted((found.range for found in covers.values()), key=lambda ids_: ids_.min)
+    lows, known, reach = [one.min for one in ranges], set(ranges), list(accumulate((one.max for one in ranges), max))
+    whole = {found.range for found in covers.values() if getattr(found, "statement_id", None) is None}
+    unpublished = {entry.name for entry in state.entries if entry.reason_code == "half_published"}
+    for name in _directories(listing) - covers.keys() - unpublished:
+        found = _directory(name)
+        if found is None or found.range.max > ids.top or not is_read(name, found):
+            continue
+        if isinstance(found, BaseDir):
+            if found.range != _BEFORE_ALL and (base is None or found.range.max > base.range.max):
+                raise _stale(listing, f"{name} is not read, although it is committed and the newest base")
+            continue
+        # Inputs of the very same range that are statements as this one is do not cover it.
+        statements = found.range in known and found.range not in whole
+        place = (bisect_left if statements else bisect_right)(lows, found.range.min)
+        if not place or reach[place - 1] < found.range.max:
+            raise _stale(listing, f"{name} is not read, although it is committed and no input covers it")
+
+
+def _check_outputs(listing: Listing, part: PartitionPlan, plan: CompactionPlan, ids: Committed) -> None:
+    """The names of what is published follow from those of the inputs and from the list.
+
+    An output may reach over ids that nobody will read, never beyond those that the list settles; which directories lie
+    in between, the inputs have been judged by.
     """
-    judge = _Readings(root, part, Committed.write_ids(table.write_ids))
-    for index, answers in sorted(results.items()):
-        judge.take(part.tasks[index], answers)
-    judge.check()
-    unread = judge.unread(table)
-    if unread:
-        judge.check_unread(storage, table, unread)
-
-
-class _Readings:
-    """What the tasks of a partition report to have read."""
-
-    def __init__(self, root: str, part: PartitionPlan, committed: Committed) -> None:
-        self._root = root
-        self._part = part
-        self._committed = committed
-        self._major = any(output.kind == EntryKind.BASE.value for output in part.outputs)
-        self._deletes = {
-            info.path: entry.kind == EntryKind.DELETE_DELTA.value for entry in part.inputs for info in entry.files
-        }
-        #: Of each file the buckets of its events, and the (role, bucket) pairs that have read it.
-        self._buckets: dict[str, set[int]] = defaultdict(set)
-        self._readers: dict[str, set[tuple[Role, int | None]]] = defaultdict(set)
-        self._tasks = {(task.role, task.bucket_id) for task in part.tasks}
-
-    def take(self, task: PlannedTask, answers: Sequence[TaskResult]) -> None:
-        """Take the answers of one task and its parts."""
-        totals: Counter[str] = Counter()
-        files: dict[str, list[FileRead]] = defaultdict(list)
-        for answer in answers:
-            wrong = next((i for i in answer.committed if i not in self._committed), None)
-            if wrong is not None:
-                raise self._error(f"{task.output} treats write id {wrong} as committed, which the list excludes")
-            wrong = next((i for i in answer.hidden_ids if i in self._committed), None)
-            if wrong is not None:
-                raise self._error(f"{task.output} skips events of write id {wrong}, which the list does not exclude")
-            for _, bucket_property, _ in answer.counts:
-                if task.bucket_id is not None and bucket_of(bucket_property) != task.bucket_id:
-                    raise self._error(f"{task.output} holds rows of bucket {bucket_of(bucket_property)}")
-            for read in answer.read:
-                files[read.path].append(read)
-        for path, reads in files.items():
-            for read in reads:
-                for bucket_property, count in read.buckets:
-                    totals[path] += count
-                    self._buckets[path].add(bucket_of(bucket_property))
-            if any(read.rows != totals[path] for read in reads):
-                raise self._error(f"{task.output} was made of {totals[path]} of the {reads[0].rows} events of {path}")
-            self._readers[path].add((task.role, task.bucket_id))
-
-    def check(self) -> None:
-        """Each file that was read went to the tasks of all buckets that its events are of."""
-        for path, buckets in self._buckets.items():
-            for bucket in sorted(buckets):
-                self._require_reader(path, bucket)
-
-    def _require_reader(self, path: str, bucket: int) -> None:
-        deletes = self._deletes.get(path, False)
-        role = Role.SURVIVING if self._major else Role.DELETES if deletes else Role.INSERTS
-        if deletes and self._major and (role, bucket) not in self._tasks:
-            # Of that bucket no row is left that they could concern.
-            return
-        if (role, bucket) not in self._readers[path]:
-            raise self._error(f"the events of bucket {bucket} in {path} were not read")
-
-    def unread(self, table: TableFacts) -> set[str]:
-        """Input files with rows, as far as their size tells, that no task has read."""
-        insert_only = table.table_type == TableType.INSERT_ONLY.value
-        state = state_of_entries(self._part.inputs, table)
-        found = {
-            file.info.path
-            for entry in live_entries(state)
-            for file in data_files(entry, insert_only=insert_only)
-            if file.has_rows and file.info.path not in self._readers
-        }
-        if insert_only:
-            found -= {path for task in self._part.tasks for path in task.files}
-        return found
-
-    def check_unread(self, storage: Storage, table: TableFacts, unread: set[str]) -> None:
-        """Their events, if there are any, must be such as no task needed."""
-        inserts, deletes = live_sources(storage, self._root, state_of_entries(self._part.inputs, table))
-        paths = {storage.display(join(self._root, path)): path for path in unread}
-        if table.table_type == TableType.INSERT_ONLY.value and table.file_format != "orc":
-            return
-        for source in (*inserts, *deletes):
-            path = paths.get(source.name)
-            if path is None or not source.facts.rows:
-                continue
-            if table.table_type == TableType.INSERT_ONLY.value:
-                raise self._error(f"{path} has rows, and no task has read it")
-            for batch in source.events(None, BATCH_ROWS):
-                keys = batch.keys
-                inert = keys.operation is None or not (keys.operation == Operation.DELETE).any()
-                if source in deletes and inert:
-                    continue
-                for bucket, current in set(zip(keys.bucket.tolist(), keys.current.tolist(), strict=True)):
-                    if current in self._committed:
-                        self._require_reader(path, bucket_of(bucket))
-
-    def _error(self, what: str) -> AcidctlError:
-        return VerificationError(f"nothing was published: {what}", path=self._root, hint=_HINT)
+    ranges = [found.range for entry in part.inputs if (found := _directory(entry.name)) is not None]
+    inputs = WriteIdRange.around(ranges or [_BEFORE_ALL])
+    major = plan.kind is CompactionKind.MAJOR
+    for output in part.outputs:
+        found = _directory(output.name)
+        if found is None or found.visibility_txn_id != plan.visibility_txn:
+            raise _wrong(listing, f"{output.name} is not a valid name for what it would publish")
+        high, kind = found.range.max, EntryKind.BASE.value
+        fits = high == inputs.max or (bool(plan.write_ids) and inputs.max < high <= ids.top)
+        if isinstance(found, DeltaDir):
+            kind = (EntryKind.DELETE_DELTA if found.kind is DeltaKind.DELETE else EntryKind.DELTA).value
+            fits = fits and found.statement_id is None and found.range.min <= inputs.min
+        if not fits or output.kind != kind or isinstance(found, BaseDir) is not major:
+            raise _wrong(listing, f"{output.name} does not match the write ids of its inputs")
+        if major and found.visibility_txn_id is None and plan.target is not Target.HIVE3 and high in ids.excepted:
+            raise _wrong(listing, f"{output.name} ends with an aborted write, and Hive's cleaner would remove it")
+        if found.range.min < inputs.min and not major:
+            deltas = (other for name in _directories(listing) if isinstance(other := _directory(name), DeltaDir))
+            if not any(other.range.min == found.range.min for other in deltas):
+                # A cleaner may have removed the aborted write that it was to cover.
+                raise StalePlanError(
+                    f"no directory of {listing.root} begins with write id {found.range.min} any more, from which on "
+                    f"{output.name} was to reach",
+                    path=listing.root,
+                    hint="Nothing was published. Run compact again, which plans anew.",
+                )
+    names = {output.name for output in part.outputs}
+    if len(names) < len(part.outputs) or (major and len(names) != 1):
+        raise _wrong(listing, "its outputs are not one base, or a delta of each kind")
 
 
 def _stale(listing: Listing, what: str) -> StalePlanError:
@@ -365,22 +198,218 @@ def _wrong(listing: Listing, what: str) -> VerificationError:
     return VerificationError(f"the plan was not run: {what}", path=listing.root or None, hint=_HINT)
 
 
+# --- Whether the tasks together have read every event of the inputs just once.
+
+
+def require_read(
+    storage: Storage,
+    root: str,
+    part: PartitionPlan,
+    table: TableFacts,
+    answers: Mapping[int, Sequence[TaskResult]],
+    joined: Mapping[int, TaskResult],
+) -> None:
+    """VerificationError unless the tasks together have read every event of every input file, as the lists allow.
+
+    `answers` are those of a task's parts, by its place in the plan, `joined` those of the joins of several. A file that
+    no task has read is opened here: planning left it out by its statistics, which may be wrong.
+    """
+    deletes = (entry.files for entry in part.inputs if entry.kind == EntryKind.DELETE_DELTA.value)
+    read = _Readings(
+        root,
+        Committed.write_ids(table.write_ids),
+        any(output.kind == EntryKind.BASE.value for output in part.outputs),
+        frozenset(info.path for files in deletes for info in files),
+        frozenset((task.role, task.bucket_id) for task in part.tasks),
+    )
+    for index, parts in sorted(answers.items()):
+        read.take(part.tasks[index], parts)
+        if index in joined:
+            read.take(part.tasks[index], [joined[index]])
+            filled, whole = [one for one in parts if one.rows], joined[index]
+            same = not filled or whole.digest == combined([one.digest for one in filled])
+            if not same or whole.rows != sum(one.rows for one in filled):
+                raise VerificationError(
+                    f"{whole.output} was joined of {len(filled)} parts, and does not hold the rows of all of them",
+                    path=root,
+                    hint="Nothing is published. Run compact again; report it if it happens again.",
+                )
+    for path, buckets in read.buckets.items():
+        for bucket in sorted(buckets):
+            read.require_reader(path, bucket)
+    _check_unread(storage, part, table, read)
+    if any(task.role is Role.BYTES for task in part.tasks):
+        return  # how many rows a text file has is not known beforehand
+    for output in part.outputs:
+        parts = [one for found in answers.values() for one in found if one.output.startswith(f"{output.name}/")]
+        rows = sum(one.rows_in for one in parts)
+        if rows != output.rows_in:
+            raise VerificationError(
+                f"{output.name} was made of {rows} stored rows, but its inputs hold {output.rows_in}",
+                path=root,
+                hint="Nothing is published. The statistics of an input file may be wrong: see `acidctl dump`.",
+            )
+
+
+@dataclass(slots=True)
+class _Readings:
+    """What tasks report to have read: of each file the buckets of its events, and who has read it (role, bucket).
+
+    `deletes` are the paths of files of delete deltas, `planned` role and bucket of each task.
+    """
+
+    root: str
+    committed: Committed
+    major: bool
+    deletes: frozenset[str]
+    planned: frozenset[tuple[Role, int | None]]
+    buckets: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    readers: dict[str, set[tuple[Role, int | None]]] = field(default_factory=lambda: defaultdict(set))
+
+    def take(self, task: PlannedTask, answers: Sequence[TaskResult]) -> None:
+        """Take the answers of one task and its parts."""
+        files: dict[str, list[FileRead]] = defaultdict(list)
+        for answer in answers:
+            wrong = next((i for i in answer.committed if i not in self.committed), None)
+            if wrong is not None:
+                raise self.error(f"{task.output} treats write id {wrong} as committed, which the list excludes")
+            wrong = next((i for i in answer.hidden_ids if i in self.committed), None)
+            if wrong is not None:
+                raise self.error(f"{task.output} skips events of write id {wrong}, which the list does not exclude")
+            for _, bucket_property, _ in answer.counts:
+                if task.bucket_id is not None and bucket_of(bucket_property) != task.bucket_id:
+                    raise self.error(f"{task.output} holds rows of bucket {bucket_of(bucket_property)}")
+            for read in answer.read:
+                files[read.path].append(read)
+        for path, reads in files.items():
+            counts = Counter[int]()
+            for read in reads:
+                counts.update(dict(read.buckets))
+            if any(read.rows != counts.total() for read in reads):
+                raise self.error(f"{task.output} was made of {counts.total()} of the {reads[0].rows} events of {path}")
+            self.buckets[path].update(map(bucket_of, counts))
+            self.readers[path].add((task.role, task.bucket_id))
+
+    def require_reader(self, path: str, bucket: int) -> None:
+        """VerificationError unless the task of a bucket has read a file that holds events of it."""
+        deletes = path in self.deletes
+        role = Role.SURVIVING if self.major else Role.DELETES if deletes else Role.INSERTS
+        if deletes and self.major and (role, bucket) not in self.planned:
+            # Of that bucket no row is left that they could concern.
+            return
+        if (role, bucket) not in self.readers[path]:
+            raise self.error(f"the events of bucket {bucket} in {path} were not read")
+
+    def error(self, what: str) -> AcidctlError:
+        """The error that says what is wrong."""
+        return VerificationError(f"nothing was published: {what}", path=self.root, hint=_HINT)
+
+
+def _check_unread(storage: Storage, part: PartitionPlan, table: TableFacts, read: _Readings) -> None:
+    """The events of files that no task has read, if there are any, must be such as no task needed."""
+    insert_only = table.table_type == TableType.INSERT_ONLY.value
+    state = state_of_entries(part.inputs, table)
+    files = (file for entry in live_entries(state) for file in data_files(entry, insert_only=insert_only))
+    unread = {file.info.path for file in files if file.has_rows} - read.readers.keys()
+    if insert_only:
+        unread -= {path for task in part.tasks for path in task.files}
+    if not unread or (insert_only and table.file_format != "orc"):
+        return
+    paths = {storage.display(join(read.root, path)): path for path in unread}
+    inserts, deletes = live_sources(storage, read.root, state)
+    for source in (*inserts, *deletes):
+        path = paths.get(source.name)
+        if path is None or not source.facts.rows:
+            continue
+        if insert_only:
+            raise read.error(f"{path} has rows, and no task has read it")
+        for batch in source.events(None, BATCH_ROWS):
+            keys = batch.keys
+            inert = keys.operation is None or not (keys.operation == Operation.DELETE).any()
+            if source in deletes and inert:
+                continue
+            for bucket, current in set(zip(keys.bucket.tolist(), keys.current.tolist(), strict=True)):
+                if current in read.committed:
+                    read.require_reader(path, bucket_of(bucket))
+
+
 # --- Whether readers will select the outputs of a plan, and stop reading its inputs: a simulation on values.
 
 _STALE_HINT = "Run compact again: it makes a new plan."
 _WRONG_HINT = "Nothing was published. Please report this with the output of `acidctl ls`."
 
 
-def verify_selection(
-    listing: Listing, plan: PartitionPlan, whole: CompactionPlan, *, outputs: Sequence[OutputDir] | None = None
-) -> None:
+def verify_selection(listing: Listing, plan: PartitionPlan, whole: CompactionPlan) -> None:
     """Refuse to publish what readers would not read as meant.
 
-    `listing` is the location now, without the outputs; `outputs` are those of `plan` that will be published (default:
-    all). StalePlanError when something on disk is in the way, or an input is not live any more; VerificationError when
-    the plan itself would change what else is read.
+    `listing` is the location now, without the outputs. StalePlanError when something on disk is in the way, or an input
+    is not live any more; VerificationError when the plan itself would change what else is read.
     """
-    Selection(listing, plan, whole, plan.outputs if outputs is None else outputs).verify()
+    names, inputs = {output.name for output in plan.outputs}, {entry.name for entry in plan.inputs}
+    where, path = f"partition {plan.partition}" if plan.partition else "the table", listing.root or None
+
+    def stale(what: str) -> StalePlanError:
+        return StalePlanError(f"the plan for {where} is stale: {what}", path=path, hint=_STALE_HINT)
+
+    def wrong(what: str) -> VerificationError:
+        return VerificationError(f"nothing was published for {where}: {what}", path=path, hint=_WRONG_HINT)
+
+    reader = Reader(_write_ids(whole.write_ids), _txns(whole))
+    later = reader
+    if whole.visibility_txn is not None:
+        later = replace(reader, txns=committed(_txns(whole), whole.visibility_txn, _directories(listing)))
+    guess = _guess(whole)
+    before = resolve(listing, reader, table_type=guess, raise_on_history=False)
+    was = {entry.name: entry for entry in before.entries}
+    for name in sorted(names & _directories(listing)):
+        raise stale(f"the output {name} exists already")
+    for name in sorted(inputs):
+        if name not in was:
+            raise stale(f"{name}, which was read, is gone")
+        if was[name].state is not EntryState.LIVE:
+            raise stale(f"{name}, which was read, is no longer live: {was[name].reason}")
+    for name in names:
+        conflict = _conflict(before, name, inputs)
+        if conflict is not None:
+            raise stale(f"{conflict[0]} stands beside the output {name} and {conflict[1]}")
+    simulated = _with_outputs(listing, plan)
+    after = resolve(simulated, later, table_type=guess, raise_on_history=False)
+    if after.history_gap is not None and before.history_gap is None:
+        raise wrong("readers would find no usable base")
+    for entry in after.entries:
+        if entry.name in names:
+            if entry.state is not EntryState.LIVE:
+                raise stale(f"{entry.name} would not be read: {entry.reason}")
+        elif entry.name in inputs:
+            if entry.state is not EntryState.OBSOLETE or not names.intersection(entry.because_of):
+                raise wrong(f"{entry.name} would be {entry.state.value} beside {_join(names)} instead of obsolete")
+        elif entry.state is not was[entry.name].state:
+            raise wrong(
+                f"{entry.name}, which is not among the inputs, would turn from {was[entry.name].state.value} to "
+                f"{entry.state.value}"
+            )
+    missing = names - {entry.name for entry in after.entries}
+    if missing:
+        raise wrong(f"{_join(missing)} would not be understood")
+    # Where Hive 4 reads what we read now, it must do so afterwards.
+    if _live(before) == _hive_reads(listing, reader, guess):
+        found, wanted = _hive_reads(simulated, later, guess), _live(after)
+        if found is not None and found != wanted:
+            raise stale(f"Hive 4 and acidctl would not agree afterwards whether to read {_join(found ^ wanted)}")
+
+
+def _conflict(before: AcidState, output: str, inputs: set[str]) -> tuple[str, str] | None:
+    """A directory beside which an output cannot stand, whether readers see it yet or not, and the end of a sentence."""
+    twin = twin_of(output, before.entries)
+    if twin is not None:
+        return twin.name, "has the same range, so that Hive would read both"
+    parsed = _directory(output)
+    crossing = None if parsed is None else crossing_entry(before.entries, inputs, parsed.range)
+    if crossing is None:
+        return None
+    if isinstance(parsed, BaseDir):
+        return crossing.name, "reaches beyond it"
+    return crossing.name, "ends inside it" if isinstance(crossing.parsed, BaseDir) else "overlaps it in part"
 
 
 def committed(txns: ValidTxns, txn_id: int, names: Iterable[str]) -> ValidTxns:
@@ -402,155 +431,27 @@ def committed(txns: ValidTxns, txn_id: int, names: Iterable[str]) -> ValidTxns:
     return replace(txns, high_watermark=max(txns.high_watermark, txn_id), open=tuple(opened))
 
 
-class Selection:
-    """One location before and after."""
-
-    def __init__(
-        self, listing: Listing, plan: PartitionPlan, whole: CompactionPlan, outputs: Sequence[OutputDir]
-    ) -> None:
-        self._listing = listing
-        self._plan = plan
-        self._outputs = outputs
-        self._names = frozenset(output.name for output in outputs)
-        self._inputs = frozenset(entry.name for entry in plan.inputs)
-        self._ids = ValidWriteIds.parse(whole.write_ids) if whole.write_ids else ValidWriteIds.everything()
-        self._before_txns = ValidTxns.parse(whole.txns) if whole.txns else ValidTxns.everything()
-        self._after_txns = self._before_txns
-        if whole.visibility_txn is not None:
-            self._after_txns = committed(self._before_txns, whole.visibility_txn, _directories(listing))
-        self._kind = TableGuess(TableType(whole.table.table_type), False, "", whole.table.acid_v1)
-
-    def verify(self) -> None:
-        """Raise for the first thing that is wrong."""
-        self._check_names()
-        before = self._state(self._listing, self._before_txns)
-        self._check_inputs(before)
-        self._check_neighbours(before)
-        simulated = self._with_outputs()
-        after = self._state(simulated, self._after_txns)
-        self._check_outcome(before, after)
-        self._check_as_hive(simulated, before, after)
-
-    def _state(self, listing: Listing, txns: ValidTxns) -> AcidState:
-        return resolve(listing, Reader(self._ids, txns), table_type=self._kind, raise_on_history=False)
-
-    def _check_names(self) -> None:
-        taken = _directories(self._listing)
-        for output in self._outputs:
-            if output.name in taken:
-                raise self._stale(f"the output {output.name} exists already")
-
-    def _check_inputs(self, before: AcidState) -> None:
-        entries = {entry.name: entry for entry in before.entries}
-        for name in sorted(self._inputs):
-            entry = entries.get(name)
-            if entry is None:
-                raise self._stale(f"{name}, which was read, is gone")
-            if entry.state is not EntryState.LIVE:
-                raise self._stale(f"{name}, which was read, is no longer live: {entry.reason}")
-
-    def _check_neighbours(self, before: AcidState) -> None:
-        """Directories that contradict an output, whether readers see them yet or not."""
-        for entry in before.entries:
-            if entry.parsed is None or entry.state is EntryState.ABORTED:
-                continue
-            for output in self._outputs:
-                why = _contradiction(entry, parse_directory(output.name), is_input=entry.name in self._inputs)
-                if why is not None:
-                    raise self._stale(f"{entry.name} stands beside the output {output.name} {why}")
-
-    def _with_outputs(self) -> Listing:
-        """The location with the outputs in it; how large their files are does not matter."""
-        files, markers = list(self._listing.files), dict(self._listing.markers)
-        for output in self._outputs:
-            for name, content in output.markers:
-                path = f"{output.name}/{name}"
-                files.append(FileInfo(path, len(content)))
-                markers[path] = content.encode()
-        for task in self._plan.tasks:
-            if task.output.partition("/")[0] in self._names:
-                files.append(FileInfo(task.output, 1))
-        directories = (*self._listing.directories, *sorted(self._names))
-        return replace(self._listing, files=tuple(files), directories=directories, markers=markers)
-
-    def _check_outcome(self, before: AcidState, after: AcidState) -> None:
-        if after.history_gap is not None and before.history_gap is None:
-            raise self._wrong("readers would find no usable base")
-        was = {entry.name: entry for entry in before.entries}
-        for entry in after.entries:
-            if entry.name in self._names:
-                if entry.state is not EntryState.LIVE:
-                    raise self._stale(f"{entry.name} would not be read: {entry.reason}")
-            elif entry.name in self._inputs:
-                if entry.state is not EntryState.OBSOLETE or not self._names.intersection(entry.because_of):
-                    raise self._wrong(
-                        f"{entry.name} would be {entry.state.value} beside {_join(self._names)} instead of obsolete"
-                    )
-            elif entry.state is not was[entry.name].state:
-                raise self._wrong(
-                    f"{entry.name}, which is not among the inputs, would turn from {was[entry.name].state.value} to "
-                    f"{entry.state.value}"
-                )
-        missing = self._names - {entry.name for entry in after.entries}
-        if missing:
-            raise self._wrong(f"{_join(missing)} would not be understood")
-
-    def _check_as_hive(self, simulated: Listing, before: AcidState, after: AcidState) -> None:
-        """Where Hive 4 reads what we read now, it must do so afterwards."""
-        if _live(before) != self._hive_reads(self._listing, self._before_txns):
-            return
-        found, wanted = self._hive_reads(simulated, self._after_txns), _live(after)
-        if found is not None and found != wanted:
-            wrong = _join(found ^ wanted)
-            raise self._stale(f"Hive 4 and acidctl would not agree afterwards whether to read {wrong}")
-
-    def _hive_reads(self, listing: Listing, txns: ValidTxns) -> frozenset[str] | None:
-        """What Hive 4 reads; None where it fails."""
-        try:
-            state = resolve(
-                listing, Reader(self._ids, txns, Profile.HIVE4), table_type=self._kind, raise_on_history=False
-            )
-        except HiveFailureError:
-            return None
-        return _live(state)
-
-    def _stale(self, what: str) -> StalePlanError:
-        return StalePlanError(f"the plan for {self._where()} is stale: {what}", path=self._path(), hint=_STALE_HINT)
-
-    def _wrong(self, what: str) -> VerificationError:
-        message = f"nothing was published for {self._where()}: {what}"
-        return VerificationError(message, path=self._path(), hint=_WRONG_HINT)
-
-    def _where(self) -> str:
-        return f"partition {self._plan.partition}" if self._plan.partition else "the table"
-
-    def _path(self) -> str | None:
-        return self._listing.root or None
+def _with_outputs(listing: Listing, plan: PartitionPlan) -> Listing:
+    """The location with the outputs in it; how large their files are does not matter."""
+    markers = {f"{output.name}/{name}": text.encode() for output in plan.outputs for name, text in output.markers}
+    names = {output.name for output in plan.outputs}
+    files = [FileInfo(path, len(text)) for path, text in markers.items()]
+    files += [FileInfo(task.output, 1) for task in plan.tasks if task.output.partition("/")[0] in names]
+    return replace(
+        listing,
+        files=(*listing.files, *files),
+        directories=(*listing.directories, *sorted(names)),
+        markers={**listing.markers, **markers},
+    )
 
 
-def _contradiction(entry: StateEntry, output: object, *, is_input: bool) -> str | None:
-    """Why a directory and an output cannot stand beside each other, None if they can; the end of a sentence.
-
-    Ranges of what lives together are nested or disjoint: of two that overlap in part, some reader reads both, and
-    some rows twice. The same numbers without a statement id make two directories of one kind twins, which Hive reads
-    both.
-    """
-    found = entry.parsed
-    if isinstance(output, BaseDir):
-        # What a later reader prefers to it, or it to what, holds all that the other holds.
-        if isinstance(found, DeltaDir) and not is_input and found.range.crosses(output.range):
-            return "and reaches beyond it"
+def _hive_reads(listing: Listing, reader: Reader, guess: TableGuess) -> frozenset[str] | None:
+    """What Hive 4 reads; None where it fails."""
+    try:
+        as_hive = replace(reader, profile=Profile.HIVE4)
+        return _live(resolve(listing, as_hive, table_type=guess, raise_on_history=False))
+    except HiveFailureError:
         return None
-    assert isinstance(output, DeltaDir)
-    if isinstance(found, BaseDir):
-        return "and ends inside it" if found.range.crosses(output.range) else None
-    assert isinstance(found, DeltaDir)
-    twins = found.range == output.range and found.statement_id is None
-    if found.range.is_empty or (is_input and not twins):
-        return None
-    if twins:
-        return "and has the same range, so that Hive would read both" if found.kind is output.kind else None
-    return "and overlaps it in part" if found.range.crosses(output.range) else None
 
 
 def _live(state: AcidState) -> frozenset[str]:

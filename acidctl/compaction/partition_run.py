@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from acidctl.compaction.coverage import require_read
 from acidctl.compaction.plan import (
     InputEntry,
     KeyCut,
@@ -21,7 +20,7 @@ from acidctl.compaction.plan import (
 from acidctl.compaction.publish import NothingToDoError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
 from acidctl.engine.base import TaskOutcome
-from acidctl.errors import AcidctlError, ExitCode, InternalError, VerificationError
+from acidctl.errors import AcidctlError, ExitCode, InternalError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.maintenance.lock import Lock
@@ -52,8 +51,9 @@ class TablePlace:
 class PartitionRun:
     """What a partition holds on storage while it is worked on, and what its tasks have answered.
 
-    `left` counts the parts of tasks whose answer is awaited; `parts` are the answers for tasks that are cut, in key
-    order.
+    `answers` are those of the parts of each task, in key order (most tasks have one part), `joined` those of the joins
+    of several. `left` counts the answers that are awaited. `files` are the inputs by path, each with the place of its
+    entry in the plan.
     """
 
     plan: PartitionPlan
@@ -62,34 +62,25 @@ class PartitionRun:
     work: WorkDir
     started: float
     notes: tuple[str, ...]
-    parts: dict[int, list[TaskResult | None]] = field(default_factory=dict)
-    done: dict[int, TaskResult] = field(default_factory=dict)
+    answers: dict[int, list[TaskResult | None]] = field(default_factory=dict)
+    joined: dict[int, TaskResult] = field(default_factory=dict)
     error: AcidctlError | None = None
     left: int = 0
-    _entries: dict[str, int] = field(default_factory=dict)
-    _files: dict[str, FileInfo] = field(default_factory=dict)
+    files: dict[str, tuple[int, FileInfo]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for place, entry in enumerate(self.plan.inputs):
-            for info in entry.files:
-                self._entries[info.path] = place
-                self._files[info.path] = info
-
-    @property
-    def results(self) -> list[TaskResult]:
-        """The answers of whole and of joined tasks, in the order of the plan."""
-        return [self.done[index] for index in sorted(self.done)]
+            self.files |= {info.path: (place, info) for info in entry.files}
 
     def task_parts(self) -> list[TaskPart]:
         """All work but the joins, which become possible when their parts are done."""
         found = []
         for index, task in enumerate(self.plan.tasks):
             count = len(task.cuts) + 1
-            if count > 1:
-                self.parts[index] = [None] * count
+            self.answers[index] = [None] * count
             for part in range(count):
                 rows, size = _share(task.rows_in, part, count), _share(task.bytes_in, part, count)
-                found.append(TaskPart(self, index, part if count > 1 else None, size, rows))
+                found.append(TaskPart(self, index, part, size, rows))
         self.left = len(found)
         return found
 
@@ -98,62 +89,28 @@ class PartitionRun:
         chosen: dict[int, list[FileInfo]] = defaultdict(list)
         for path in dict.fromkeys((*task.files, *task.delete_files)):
             for one in (path, path + SIDE_FILE_SUFFIX):
-                if one in self._files:
-                    chosen[self._entries[one]].append(self._files[one])
+                if one in self.files:
+                    place, info = self.files[one]
+                    chosen[place].append(info)
         return tuple(replace(self.plan.inputs[place], files=tuple(chosen[place])) for place in sorted(chosen))
 
-    def require_complete(self, storage: Storage, table: TableFacts) -> None:
-        """Raise VerificationError unless the tasks together have read every stored event of the inputs just once.
+    def complete(self) -> dict[int, list[TaskResult]]:
+        """The answers of all parts, by the place of their task, when there are all."""
+        return {index: [part for part in parts if part is not None] for index, parts in sorted(self.answers.items())}
 
-        Statistics tell which files and stripes concern a bucket; a wrong one would lose rows in silence. How many
-        rows a text file has is not known beforehand.
-        """
-        require_read(storage, self.root, self.plan, table, self._answers())
-        self._require_joined()
-        if any(task.role is Role.BYTES for task in self.plan.tasks):
-            return
-        for output in self.plan.outputs:
-            read = sum(result.rows_in for result in self._readers() if result.output.startswith(f"{output.name}/"))
-            if read != output.rows_in:
-                raise VerificationError(
-                    f"{output.name} was made of {read} stored rows, but its inputs hold {output.rows_in}",
-                    path=self.root,
-                    hint="Nothing is published. The statistics of an input file may be wrong: see `acidctl dump`.",
-                )
-
-    def _require_joined(self) -> None:
-        """Raise VerificationError unless each file that was joined holds what its parts hold."""
-        for index, answers in self.parts.items():
-            parts = [part for part in answers if part is not None and part.rows]
-            whole = self.done[index]
-            same = not parts or whole.digest == combined([part.digest for part in parts])
-            if not same or whole.rows != sum(part.rows for part in parts):
-                raise VerificationError(
-                    f"{whole.output} was joined of {len(parts)} parts, and does not hold the rows of all of them",
-                    path=self.root,
-                    hint="Nothing is published. Run compact again; report it if it happens again.",
-                )
-
-    def _answers(self) -> dict[int, list[TaskResult]]:
-        """All answers by task: its own and those of its parts."""
-        answers: dict[int, list[TaskResult]] = {index: [result] for index, result in self.done.items()}
-        for index, parts in self.parts.items():
-            answers.setdefault(index, []).extend(one for one in parts if one is not None)
-        return answers
-
-    def _readers(self) -> list[TaskResult]:
-        """The answers of those tasks and parts that have read inputs."""
-        partial = [one for parts in self.parts.values() for one in parts if one is not None]
-        return [*(result for index, result in self.done.items() if index not in self.parts), *partial]
+    def results(self) -> list[TaskResult]:
+        """The answers of whole and of joined tasks, in the order of the plan."""
+        return [self.joined.get(index, parts[0]) for index, parts in self.complete().items()]
 
     def report(self, outputs: tuple[str, ...], seconds: float, notes: Sequence[str]) -> PartitionReport:
         """What was read and written, once it is published as `outputs`."""
-        part = self.plan
+        part, results = self.plan, self.results()
+        readers = [one for parts in self.complete().values() for one in parts]
         files = [info for entry in part.inputs for info in entry.files]
-        written = [result for result in self.results if result.path is not None]
+        written = [result for result in results if result.path is not None]
         groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
         digest = combined([result.digest for result in written if result.digest])
-        sources = self._readers()
+        rows_out = sum(result.rows for result in written)
         return PartitionReport(
             part.partition,
             Outcome.COMPACTED,
@@ -161,30 +118,30 @@ class PartitionRun:
             part.reason,
             inputs=tuple(entry.name for entry in part.inputs),
             outputs=outputs,
-            rows_in=sum(result.rows_in for result in sources),
-            rows_out=sum(result.rows for result in written),
-            deletes_applied=sum(result.deletes_applied for result in sources),
-            hidden=sum(result.hidden for result in sources),
+            rows_in=sum(result.rows_in for result in readers),
+            rows_out=rows_out,
+            deletes_applied=sum(result.deletes_applied for result in readers),
+            hidden=sum(result.hidden for result in readers),
             files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
             files_out=len(written),
             bytes_in=sum(info.size for info in files),
             bytes_out=sum(result.bytes for result in written),
             seconds=seconds,
-            peak_memory=max((result.peak_memory for result in (*self.results, *sources)), default=0) or None,
-            verified=Verified(len(written), sum(result.rows for result in written), len(groups), digest),
+            peak_memory=max((result.peak_memory for result in (*results, *readers)), default=0) or None,
+            verified=Verified(len(written), rows_out, len(groups), digest),
             notes=tuple(notes),
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskPart:
-    """A task of a partition: whole, one part of it, or (`part` is None and the task is cut) the join of its parts."""
+    """A part of a task of a partition, or (`part` is None) the join of its parts."""
 
     running: PartitionRun
     task: int
     part: int | None
-    bytes: int
-    rows: int
+    bytes: int = 0
+    rows: int = 0
 
     def hosts(self, storage: Storage) -> tuple[str, ...]:
         """The machines that hold the most of the largest input, the best first; empty where it does not matter."""
@@ -211,13 +168,13 @@ class TaskPart:
             hosts=hosts,
             storage_options=place.options,
         )
-        if part is not None:
-            edges: tuple[KeyCut | None, ...] = (None, *task.cuts, None)
-            return replace(spec, part=part, lower=edges[part], upper=edges[part + 1])
-        if task.cuts:
-            parts = tuple(result for result in running.parts[self.task] if result is not None)
+        if part is None:
+            parts = tuple(result for result in running.answers[self.task] if result is not None)
             return replace(spec, task=replace(task, role=Role.JOIN), parts=parts)
-        return spec
+        if not task.cuts:
+            return spec
+        edges: tuple[KeyCut | None, ...] = (None, *task.cuts, None)
+        return replace(spec, part=part, lower=edges[part], upper=edges[part + 1])
 
     def take(self, outcome: TaskOutcome) -> list[TaskPart]:
         """Note an answer; gives the join that has become possible by it."""
@@ -227,14 +184,14 @@ class TaskPart:
             running.error = running.error or outcome.error or InternalError("a task gave neither result nor error")
             return []
         if self.part is None:
-            running.done[self.task] = outcome.result
+            running.joined[self.task] = outcome.result
             return []
-        parts = running.parts[self.task]
+        parts = running.answers[self.task]
         parts[self.part] = outcome.result
-        if None in parts or running.error is not None:
+        if len(parts) == 1 or None in parts or running.error is not None:
             return []
         running.left += 1
-        return [TaskPart(running, self.task, None, 0, 0)]
+        return [TaskPart(running, self.task, None)]
 
 
 def as_acidctl_error(error: Exception) -> AcidctlError:

@@ -13,24 +13,16 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acidctl.compaction.coverage import require_selected
+from acidctl.compaction.coverage import require_read, require_selected
 from acidctl.compaction.decision import Decision, accept, decide
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
-from acidctl.compaction.plan import (
-    Action,
-    CompactionPlan,
-    PartitionPlan,
-    TableView,
-    TaskSpec,
-    from_options,
-    to_options,
-)
+from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TableView, from_options, to_options
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_absent, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import EngineChoice, make_engine
@@ -80,23 +72,13 @@ OnPartition = Callable[[PartitionReport], None]
 Replan = Callable[[PartitionPlan, Listing], PartitionPlan]
 
 
-class _StorageGoneError(Exception):
-    """The storage does not answer any more."""
-
-
-def _ignore_progress(progress: Progress) -> None:
-    """Nobody looks."""
-
-
-def _ignore_report(report: PartitionReport) -> None:
-    """Nobody listens."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan and all it takes to carry it out; see `Compaction` for `replan` and `leftovers`.
+    """A plan and all it takes to carry it out.
 
-    `break_locks` takes over locks although their owner may be alive. `limit` bounds the time of the whole run.
+    `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
+    `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
+    although their owner may be alive. `limit` bounds the time of the whole run.
     """
 
     place: TablePlace
@@ -142,35 +124,18 @@ class Prepared:
         self, engine: Engine, *, watch: OnProgress | None = None, on_partition: OnPartition | None = None
     ) -> Compaction:
         """The run; it begins with its `run`."""
-        return Compaction(self, engine, watch=watch or _ignore_progress, on_partition=on_partition or _ignore_report)
+        return Compaction(self, engine, watch or (lambda _: None), on_partition or (lambda _: None))
 
 
 class Compaction:
     """One run of a plan."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        engine: Engine,
-        *,
-        now: Callable[[], float] = wall_clock,
-        watch: OnProgress = _ignore_progress,
-        on_partition: OnPartition = _ignore_report,
-    ) -> None:
-        """`leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too.
-
-        Without `replan`, a partition in which a dead run had to be completed first is stale.
-        """
-        plan = prepared.plan
+    def __init__(self, prepared: Prepared, engine: Engine, watch: OnProgress, on_partition: OnPartition) -> None:
+        self._prepared = prepared
         self._place = prepared.place
-        self._plan = plan
-        self._engine = engine
-        self._replan = prepared.replan
-        self._leftovers = prepared.leftovers
-        self._break_locks = prepared.break_locks
+        self._plan = prepared.plan
         self._limit = prepared.limit
-        self._txns = ValidTxns.parse(plan.txns) if plan.txns else None
-        self._now = now
+        self._engine = engine
         self._on_progress = watch
         self._on_partition = on_partition
         self._cancelled = False
@@ -180,7 +145,7 @@ class Compaction:
         self._reporting = threading.Lock()
         self._open: dict[str, PartitionRun] = {}
         self._reports: dict[str, PartitionReport] = {}
-        todo = [part for part in plan.partitions if part.action is Action.COMPACT]
+        todo = [part for part in self._plan.partitions if part.action is Action.COMPACT]
         self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
 
     def cancel(self) -> bool:
@@ -210,12 +175,14 @@ class Compaction:
 
     def run(self) -> CompactionReport:
         """Do it all. Raises only what concerns the whole run and left no partition changed."""
-        started = self._now()
-        for part in self._plan.partitions:
-            if part.action is not Action.COMPACT and part.path not in self._leftovers:
+        plan, started = self._plan, wall_clock()
+        for part in plan.partitions:
+            if part.action is not Action.COMPACT and part.path not in self._prepared.leftovers:
                 self._record(part, untouched(part))
-        work = [part for part in self._plan.partitions if part.path not in self._reports]
-        queue = deque(sorted(work, key=self._priority))
+        work = [part for part in plan.partitions if part.path not in self._reports]
+        # Longest first keeps all cores busy; where not all may have their turn, those in most need come first.
+        by_need = self._limit is not None
+        queue = deque(sorted(work, key=lambda part: (-len(part.inputs) if by_need else 0, -part.bytes_in)))
         try:
             # Whatever changes the storage is done by these threads: an interrupt comes to the main thread alone.
             with ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
@@ -235,15 +202,15 @@ class Compaction:
             self._abort()
             raise
         return CompactionReport(
-            location=self._plan.location,
-            kind=self._plan.kind.value,
-            target=self._plan.target.value,
+            location=plan.location,
+            kind=plan.kind.value,
+            target=plan.target.value,
             engine=self._engine.name,
-            visibility_txn=self._plan.visibility_txn,
-            assumed=self._plan.assumed,
-            partitions=tuple(self._reports[part.path] for part in self._plan.partitions),
-            seconds=self._now() - started,
-            notes=self._plan.notes,
+            visibility_txn=plan.visibility_txn,
+            assumed=plan.assumed,
+            partitions=tuple(self._reports[part.path] for part in plan.partitions),
+            seconds=wall_clock() - started,
+            notes=plan.notes,
         )
 
     def _abort(self) -> None:
@@ -257,67 +224,41 @@ class Compaction:
                 running.lock.release()
         self._open.clear()
 
-    def _record(self, part: PartitionPlan, report: PartitionReport) -> None:
-        """Note how a partition ended, and pass it on at once."""
-        with self._reporting:
-            self._reports[part.path] = report
-            self._on_partition(report)
-
     # --- waves
 
-    def _priority(self, part: PartitionPlan) -> tuple[int, int]:
-        """Longest first keeps all cores busy; where not all may have their turn, those in most need come first."""
-        return (0 if self._limit is None else -len(part.inputs)), -part.bytes_in
-
     def _run_waves(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> None:
-        """Feed the engine until nothing is left, or the time is over."""
-        finishing: list[Future[None]] = []
+        """Feed the engine until nothing is left, the time is over, or the storage gone."""
+        ending: list[Future[None]] = []
+        joins: list[TaskPart] = []
         try:
-            self._run_wave_after_wave(queue, workers, finishing)
-        except (TimeUpError, _StorageGoneError):
+            while queue or joins:
+                if self._limit is not None and self._limit.over:
+                    self._leave_for_later(queue)
+                # Parts that are complete are joined along with the next wave.
+                task_parts, joins = joins, []
+                for running in workers.map(self._begin, self._wave(queue)):
+                    if running is not None:
+                        task_parts += running.task_parts()
+                        if not running.left:
+                            ending.append(workers.submit(self._end, running))
+                with closing(self._outcomes(task_parts, workers)) as outcomes:
+                    for task_part, outcome in outcomes:
+                        running = task_part.running
+                        joins += task_part.take(outcome)
+                        self._report_progress(running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
+                        if not running.left:
+                            ending.append(workers.submit(self._end, running))
+        except TimeUpError:
             with suppress(Exception):
                 self._engine.close()
             self._leave_for_later(queue)
             late = [running for running in list(self._open.values()) if running.left]
-            finishing += [workers.submit(self._stop_partition, running) for running in late]
-        for future in finishing:
+            ending += [workers.submit(self._end, running, stopped=True) for running in late]
+        for future in ending:
             future.result()
             # What still waits for its turn is not begun any more.
-            if self._cancelled and not all(other.done() for other in finishing):
+            if self._cancelled and not all(other.done() for other in ending):
                 raise KeyboardInterrupt
-
-    def _run_wave_after_wave(
-        self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor, finishing: list[Future[None]]
-    ) -> None:
-        """Wave after wave; parts that are complete are joined along with the next wave."""
-        joins: list[TaskPart] = []
-        while queue or joins:
-            if self._limit is not None and self._limit.over:
-                self._leave_for_later(queue)
-            task_parts, joins = joins, []
-            for running in workers.map(self._begin, self._wave(queue)):
-                if running is None:
-                    continue
-                task_parts += running.task_parts()
-                if not running.left:
-                    finishing.append(workers.submit(self._finish, running))
-            if self._reach.stopped:
-                raise _StorageGoneError
-            task_parts.sort(key=lambda task_part: -task_part.bytes)
-            specs = self._specs(task_parts, workers)
-            with _closed_at_end(self._engine.run(specs) if specs else iter(())) as outcomes:
-                while (outcome := self._next(outcomes)) is not None:
-                    task_part = task_parts[outcome.index]
-                    if outcome.error is None:
-                        self._reach.answered()
-                    else:
-                        self._reach.heed(task_part.running.plan.path, outcome.error)
-                    joins += task_part.take(outcome)
-                    self._report_progress(task_part.running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
-                    if not task_part.running.left:
-                        finishing.append(workers.submit(self._finish, task_part.running))
-                    if self._reach.stopped:
-                        raise _StorageGoneError
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""
@@ -332,42 +273,28 @@ class Compaction:
             size += chosen[-1].bytes_in
         return chosen
 
-    def _leave_for_later(self, queue: deque[PartitionPlan]) -> None:
-        """What has not begun when the time is over, or the storage gone."""
-        for part in queue:
-            if part.action is Action.COMPACT:
-                self._record(part, self._left_report(part))
-            else:
-                self._record(part, untouched(part))
-        queue.clear()
-
-    def _left_report(
-        self, part: PartitionPlan, seconds: float | None = None, notes: Sequence[str] | None = None
-    ) -> PartitionReport:
-        """The report of a partition that the time or the storage did not allow; `seconds` where it had begun."""
-        begun = seconds is not None
-        if self._reach.stopped:
-            why = f"{'stopped' if begun else 'not started'}, because the storage no longer answers"
-        else:
-            why = "stopped at the end of --max-runtime and --grace" if begun else "not started within --max-runtime"
-        return PartitionReport(
-            part.partition,
-            Outcome.REFUSED,
-            UNREACHABLE if self._reach.stopped else MAX_RUNTIME,
-            f"{why}; a later run compacts it",
-            inputs=tuple(entry.name for entry in part.inputs),
-            seconds=seconds or 0.0,
-            notes=part.notes if notes is None else tuple(notes),
-            exit_code=ExitCode.STORAGE if self._reach.stopped else ExitCode.DONE,
-        )
-
-    def _specs(self, task_parts: Sequence[TaskPart], workers: ThreadPoolExecutor) -> list[TaskSpec]:
-        """What the engine is given, with the machines that hold the inputs where that helps it."""
+    def _outcomes(
+        self, task_parts: list[TaskPart], workers: ThreadPoolExecutor
+    ) -> Generator[tuple[TaskPart, TaskOutcome], None, None]:
+        """What the engine answers; TimeUpError when nothing more is to be waited for."""
         place, table = self._place, self._plan.table
-        if not getattr(self._engine, "uses_hosts", False):
-            return [task_part.spec(place, table) for task_part in task_parts]
-        hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
-        return [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
+        if self._reach.stopped:
+            raise TimeUpError
+        task_parts.sort(key=lambda task_part: -task_part.bytes)
+        hosts: Iterator[tuple[str, ...]] = iter([()] * len(task_parts))
+        if getattr(self._engine, "uses_hosts", False):
+            hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
+        specs = [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
+        with _closed_at_end(self._engine.run(specs) if specs else iter(())) as outcomes:
+            while (outcome := self._next(outcomes)) is not None:
+                task_part = task_parts[outcome.index]
+                if outcome.error is None:
+                    self._reach.answered()
+                else:
+                    self._reach.heed(task_part.running.plan.path, outcome.error)
+                yield task_part, outcome
+                if self._reach.stopped:
+                    raise TimeUpError
 
     def _next(self, outcomes: Iterator[TaskOutcome]) -> TaskOutcome | None:
         """What the engine answers next, None at its end."""
@@ -385,46 +312,51 @@ class Compaction:
             self._engaged = False
         return outcome
 
+    def _leave_for_later(self, queue: deque[PartitionPlan]) -> None:
+        """What has not begun when the time is over, or the storage gone."""
+        for part in queue:
+            compacts = part.action is Action.COMPACT
+            self._record(part, self._left_report(part, None, part.notes) if compacts else untouched(part))
+        queue.clear()
+
+    # --- the beginning and the end of a partition, in threads of their own
+
     def _begin(self, part: PartitionPlan) -> PartitionRun | None:
-        """A partition run with its work directory, or None and a report."""
+        """A partition with its work directory, or None and a report."""
         if self._reach.stopped:
             self._leave_for_later(deque([part]))
             return None
-        started = self._now()
-        root = join(self._place.root, part.path)
-        storage = self._place.storage
+        started = wall_clock()
+        storage, root = self._place.storage, join(self._place.root, part.path)
+        compacts = part.action is Action.COMPACT
         lock: Lock | None = None
         try:
-            lock = acquire(storage, root, now=self._now(), unsafe_break_lock=self._break_locks)
+            lock = acquire(storage, root, now=started, unsafe_break_lock=self._prepared.break_locks)
             listing = list_location(storage, root)
-            notes = tuple(recover(storage, root, listing, lock=lock, txns=self._txns))
+            txns = ValidTxns.parse(self._plan.txns) if self._plan.txns else None
+            notes = tuple(recover(storage, root, listing, lock=lock, txns=txns))
             if notes:
                 listing = list_location(storage, root)
-                if part.action is Action.COMPACT and self._replan is not None:
-                    part = self._replan(part, listing)
+                if compacts and self._prepared.replan is not None:
+                    part = self._prepared.replan(part, listing)
             if part.action is Action.COMPACT:
                 require_absent(storage, root, listing, part)
                 require_inputs(listing, part)
                 require_selected(listing, part, self._plan)
-                work = WorkDir.create(
-                    storage,
-                    root,
-                    self._plan.kind.value,
-                    [output.name for output in part.outputs],
-                    now=self._now(),
-                    lock=lock,
-                )
+                names = [output.name for output in part.outputs]
+                work = WorkDir.create(storage, root, self._plan.kind.value, names, now=wall_clock(), lock=lock)
                 running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = running
                 return running
             self._record(part, replace(untouched(part), notes=(*part.notes, *notes)))
-        except Exception as error:
+        except Exception as problem:
+            error = as_acidctl_error(problem)
             if part.action is not Action.COMPACT and isinstance(error, StalePlanError):
                 # Somebody else works there, and there was nothing for us to do.
                 self._record(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
-                self._record(part, failed_report(part, as_acidctl_error(error), self._now() - started, part.notes))
-            self._reach.heed(part.path, as_acidctl_error(error))
+                self._record(part, failed_report(part, error, wall_clock() - started, part.notes))
+            self._reach.heed(part.path, error)
         if lock is not None and self._reach.gone:
             lock.leave()
         elif lock is not None:
@@ -433,41 +365,35 @@ class Compaction:
         self._report_progress(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
 
-    # --- the end of a partition
-
-    def _finish(self, running: PartitionRun) -> None:
-        """Publish, or keep or remove what was made."""
+    def _end(self, running: PartitionRun, *, stopped: bool = False) -> None:
+        """Publish, or keep or remove what was made; `stopped` where not all tasks have answered."""
+        part, storage, table = running.plan, self._place.storage, self._plan.table
         error = running.error
         outputs: tuple[str, ...] = ()
-        if error is None and self._reach.gone:
-            self._stop_partition(running)
-            return
-        try:
-            if error is None:
-                running.require_complete(self._place.storage, self._plan.table)
-                outputs = publish(
-                    self._place.storage,
-                    running.root,
-                    running.work,
-                    running.plan,
-                    self._plan,
-                    running.results,
-                    running.lock,
-                )
-        except Exception as problem:
-            error = as_acidctl_error(problem)
-            self._reach.heed(running.plan.path, error)
-        notes = [*running.notes, *self._remove_work(running, error)]
-        seconds = self._now() - running.started
-        if error is not None:
-            report = failed_report(running.plan, error, seconds, notes)
+        stopped = stopped or (error is None and self._reach.gone)
+        if error is None and not stopped:
+            try:
+                require_read(storage, running.root, part, table, running.complete(), running.joined)
+                results = running.results()
+                outputs = publish(storage, running.root, running.work, part, self._plan, results, running.lock)
+            except Exception as problem:
+                error = as_acidctl_error(problem)
+                self._reach.heed(part.path, error)
+        notes = [*running.notes, *self._remove_work(running, None if stopped else error)]
+        seconds = wall_clock() - running.started
+        # The partitions that met the failure report why the run stops.
+        if error is not None and (not stopped or self._reach.stopped):
+            report = failed_report(part, error, seconds, notes)
+        elif stopped:
+            report = self._left_report(part, seconds, notes)
         else:
             report = running.report(outputs, seconds, notes)
-        del self._open[running.plan.path]
-        self._record(running.plan, report)
-        self._report_progress(running.plan.partition, partitions=1)
+        del self._open[part.path]
+        self._record(part, report)
+        if not stopped:
+            self._report_progress(part.partition, partitions=1)
 
-    def _remove_work(self, running: PartitionRun, error: AcidctlError | None = None) -> list[str]:
+    def _remove_work(self, running: PartitionRun, error: AcidctlError | None) -> list[str]:
         """Remove what a partition has on storage beside its result, but evidence; sentences on what stays there."""
         if self._reach.gone:
             running.lock.leave()
@@ -489,29 +415,41 @@ class Compaction:
             notes.append(f"The lock could not be removed: {problem.message}")
         return notes
 
-    def _stop_partition(self, running: PartitionRun) -> None:
-        """End a partition that is not finished when the grace is over, or the storage gone."""
-        notes = [*running.notes, *self._remove_work(running)]
-        seconds = self._now() - running.started
-        if running.error is not None and self._reach.stopped:
-            # The partitions that met the failure report why the run stops.
-            report = failed_report(running.plan, running.error, seconds, notes)
+    # --- reports
+
+    def _left_report(self, part: PartitionPlan, seconds: float | None, notes: Sequence[str]) -> PartitionReport:
+        """The report of a partition that the time or the storage did not allow; `seconds` where it had begun."""
+        begun, silent = seconds is not None, self._reach.stopped
+        if silent:
+            why = f"{'stopped' if begun else 'not started'}, because the storage no longer answers"
         else:
-            report = self._left_report(running.plan, seconds, notes)
-        del self._open[running.plan.path]
-        self._record(running.plan, report)
+            why = "stopped at the end of --max-runtime and --grace" if begun else "not started within --max-runtime"
+        return PartitionReport(
+            part.partition,
+            Outcome.REFUSED,
+            UNREACHABLE if silent else MAX_RUNTIME,
+            f"{why}; a later run compacts it",
+            inputs=tuple(entry.name for entry in part.inputs),
+            seconds=seconds or 0.0,
+            notes=tuple(notes),
+            exit_code=ExitCode.STORAGE if silent else ExitCode.DONE,
+        )
+
+    def _record(self, part: PartitionPlan, report: PartitionReport) -> None:
+        """Note how a partition ended, and pass it on at once."""
+        with self._reporting:
+            self._reports[part.path] = report
+            self._on_partition(report)
 
     def _report_progress(self, partition: str, *, partitions: int = 0, rows: int = 0, bytes: int = 0) -> None:
         with self._reporting:
             known = self._progress
-            self._progress = Progress(
-                partition,
-                min(known.partitions_done + partitions, known.partitions),
-                known.partitions,
-                min(known.rows_done + rows, known.rows),
-                known.rows,
-                min(known.bytes_done + bytes, known.bytes),
-                known.bytes,
+            self._progress = replace(
+                known,
+                partition=partition,
+                partitions_done=min(known.partitions_done + partitions, known.partitions),
+                rows_done=min(known.rows_done + rows, known.rows),
+                bytes_done=min(known.bytes_done + bytes, known.bytes),
             )
             self._on_progress(self._progress)
 

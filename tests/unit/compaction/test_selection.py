@@ -79,8 +79,8 @@ def check(
         write_ids=write_ids,
         txns=txns,
     )
-    chosen = None if published is None else [o for o in made if o.name in published]
-    verify_selection(listing, plan, whole, outputs=chosen)
+    chosen = tuple(output for output in made if published is None or output.name in published)
+    verify_selection(listing, replace(plan, outputs=chosen), whole)
 
 
 RIGHT: dict[str, tuple[Listing, tuple[str, ...], tuple[str, ...]]] = {
