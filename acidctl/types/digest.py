@@ -128,6 +128,10 @@ _Path = tuple[int | str, ...]
 
 VERSION = "r2"
 _DIGITS = 32
+_TEXTUAL = (
+    *(pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary),
+    pa.types.is_fixed_size_binary,
+)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -228,8 +232,14 @@ class RowDigest:
             seconds, rest = np.divmod(_fixed(array).view(np.int64), per_second)
             self._add((*path, 0), pa.array(seconds))
             self._add((*path, 1), pa.array((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
-        elif _is_text(kind):
-            self._add_texts(path, array)
+        elif any(is_one(kind) for is_one in _TEXTUAL):
+            if pa.types.is_fixed_size_binary(kind):
+                array = array.cast(pa.binary())
+            offsets = _offsets(array)
+            self._feed((*path, "lengths"), np.diff(offsets).astype(np.int32))
+            content = array.buffers()[2]
+            if content is not None:
+                self._feed(path, memoryview(content)[int(offsets[0]) : int(offsets[-1])])
         elif pa.types.is_struct(kind):
             for place in range(kind.num_fields):
                 self._add((*path, place), array.field(place))
@@ -243,15 +253,6 @@ class RowDigest:
             self._add_unions(path, flat(array))
         else:
             raise InternalError(f"Values of Arrow type {kind} cannot be hashed.")
-
-    def _add_texts(self, path: _Path, array: pa.Array) -> None:
-        if pa.types.is_fixed_size_binary(array.type):
-            array = array.cast(pa.binary())
-        offsets = _offsets(array)
-        self._feed((*path, "lengths"), np.diff(offsets).astype(np.int32))
-        content = array.buffers()[2]
-        if content is not None:
-            self._feed(path, memoryview(content)[int(offsets[0]) : int(offsets[-1])])
 
     def _add_unions(self, path: _Path, array: pa.UnionArray) -> None:
         codes = np.asarray(array.type_codes)
@@ -271,11 +272,6 @@ def combined(digests: Sequence[str]) -> str:
         return RowDigest().hexdigest()
     kind, _, digits = digests[0].partition(":")
     return f"{kind}:{hashlib.sha256(' '.join(digests).encode('ascii')).hexdigest()[: len(digits)]}"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    texts = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-    return any(is_one(kind) for is_one in (*texts, pa.types.is_fixed_size_binary))
 
 
 def _fixed(array: pa.Array) -> npt.NDArray[np.uint8]:

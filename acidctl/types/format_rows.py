@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -162,32 +162,46 @@ def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Arr
 
 def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage) -> list[Piece]:
     """The JSON text of a column in pieces. If the column has NULLs it is one array, NULL there."""
-    kind = hive_type.kind
     if isinstance(hive_type, StructType):
-        return _struct(array, hive_type, style, damage)
+        members = [pieces_of(array.field(i), field.type, style, damage) for i, field in enumerate(hive_type.fields)]
+        return _masked(_object(hive_type.names if style.names else None, members), array)
     if isinstance(hive_type, ListType):
-        return _list(array, [pieces_of(array.flatten(), hive_type.element, style, damage)])
+        return _list(array, pieces_of(array.flatten(), hive_type.element, style, damage))
     if isinstance(hive_type, MapType):
-        return _map(array, hive_type, style, damage)
+        array = _as_list(array)
+        entries = array.flatten()
+        pair = [
+            pieces_of(entries.field(index), child, style, damage)
+            for index, child in enumerate((hive_type.key, hive_type.value))
+        ]
+        return _list(array, _object(("_key", "_value"), pair))
     if isinstance(hive_type, UnionType):
         return [_union(array, hive_type, style, damage)]
+    if hive_type.kind is TypeKind.BINARY and style.names:
+        return _list(array, [_octets(array)])
+    text, quoted = _scalars(array, hive_type.kind, style, damage)
+    if not quoted:
+        return [text]
+    return [b'"', text, b'"'] if text.null_count == 0 else [text_of([b'"', text, b'"'], len(text), nulls=None)]
+
+
+def _scalars(array: pa.Array, kind: TypeKind, style: Style, damage: Damage) -> tuple[Any, bool]:
+    """The text of primitive values, and whether JSON puts it into quotes; only what it does not may be constant."""
     if kind in _INTEGERS:
-        return [_integers(array)]
-    if kind in _TEXTS:
-        return _quoted(style.strings(_characters(array, kind), damage))
+        return _integers(array), False
+    if kind in _TEXTS or kind is TypeKind.BINARY:
+        if not pa.types.is_string(array.type):
+            array = array.cast(pa.binary()).view(pa.string())
+        return style.strings(pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array, damage), True
     if kind is TypeKind.BOOLEAN:
-        return [pc.cast(array, pa.string())]
+        return pc.cast(array, pa.string()), False
     if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
-        return [style.floats(array)]
+        return style.floats(array), False
     if kind is TypeKind.DATE:
-        return _quoted(style.dates(array))
+        return style.dates(array), True
     if kind is TypeKind.DECIMAL:
-        return [style.decimals(array)] if style.bare_decimals else _quoted(style.decimals(array))
-    if kind is TypeKind.BINARY:
-        if not style.names:
-            return _quoted(style.strings(_characters(array, kind), damage))
-        return _list(array, [[_octets(array)]])
-    return _quoted(style.timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL))
+        return style.decimals(array), not style.bare_decimals
+    return style.timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL), True
 
 
 # --- nested values
@@ -208,11 +222,6 @@ def _key(name: str) -> bytes:
     return text.encode("utf-8", "surrogateescape") + b":"
 
 
-def _struct(array: pa.Array, hive_type: StructType, style: Style, damage: Damage) -> list[Piece]:
-    members = [pieces_of(array.field(index), field.type, style, damage) for index, field in enumerate(hive_type.fields)]
-    return _masked(_object(hive_type.names if style.names else None, members), array)
-
-
 def _masked(pieces: list[Piece], array: pa.Array) -> list[Piece]:
     """NULL where `array` is; NULLs inside the pieces become the text null."""
     if array.null_count == 0:
@@ -228,28 +237,18 @@ def _as_list(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(pairs.type), len(array), buffers, nulls, array.offset, children=[pairs])
 
 
-def _list(array: pa.Array, members: Sequence[list[Piece]]) -> list[Piece]:
+def _list(array: pa.Array, members: Sequence[Piece]) -> list[Piece]:
     """`[a,b]` per row, from the pieces of the flattened elements."""
     lengths = pc.fill_null(pc.cast(_lengths(array), pa.int32()), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    flat = text_of([piece for member in members for piece in member], int(offsets[-1]), nulls=_NULL)
+    flat = text_of(members, int(offsets[-1]), nulls=_NULL)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), flat), literal(","))
     return _masked([b"[", joined, b"]"], array)
 
 
 def _lengths(array: pa.Array) -> pa.Array:
     return pc.binary_length(array) if pa.types.is_binary(array.type) else pc.list_value_length(array)
-
-
-def _map(array: pa.Array, hive_type: MapType, style: Style, damage: Damage) -> list[Piece]:
-    array = _as_list(array)
-    entries = array.flatten()
-    key, value = (
-        pieces_of(entries.field(index), child, style, damage)
-        for index, child in enumerate((hive_type.key, hive_type.value))
-    )
-    return _list(array, [_object(("_key", "_value"), (key, value))])
 
 
 def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) -> pa.Array:
@@ -283,12 +282,6 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
 # --- primitive values
 
 
-def _quoted(text: pa.Array) -> list[Piece]:
-    if text.null_count == 0:
-        return [b'"', text, b'"']
-    return [text_of([b'"', text, b'"'], len(text), nulls=None)]
-
-
 def _integers(array: pa.Array) -> Piece:
     if len(array) > 1 and array.null_count == 0:
         ends = pc.min_max(array)
@@ -302,12 +295,6 @@ def _octets(array: pa.Array) -> pa.Array:
     array = array.filter(pc.is_valid(array)) if array.null_count else array
     names = pa.array([str(value) for value in range(256)], pa.string())
     return names.take(pa.array(bytes_of(array)))
-
-
-def _characters(array: pa.Array, kind: TypeKind) -> pa.Array:
-    if not pa.types.is_string(array.type):
-        array = array.cast(pa.binary()).view(pa.string())
-    return pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array
 
 
 def json_strings(text: pa.Array, damage: Damage) -> pa.Array:
@@ -351,28 +338,21 @@ def _literal(text: bytes) -> pa.Scalar:
 
 
 def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array:
-    kind = hive_type.kind
-    count = len(array)
-    if not isinstance(hive_type, Primitive) or kind is TypeKind.BINARY:
+    if not isinstance(hive_type, Primitive) or hive_type.kind is TypeKind.BINARY:
         pieces = pieces_of(array, hive_type, JSON_STYLE, damage)
         # Of several pieces none is NULL because the whole value is: what is NULL in them lies deeper.
-        return _csv_quoted(text_of(pieces, count, nulls=None if len(pieces) == 1 else _NULL))
-    if kind in _TEXTS:
-        text = _characters(array, kind)
-        if (bytes_of(text) >= HIGH).any():
-            text = valid_utf8(text, damage)
-        return _csv_quoted(text)
-    if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
-        text = shortest_floats(array)
-        finite = pc.is_finite(array)
-        return text if pc.all(finite).as_py() is not False else pc.ascii_trim(text, '"')
-    if kind is TypeKind.DATE:
-        return dates(array)
-    if kind is TypeKind.DECIMAL:
-        return decimals(array)
-    if kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL):
-        return timestamps(array, kind is TypeKind.TIMESTAMP_LOCAL)
-    return pc.cast(array, pa.string())
+        return _csv_quoted(text_of(pieces, len(array), nulls=None if len(pieces) == 1 else _NULL))
+    text, _ = _scalars(array, hive_type.kind, _CSV_STYLE, damage)
+    return text_of([text], len(array), nulls=None)
+
+
+def _csv_floats(array: pa.Array) -> pa.Array:
+    text = shortest_floats(array)
+    return text if pc.all(pc.is_finite(array)).as_py() is not False else pc.ascii_trim(text, '"')
+
+
+def _csv_strings(text: pa.Array, damage: Damage) -> pa.Array:
+    return _csv_quoted(valid_utf8(text, damage) if (bytes_of(text) >= HIGH).any() else text)
 
 
 def _csv_quoted(text: pa.Array) -> pa.Array:
@@ -395,10 +375,5 @@ def _needs_quotes(text: str) -> bool:
     return not text or any(mark in text for mark in ',"\r\n') or text != text.strip()
 
 
-JSON_STYLE = Style(
-    floats=shortest_floats,
-    decimals=decimals,
-    dates=dates,
-    timestamps=timestamps,
-    strings=json_strings,
-)
+JSON_STYLE = Style(floats=shortest_floats, decimals=decimals, dates=dates, timestamps=timestamps, strings=json_strings)
+_CSV_STYLE = replace(JSON_STYLE, floats=_csv_floats, strings=_csv_strings)

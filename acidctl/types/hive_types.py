@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from acidctl.errors import DamagedDataError
 
@@ -62,11 +63,8 @@ class Primitive:
 class ListType:
     """Hive's array."""
 
+    kind: ClassVar = TypeKind.ARRAY
     element: HiveType
-
-    @property
-    def kind(self) -> TypeKind:
-        return TypeKind.ARRAY
 
     def __str__(self) -> str:
         return f"array<{self.element}>"
@@ -76,12 +74,9 @@ class ListType:
 class MapType:
     """Hive's map."""
 
+    kind: ClassVar = TypeKind.MAP
     key: HiveType
     value: HiveType
-
-    @property
-    def kind(self) -> TypeKind:
-        return TypeKind.MAP
 
     def __str__(self) -> str:
         return f"map<{self.key},{self.value}>"
@@ -102,11 +97,8 @@ class Field:
 class StructType:
     """Hive's struct; also the columns of a table."""
 
+    kind: ClassVar = TypeKind.STRUCT
     fields: tuple[Field, ...]
-
-    @property
-    def kind(self) -> TypeKind:
-        return TypeKind.STRUCT
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,11 +112,8 @@ class StructType:
 class UnionType:
     """Hive's uniontype; the tag of a value is the index of its alternative."""
 
+    kind: ClassVar = TypeKind.UNION
     alternatives: tuple[HiveType, ...]
-
-    @property
-    def kind(self) -> TypeKind:
-        return TypeKind.UNION
 
     def __str__(self) -> str:
         return f"uniontype<{','.join(map(str, self.alternatives))}>"
@@ -189,16 +178,7 @@ class Fit:
 
 
 _NUMBERS = frozenset(
-    {
-        TypeKind.BOOLEAN,
-        TypeKind.TINYINT,
-        TypeKind.SMALLINT,
-        TypeKind.INT,
-        TypeKind.BIGINT,
-        TypeKind.FLOAT,
-        TypeKind.DOUBLE,
-        TypeKind.DECIMAL,
-    }
+    TypeKind(word) for word in ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 )
 _TEXTS = frozenset({TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR})
 _TIMESTAMPS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL})

@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.types.format_scalars import either, joined, literal
+from acidctl.types.format_scalars import either, joined
 
 _DOUBLE_BITS = 53
 _FLOAT_BITS = 24
@@ -36,8 +34,6 @@ _LOW_PRECISION = 1e-300
 _EXACT_INTEGERS = float(2**53)
 _PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7  # Java prints a plain decimal from 1e-3 up to, not including, 1e7
 _NO_MIDPOINTS = float(2**134)  # 54-bit N: N * 2**e = D * 10**j with D < 10**17 needs j <= 23 and e - j <= 56
-
-_ZERO, _ONE = pa.scalar(0, pa.int32()), pa.scalar(1, pa.int32())
 
 
 def double_text(value: float) -> str:
@@ -64,81 +60,26 @@ def doubles(array: pa.Array) -> pa.Array:
         whole = plain & (values == np.trunc(values))
     if whole.any():
         text = either(pa.array(whole), joined(text, ".0"), text)
-    if plain.all():
-        return text
-    other = np.flatnonzero(~plain & _valid(array))
+    other = np.flatnonzero(~plain & ~np.asarray(array.is_null()))
     if other.size:
         place = np.arange(len(array))
         place[other] = len(array) + np.arange(other.size)
-        repaired = _unplain(text.take(pa.array(other)), values[other])
+        repaired = pa.array([_unplain(value) for value in values[other].tolist()], pa.string())
         text = pa.concat_arrays([text, repaired]).take(pa.array(place))
     return text
 
 
-def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
-    if array.null_count == 0:
-        return np.ones(len(array), dtype=bool)
-    return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
-
-
-def _unplain(text: pa.Array, values: npt.NDArray[np.float64]) -> pa.Array:
-    """The text of values that are not printed as plain decimals, given Arrow's text of them."""
-    size = np.abs(values)
-    integers = (size >= _EXACT_INTEGERS) & (size < 2.0**63)
-    odd = ~np.isfinite(values) | (size < _LOW_PRECISION) | ((size >= 2.0**63) & (size < _NO_MIDPOINTS))
-    with np.errstate(invalid="ignore"):  # of a NaN it is asked in vain, and numpy 2.4 warns
-        mantissa, _ = np.frexp(values)
-    odd |= (np.abs(mantissa) == 0.5) & ((size < _PLAIN_LOW) | (size >= _NO_MIDPOINTS))
-    exponent_form = pc.match_substring(text, "e").to_numpy(zero_copy_only=False) & ~odd & ~integers
-    ways: tuple[tuple[npt.NDArray[np.bool_], Callable[[npt.NDArray[np.intp]], pa.Array]], ...] = (
-        (~exponent_form & ~odd & ~integers, lambda rows: _from_plain(text.take(pa.array(rows)))),
-        (exponent_form, lambda rows: _from_exponent(text.take(pa.array(rows)))),
-        (integers, lambda rows: _from_integers(values[rows])),
-        (odd, lambda rows: pa.array([double_text(v) for v in values[rows].tolist()], pa.string())),
-    )
-    chosen = [(rows, make) for mask, make in ways if (rows := np.flatnonzero(mask)).size]
-    back = np.argsort(np.concatenate([rows for rows, _ in chosen]), kind="stable")
-    return pa.concat_arrays([make(rows) for rows, make in chosen]).take(pa.array(back))
-
-
-def _from_plain(text: pa.Array) -> pa.Array:
-    """`123456789.5` -> `1.234567895E8`, `-0.00012` -> `-1.2E-4`."""
-    bare = pc.utf8_ltrim(text, "-")
-    whole = pc.list_element(pc.split_pattern(joined(bare, "."), "."), 0)
-    digits = pc.utf8_rtrim(pc.utf8_ltrim(pc.replace_substring(bare, ".", ""), "0"), "0")
-    fraction = pc.replace_substring_regex(bare, r"^0\.(0*).*$|^[1-9].*$", r"\1")
-    large = pc.not_equal(pc.utf8_slice_codeunits(bare, 0, 1), literal("0"))
-    below_one = pc.negate(pc.add(pc.binary_length(fraction), _ONE))
-    exponent = pc.if_else(large, pc.subtract(pc.binary_length(whole), _ONE), below_one)
-    return _scientific(text, digits, pc.cast(exponent, pa.string()))
-
-
-def _from_exponent(text: pa.Array) -> pa.Array:
-    """`1.5e-7` -> `1.5E-7`, `1e+21` -> `1.0E21`."""
-    halves = pc.split_pattern(pc.utf8_ltrim(text, "-"), "e")
-    digits = pc.replace_substring(pc.list_element(halves, 0), ".", "")
-    return _scientific(text, digits, pc.utf8_ltrim(pc.list_element(halves, 1), "+"))
-
-
-def _from_integers(values: npt.NDArray[np.float64]) -> pa.Array:
-    """Integers from 2**53 up to 2**63: digits below a quarter ulp are rounded away, half up."""
-    numbers = np.abs(values).astype(np.int64)
-    _, bits = np.frexp(values)
-    doubt = np.maximum(bits.astype(np.int64) - 2 - _DOUBLE_BITS, 0)
-    dropped = np.where(doubt >= 7, 2, np.where(doubt >= 4, 1, 0))  # decimal digits of 2**doubt, less one
-    unit = np.array([1, 10, 100], dtype=np.int64)[dropped]
-    digits = pc.cast(pa.array((numbers + unit // 2) // unit), pa.string())
-    exponent = pc.add(pc.binary_length(digits), pa.array((dropped - 1).astype(np.int32)))
-    sign = either(pa.array(values < 0), "-", "")
-    return _scientific(sign, pc.utf8_rtrim(digits, "0"), pc.cast(exponent, pa.string()))
-
-
-def _scientific(text: pa.Array, digits: pa.Array, exponent: pa.Array) -> pa.Array:
-    sign = either(pc.starts_with(text, "-"), "-", "")
-    rest = pc.utf8_slice_codeunits(digits, 1)
-    rest = either(pc.equal(pc.binary_length(rest), _ZERO), "0", rest)
-    first = pc.utf8_slice_codeunits(digits, 0, 1)
-    return joined(sign, first, ".", rest, "E", exponent)
+def _unplain(value: float) -> str:
+    """`double_text` of a value that is not printed as a plain decimal, by its shortest form where the two are one."""
+    size = abs(value)
+    power_of_two = math.frexp(size)[0] == 0.5
+    if not _LOW_PRECISION <= size < math.inf or (_EXACT_INTEGERS <= size < _NO_MIDPOINTS) or power_of_two:
+        return double_text(value)
+    mantissa, _, exponent = repr(size).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = int(exponent or 0) + len(digits) - len(fraction)
+    return ("-" if value < 0 else "") + _layout(digits.rstrip("0"), point)
 
 
 def _text(value: float, biased: int, fraction: int, precision: int, *, bias: int) -> str:

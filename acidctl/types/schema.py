@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import (
@@ -41,27 +42,18 @@ class TableSchema:
 
     def table_property(self, key: str) -> str | None:
         """The value of a table property, the key compared as Hive does for its own keys (ignoring case)."""
-        for name, value in self.properties:
-            if name.lower() == key.lower():
-                return value
-        return None
+        return next((value for name, value in self.properties if name.lower() == key.lower()), None)
 
     @property
     def transactional(self) -> bool | None:
         """Whether the DDL says the table is transactional; None when there was no DDL."""
-        if not self.from_ddl:
-            return None
-        return (self.table_property("transactional") or "").lower() == "true"
+        return (self.table_property("transactional") or "").lower() == "true" if self.from_ddl else None
 
     @property
     def insert_only(self) -> bool | None:
         """Whether the DDL says the table is insert-only; None when there was no DDL."""
-        if not self.from_ddl:
-            return None
-        return (
-            bool(self.transactional)
-            and (self.table_property("transactional_properties") or "").lower() == "insert_only"
-        )
+        kind = (self.table_property("transactional_properties") or "").lower()
+        return self.transactional and kind == "insert_only"
 
 
 _TOKEN = re.compile(
@@ -73,27 +65,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ALIASES = {"integer": "int", "numeric": "decimal", "dec": "decimal", "real": "double"}
-_PLAIN = {
-    kind.value: kind
-    for kind in TypeKind
-    if kind
-    not in (
-        TypeKind.ARRAY,
-        TypeKind.MAP,
-        TypeKind.STRUCT,
-        TypeKind.UNION,
-        TypeKind.CHAR,
-        TypeKind.VARCHAR,
-        TypeKind.DECIMAL,
-        TypeKind.TIMESTAMP_LOCAL,
-    )
-}
+_NESTED = ("array", "map", "struct", "uniontype")
+_PLAIN = {kind.value: kind for kind in TypeKind if kind.value not in _NESTED}
 _MAX_NESTING = 100
 _HINT = "Give columns as 'id int, v string', as struct<id:int,v:string>, or the text of SHOW CREATE TABLE."
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """One lexical unit: `kind` is quoted, text, punct, word or end."""
 
     kind: str
@@ -105,7 +83,7 @@ def parse_type(text: str) -> HiveType:
     """Parse the text of one Hive type, e.g. `array<struct<a:int>>`; UsageError when it is not one."""
     parser = _Parser(text)
     result = parser.type()
-    parser.expect_end()
+    parser.expect("")
     return result
 
 
@@ -126,19 +104,18 @@ def parse_schema(text: str) -> TableSchema:
 
 def _parse_schema(text: str) -> TableSchema:
     parser = _Parser(_without_frame(text))
-    first = parser.peek()
-    if first.kind == "end":
+    if parser.peek().kind == "end":
         raise UsageError("the schema is empty", hint=_HINT)
-    if parser.at_word("create"):
+    if parser.at("create"):
         return parser.create_table()
-    if parser.at_word("struct") and parser.peek(1).text == "<":
+    if parser.at("struct", "<"):
         parsed = parser.type()
-        parser.expect_end()
+        parser.expect("")
         assert isinstance(parsed, StructType)
         return TableSchema(parsed)
-    columns = parser.column_list() if parser.at_punct("(") else parser.columns()
+    columns = parser.column_list() if parser.at("(") else parser.columns()
     parser.accept(";")
-    parser.expect_end()
+    parser.expect("")
     return TableSchema(StructType(columns))
 
 
@@ -168,25 +145,22 @@ class _Parser:
         self._at += 1
         return token
 
-    def at_word(self, *words: str) -> bool:
-        return all(self.peek(i).kind == "word" and self.peek(i).text.lower() == word for i, word in enumerate(words))
+    def at(self, *texts: str) -> bool:
+        """Whether these words and signs come next; the empty text is the end."""
+        following = (self.peek(ahead) for ahead in range(len(texts)))
+        return all(
+            token.text.lower() == text and token.kind not in ("quoted", "text")
+            for token, text in zip(following, texts, strict=True)
+        )
 
-    def at_punct(self, text: str) -> bool:
-        return self.peek().kind == "punct" and self.peek().text == text
-
-    def accept(self, text: str) -> bool:
-        if self.at_punct(text):
-            self._at += 1
-            return True
-        return False
+    def accept(self, *texts: str) -> bool:
+        found = self.at(*texts)
+        self._at += len(texts) if found else 0
+        return found
 
     def expect(self, text: str) -> None:
         if not self.accept(text):
-            raise self.error(f"expected '{text}'")
-
-    def expect_end(self) -> None:
-        if self.peek().kind != "end":
-            raise self.error("expected the end")
+            raise self.error(f"expected '{text}'" if text else "expected the end")
 
     def error(self, what: str) -> UsageError:
         token = self.peek()
@@ -216,31 +190,29 @@ class _Parser:
         self._at += 1
         word = token.text.lower()
         word = _ALIASES.get(word, word)
-        result = self._nested(word) if self.at_punct("<") else self._primitive(word)
+        result = self._nested(word) if self.at("<") else self._primitive(word)
         self._depth -= 1
         return result
 
     def _nested(self, word: str) -> HiveType:
-        if word not in ("array", "map", "struct", "uniontype"):
+        if word not in _NESTED:
             self._at -= 1
             raise self.error("expected a type that takes '<'")
         self.expect("<")
-        result: HiveType
-        if word == "array":
-            result = ListType(self.type())
-        elif word == "map":
-            key = self.type()
+        if word == "struct":
+            fields = () if self.at(">") else self.columns()
+            self.expect(">")
+            return StructType(fields)
+        parts = [self.type()]
+        if word == "map":
             self.expect(",")
-            result = MapType(key, self.type())
-        elif word == "uniontype":
-            alternatives = [self.type()]
-            while self.accept(","):
-                alternatives.append(self.type())
-            result = UnionType(tuple(alternatives))
-        else:
-            result = StructType(() if self.at_punct(">") else self.columns())
+            parts.append(self.type())
+        while word == "uniontype" and self.accept(","):
+            parts.append(self.type())
         self.expect(">")
-        return result
+        if word == "map":
+            return MapType(*parts)
+        return ListType(*parts) if word == "array" else UnionType(tuple(parts))
 
     def _primitive(self, word: str) -> HiveType:
         if word in ("char", "varchar"):
@@ -258,12 +230,9 @@ class _Parser:
                     scale = self.number(0, precision, "the scale")
                 self.expect(")")
             return Primitive(TypeKind.DECIMAL, precision=precision, scale=scale)
-        if word == "timestamplocaltz":
+        if word == "timestamplocaltz" or (word == "timestamp" and self.accept("with", "local", "time", "zone")):
             return Primitive(TypeKind.TIMESTAMP_LOCAL)
-        if word == "timestamp" and self.at_word("with", "local", "time", "zone"):
-            self._at += 4
-            return Primitive(TypeKind.TIMESTAMP_LOCAL)
-        if word == "double" and self.at_word("precision") and self.peek(1).text in (",", ")", ">", ""):
+        if word == "double" and self.at("precision") and self.peek(1).text in (",", ")", ">", ""):
             self._at += 1
         if word not in _PLAIN:
             self._at -= 1
@@ -319,45 +288,35 @@ class _Parser:
             self._at += 1
 
     def create_table(self) -> TableSchema:
-        while not self.at_word("table"):
+        while not self.accept("table"):
             if self.take().kind != "word":
                 raise self.error("expected CREATE TABLE")
-        self.take()
-        if self.at_word("if", "not", "exists"):
-            self._at += 3
-        name = self._table_name()
+        self.accept("if", "not", "exists")
+        name = ""
+        while self.peek().kind in ("word", "quoted"):
+            name += self.take().text
+        if not name:
+            raise self.error("expected a table name")
         columns = self.column_list()
         partition: tuple[Field, ...] = ()
         sort: tuple[str, ...] = ()
         count: int | None = None
         properties: tuple[tuple[str, str], ...] = ()
         while self.peek().kind != "end":
-            if self.at_word("partitioned", "by"):
-                self._at += 2
+            if self.accept("partitioned", "by"):
                 partition = self.column_list()
-            elif self.at_word("clustered", "by"):
-                self._at += 2
+            elif self.accept("clustered", "by"):
                 self._names()
-            elif self.at_word("sorted", "by"):
-                self._at += 2
+            elif self.accept("sorted", "by"):
                 sort = self._names()
-            elif self.at_word("into") and self.peek(2).text.lower() == "buckets":
+            elif self.at("into") and self.peek(2).text.lower() == "buckets":
                 self._at += 1
                 count = self.number(1, 10**9 - 1, "the number of buckets")
-            elif self.at_word("tblproperties"):
-                self._at += 1
+            elif self.accept("tblproperties"):
                 properties = self._properties()
             else:
                 self.take()
         return TableSchema(StructType(columns), partition, properties, sort, count, name, from_ddl=True)
-
-    def _table_name(self) -> str:
-        parts = []
-        while self.peek().kind in ("word", "quoted"):
-            parts.append(self.take().text)
-        if not parts:
-            raise self.error("expected a table name")
-        return "".join(parts)
 
     def _names(self) -> tuple[str, ...]:
         self.expect("(")
@@ -380,7 +339,7 @@ class _Parser:
             if key.kind != "text" or value.kind != "text":
                 raise self.error("expected 'key'='value'")
             pairs.append((_unquote(key.text), _unquote(value.text)))
-            if not self.accept(",") and not self.at_punct(")"):
+            if not self.accept(",") and not self.at(")"):
                 raise self.error("expected ',' or ')'")
         return tuple(pairs)
 
@@ -389,8 +348,7 @@ _COLUMN_WORDS = frozenset(
     re.findall(
         r"\w+",
         """comment not null default enable disable enabled disabled enforced validate novalidate rely norely unique
-        check constraint primary key foreign references current_date current_timestamp current_user true false
-        cast
+        check constraint primary key foreign references current_date current_timestamp current_user true false cast
         as""",
     )
 )
