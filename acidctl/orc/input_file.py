@@ -9,31 +9,37 @@ from __future__ import annotations
 
 import io
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 
 from acidctl.errors import AcidctlError, DamagedDataError
-from acidctl.orc.stripe import INDEX_KINDS, StripeFooter
+from acidctl.orc.codec import expand
+from acidctl.orc.stripe import INDEX_KINDS, Stream, StripeFooter
 from acidctl.orc.tail import FetchingFile, ReadableFile, Tail, can_fetch, read_range
 
 _MAX_SIDE_FILE = 64 << 20
 
 
-def parse_logical_length(content: bytes, *, name: str) -> int:
-    """The last complete 8-byte big-endian length in a side file's content.
+def read_logical_length(file: ReadableFile, *, name: str) -> int:
+    """The last complete 8-byte big-endian length in an open side file.
 
     Hive 3.1 ignores a partial value at the end (a writer died within it), Hive 4 fails on it; this follows
     3.1. Raises DamagedDataError when no complete value is there or the last one is negative.
     """
-    complete = len(content) // 8 * 8
-    if not complete:
+    file.seek(0, 2)
+    size = file.tell()
+    if size > _MAX_SIDE_FILE:
+        raise DamagedDataError(f"side file {name} is too large ({size} bytes)", path=name)
+    if size < 8:
         raise DamagedDataError(
             f"side file {name} holds no length, so the data file beside it has no known end",
             path=name,
             hint="The writer crashed before its first commit: nothing of the data file was ever visible.",
         )
-    length = int.from_bytes(content[complete - 8 : complete], "big", signed=True)
+    # The values before the last are history; the remainder decides where the last complete one lies.
+    length = int.from_bytes(read_range(file, size // 8 * 8 - 8, 8, name), "big", signed=True)
     if length < 0:
         raise DamagedDataError(
             f"side file {name} gives the impossible length {length}",
@@ -43,92 +49,94 @@ def parse_logical_length(content: bytes, *, name: str) -> int:
     return length
 
 
-def read_logical_length(file: ReadableFile, *, name: str) -> int:
-    """The logical length that an open side file gives; DamagedDataError as `parse_logical_length`."""
-    file.seek(0, 2)
-    size = file.tell()
-    if size > _MAX_SIDE_FILE:
-        raise DamagedDataError(f"side file {name} is too large ({size} bytes)", path=name)
-    # The values before the last are history; the remainder decides where the last complete one lies.
-    start = max(0, size // 8 * 8 - 8)
-    return parse_logical_length(read_range(file, start, size - start, name), name=name)
+class Source:
+    """An open file and its tail, shared by readers of which one reads at a time: Arrow reads ahead in its threads."""
+
+    def __init__(self, file: ReadableFile, tail: Tail) -> None:
+        self.file = with_blocks(file, tail.file_length, tail.name)
+        self.tail = tail
+        self.lock = threading.Lock()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """As `read_range`."""
+        with self.lock:
+            return read_range(self.file, offset, size, self.tail.name)
+
+    def expanded(self, stream: Stream, limit: int) -> bytes:
+        """The plain bytes of a stream; CodecError when it is damaged or larger than `limit`."""
+        post = self.tail.postscript
+        return expand(self.read(stream.offset, stream.length), post.compression, post.block_size, limit)
 
 
-class SplicedFile:
-    """A read-only file of the first `length` bytes of another, followed by bytes of our own.
+class _Positioned(ABC):
+    """A read-only file of `size` bytes, which `_bytes` gives."""
 
-    It is what the C++ reader sees. `before_read` is called with the range of each read before its bytes are
-    handed out, and may refuse them by raising. Reads are serialised by `lock`, which all views of one file
-    share, since Arrow reads ahead in a thread of its own. The first error is kept in `failure`: Arrow loses
-    its type.
-    """
-
-    def __init__(
-        self,
-        file: ReadableFile,
-        length: int,
-        suffix: bytes,
-        *,
-        name: str,
-        lock: threading.Lock,
-        before_read: Callable[[int, int], None],
-        failures: list[AcidctlError],
-    ) -> None:
-        self._file = file
-        self._length = length
-        self._suffix = suffix
-        self._name = name
-        self._lock = lock
-        self._before_read = before_read
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._at = 0
-        self._failures = failures
-        self.closed = False
 
-    def size(self) -> int:
-        return self._length + len(self._suffix)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._at, self.size())[whence]
-        self._at = max(0, base + offset)
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = max(0, (0, self._at, self._size)[whence] + offset)
         return self._at
 
     def tell(self) -> int:
         return self._at
 
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
+        rest = max(0, self._size - self._at)
+        try:
+            data = self._bytes(self._at, rest if size is None or size < 0 else min(size, rest))
+        except AcidctlError:
+            # Arrow keeps the error with its frames, and these would keep the file (`reader` waits for its end).
+            del self
+            raise
+        self._at += len(data)
+        return data
+
+    @abstractmethod
+    def _bytes(self, start: int, size: int) -> bytes: ...
+
+
+class SplicedFile(_Positioned):
+    """A read-only file of the first `length` bytes of another, followed by bytes of our own.
+
+    It is what the C++ reader sees. `before_read` is called with the range of each read before its bytes are
+    handed out, and may refuse them by raising. Errors are kept in `failures`: Arrow loses their type.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        length: int,
+        suffix: bytes,
+        *,
+        before_read: Callable[[int, int], None],
+        failures: list[AcidctlError],
+    ) -> None:
+        super().__init__(length + len(suffix))
+        self._source = source
+        self._length = length
+        self._suffix = suffix
+        self._before_read = before_read
+        self._failures = failures
+        self.closed = False
+
+    def _bytes(self, start: int, size: int) -> bytes:
         if self.closed:
             raise ValueError("the scan is over")
-        rest = max(0, self.size() - self._at)
-        wanted = rest if size is None or size < 0 else min(size, rest)
-        inside = max(0, min(wanted, self._length - self._at))
-        parts = []
-        if inside:
-            try:
-                self._before_read(self._at, self._at + inside)
-                with self._lock:
-                    parts.append(read_range(self._file, self._at, inside, self._name))
-            except AcidctlError as error:
-                self._failures.append(error)
-                # Arrow keeps the error with its frames, and this one would keep the file (`reader` waits for its end).
-                del self
-                raise
-        if wanted > inside:
-            start = self._at + inside - self._length
-            parts.append(self._suffix[start : start + wanted - inside])
-        self._at += wanted
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        pass
+        inside = max(0, min(size, self._length - start))
+        after = max(0, start - self._length)
+        suffix = self._suffix[after : after + size - inside] if size > inside else b""
+        if not inside:
+            return suffix
+        try:
+            self._before_read(start, start + inside)
+            data = self._source.read(start, inside)
+        except AcidctlError as error:
+            self._failures.append(error)
+            del self
+            raise
+        return data + suffix if suffix else data
 
     def close(self) -> None:
         self.closed = True
@@ -141,45 +149,30 @@ def with_blocks(file: ReadableFile, size: int, name: str) -> ReadableFile:
     costs milliseconds, and the read-ahead of fsspec would fetch megabytes for each and throw them away.
     """
     if can_fetch(file):
-        return PrefetchingFile(file)
+        return PrefetchingFile(file, size)
     return file if isinstance(file, (io.FileIO, io.BufferedReader, io.BytesIO)) else _BlockFile(file, size, name)
 
 
-class _BlockFile:
+class _BlockFile(_Positioned):
     """Reads aligned blocks of a file and keeps the last used; callers see to it that one thread reads at a time."""
 
     _BLOCK = 512 * 1024
     _KEPT = 64
 
     def __init__(self, file: ReadableFile, size: int, name: str) -> None:
+        super().__init__(size)
         self._file = file
-        self._size = size
         self._name = name
-        self._at = 0
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = max(0, (0, self._at, self._size)[whence] + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._at + size, self._size)
+    def _bytes(self, start: int, size: int) -> bytes:
         parts = []
-        while self._at < end:
-            index, inside = divmod(self._at, self._BLOCK)
-            part = self._block(index)[inside : inside + end - self._at]
-            parts.append(part)
-            self._at += len(part)
+        while size > 0:
+            index, inside = divmod(start, self._BLOCK)
+            parts.append(self._block(index)[inside : inside + size])
+            start += len(parts[-1])
+            size -= len(parts[-1])
         return b"".join(parts)
-
-    def close(self) -> None:
-        self._blocks.clear()
-        close = getattr(self._file, "close", None)
-        if close is not None:
-            close()
 
     def _block(self, index: int) -> bytes:
         if index in self._blocks:
@@ -206,15 +199,15 @@ _KEYS = 64 << 10
 _ALL_KEYS = 8 << 20
 
 
-class PrefetchingFile:
+class PrefetchingFile(_Positioned):
     """A file that announces the next stripes of a scan whenever a read comes to a new one.
 
     Callers see to it that one thread reads at a time.
     """
 
-    def __init__(self, file: FetchingFile) -> None:
+    def __init__(self, file: FetchingFile, size: int) -> None:
+        super().__init__(size)
         self._file = file
-        self._at = 0
         # Per stripe of the scan: where it begins, where it ends, and what of it is read as (offset, length).
         self._starts: list[int] = []
         self._ends: list[int] = []
@@ -258,46 +251,31 @@ class PrefetchingFile:
         self._current = -1
         self._next = 0
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = self._file.seek(offset if whence != 1 else offset + self._at, whence if whence != 1 else 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        kept = self._kept.get(self._at)
-        if kept is not None and 0 <= size <= len(kept):
-            data = kept[:size]
-        else:
-            index = bisect_right(self._starts, self._at) - 1
-            if index not in (-1, self._current) and self._at < self._ends[index]:
-                self._come_to(index)
-            self._file.seek(self._at)
-            data = self._file.read(size)
-            if self._footers.get(self._at) == len(data):
-                self._kept[self._at] = data
-        self._at += len(data)
+    def _bytes(self, start: int, size: int) -> bytes:
+        kept = self._kept.get(start, b"")
+        if 0 < size <= len(kept):
+            return kept[:size]
+        index = bisect_right(self._starts, start) - 1
+        if index not in (-1, self._current) and start < self._ends[index]:
+            self._come_to(index)
+        self._file.seek(start)
+        data = self._file.read(size)
+        if self._footers.get(start) == len(data):
+            self._kept[start] = data
         return data
-
-    def close(self) -> None:
-        self._kept.clear()
-        close = getattr(self._file, "close", None)
-        if close is not None:
-            close()
 
     def _come_to(self, index: int) -> None:
         """Announce this stripe and those behind it, unless enough of them are announced."""
         if not self._current < index <= self._next:
             self._next = index
         self._current = index
-        ahead = sum(self._size(i) for i in range(index + 1, self._next))
+        ahead = sum(self._wanted(i) for i in range(index + 1, self._next))
         if index < self._next and (self._next == len(self._ranges) or 2 * ahead >= _BEYOND):
             return
         while self._next < len(self._ranges) and (self._next <= index + 1 or ahead < _BEYOND):
-            ahead += self._size(self._next) if self._next > index else 0
+            ahead += self._wanted(self._next) if self._next > index else 0
             self._next += 1
         self._file.prefetch([part for i in range(index, self._next) for part in self._ranges[i]])
 
-    def _size(self, index: int) -> int:
+    def _wanted(self, index: int) -> int:
         return sum(length for _, length in self._ranges[index])

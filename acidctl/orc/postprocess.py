@@ -12,7 +12,7 @@ timestamps, NULL unions, calendars, char padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.format.events import WIDE, flat
-from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
+from acidctl.orc.calendar import SWITCH_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.stats import StatisticsKind
-from acidctl.orc.streams import ExtraStreams, PresentStream, WideColumn
+from acidctl.orc.streams import ColumnStream, ExtraStreams, WideColumn
 from acidctl.orc.stripe import StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail
 from acidctl.orc.tail_edit import offered_name
@@ -64,8 +64,12 @@ def rebuild(array: pa.Array, inner: Sequence[Finisher | None], held: BoolArray |
         entries = pa.StructArray.from_arrays([keys, items], fields=[new.key_field, new.item_field])
         return _with_children(array, new, 2, [entries])
     assert pa.types.is_union(kind)
-    children = [_alternative(array, i, inner[i], held) for i in range(len(inner))]
-    return union(np.asarray(array.type_codes), children, held)
+    codes = np.asarray(array.type_codes)
+    children = []
+    for i, finish in enumerate(inner):
+        mine = codes == array.type.type_codes[i]
+        children.append(_apply(finish, array.field(i), mine if held is None else mine & held))
+    return union(codes, children, held)
 
 
 def union(codes: npt.NDArray[np.int8], children: Sequence[pa.Array], present: BoolArray | None) -> pa.Array:
@@ -74,14 +78,6 @@ def union(codes: npt.NDArray[np.int8], children: Sequence[pa.Array], present: Bo
     names = [*map(str, range(last)), NULL_UNION]
     marked = codes if present is None else np.where(present, codes, last).astype(np.int8)
     return pa.UnionArray.from_sparse(pa.array(marked), [*children, pa.nulls(len(codes))], names)
-
-
-def _alternative(array: pa.Array, index: int, finish: Finisher | None, held: BoolArray | None) -> pa.Array:
-    child = array.field(index)
-    if finish is None:
-        return child
-    mine = np.asarray(array.type_codes) == array.type.type_codes[index]
-    return finish(child, mine if held is None else mine & held)
 
 
 def _with_children(array: pa.Array, kind: pa.DataType, buffers: int, children: list[pa.Array]) -> pa.Array:
@@ -93,9 +89,6 @@ def _apply(finish: Finisher | None, array: pa.Array, held: BoolArray | None) -> 
     return array if finish is None else finish(array, held)
 
 
-_SWITCH_DAY = -141_427
-
-
 def finisher(tail: Tail, column: int, extra: ExtraStreams) -> Finisher | None:
     """What is to be done with arrays of the column at this id, or None for nothing."""
     entry = tail.types[column]
@@ -104,7 +97,7 @@ def finisher(tail: Tail, column: int, extra: ExtraStreams) -> Finisher | None:
     if entry.kind is OrcKind.DATE:
         return _hybrid_dates if tail.is_hybrid and _may_be_old(tail, column) else None
     if entry.kind is OrcKind.CHAR:
-        return _trim
+        return lambda array, held: pc.ascii_rtrim(array, characters=" ")
     if entry.kind is OrcKind.DECIMAL and not entry.precision:
         return lambda array, held: array.cast(pa.decimal128(38, 10), safe=False)
     inner = [finisher(tail, child, extra) for child in entry.subtypes]
@@ -115,7 +108,7 @@ def finisher(tail: Tail, column: int, extra: ExtraStreams) -> Finisher | None:
     return lambda array, held: rebuild(array, inner, held)
 
 
-def _union(presence: PresentStream, inner: list[Finisher | None]) -> Finisher:
+def _union(presence: ColumnStream, inner: list[Finisher | None]) -> Finisher:
     def finish(array: pa.Array, held: BoolArray | None) -> pa.Array:
         present = np.ones(len(array), dtype=np.bool_) if held is None else held.copy()
         if presence.exists:
@@ -127,7 +120,7 @@ def _union(presence: PresentStream, inner: list[Finisher | None]) -> Finisher:
 
 def _may_be_old(tail: Tail, column: int) -> bool:
     values = tail.statistics[column].of(StatisticsKind.DATE) if tail.statistics and tail.row_index_stride else None
-    return values is None or values.minimum is None or values.minimum < _SWITCH_DAY
+    return values is None or values.minimum is None or values.minimum < SWITCH_DAY
 
 
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:
@@ -152,32 +145,19 @@ def _hybrid_dates(array: pa.Array, held: BoolArray | None) -> pa.Array:
     return pa.array(moved.astype(np.int32), mask=np.asarray(array.is_null())).cast(pa.date32())
 
 
-def _trim(array: pa.Array, held: BoolArray | None) -> pa.Array:
-    return pc.ascii_rtrim(array, characters=" ")
-
-
 # --- Which columns are read.
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A column that Arrow reads: its id, which also gives its name there, and what is done with its arrays."""
-
-    column: int
-    finish: Finisher | None
-
-    @property
-    def offered(self) -> str:
-        return offered_name(self.column)
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the delivered batches: one part as it is, or a struct of parts, or some fields of a part."""
+    """A column of the delivered batches, of the columns of the file with these ids.
+
+    It is the one column, or some of its fields (`keep`), or a struct of all of them with the names `struct_of`.
+    """
 
     name: str
-    part: int | None = None
-    struct_of: tuple[tuple[str, int], ...] = ()
+    columns: tuple[int, ...]
+    struct_of: tuple[str, ...] | None = None
     keep: tuple[int, ...] | None = None
 
 
@@ -185,25 +165,26 @@ class Output:
 class Projection:
     """What one scan reads and delivers; `flat` says that our footer offers the fields of `row` at the top."""
 
-    parts: tuple[Part, ...]
     outputs: tuple[Output, ...]
     flat: bool
 
-    def offered(self) -> list[str]:
-        """The names to ask Arrow for, each once."""
-        return list(dict.fromkeys(part.offered for part in self.parts))
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The ids of the columns that Arrow reads, each once."""
+        return tuple(dict.fromkeys(column for output in self.outputs for column in output.columns))
 
-    def columns(self, tail: Tail) -> frozenset[int]:
+    def below(self, tail: Tail) -> frozenset[int]:
         """The ids of all columns that are decoded."""
-        return frozenset(column for part in self.parts for column in columns_below(tail, part.column))
+        return frozenset(below for column in self.read for below in columns_below(tail, column))
 
-    def assemble(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def assemble(self, batch: pa.RecordBatch, finishers: Mapping[int, Finisher | None]) -> pa.RecordBatch:
         """The delivered form of one batch."""
-        arrays = []
-        for part in self.parts:
-            array = batch.column(part.offered)
-            arrays.append(array if part.finish is None else part.finish(array, None))
-        outputs = [_output(output, arrays, len(batch)) for output in self.outputs]
+        arrays = {
+            column: _apply(finish, batch.column(offered_name(column)), None) for column, finish in finishers.items()
+        }
+        outputs = [
+            _output(output, [arrays[column] for column in output.columns], len(batch)) for output in self.outputs
+        ]
         return pa.RecordBatch.from_arrays(outputs, names=[output.name for output in self.outputs])
 
 
@@ -214,62 +195,41 @@ def columns_below(tail: Tail, column: int) -> Iterator[int]:
         yield from columns_below(tail, child)
 
 
-def can_flatten(row: int, footers: Sequence[StripeFooter]) -> bool:
-    """Whether the struct `row` is never NULL: no stripe has a PRESENT stream for it."""
-    return all(footer.stream(StreamKind.PRESENT, row) is None for footer in footers)
-
-
-def selected(tail: Tail, indexes: Sequence[int], fields: Sequence[int] | None, *, flatten: bool) -> tuple[int, ...]:
-    """The ids of the columns that Arrow has to read for a projection."""
-    roots = tail.types[0].subtypes
-    row = len(roots) - 1 if flatten and fields is not None else None
-    tops = [roots[index] for index in indexes if index != row]
-    if row in indexes and fields is not None:
-        tops += [tail.types[roots[-1]].subtypes[i] for i in fields]
-    return tuple(tops)
-
-
 def project(
     tail: Tail,
     names: Sequence[str],
     indexes: Sequence[int],
-    extra: ExtraStreams,
+    footers: Sequence[StripeFooter],
     *,
     row: StructType | None,
     fields: Sequence[int] | None,
-    flatten: bool,
 ) -> Projection:
     """Project the top-level columns at `indexes`; `fields` are the wanted fields of `row`, the last column."""
     roots = tail.types[0].subtypes
-    parts: list[Part] = []
-    outputs: list[Output] = []
-
-    def add(column: int) -> int:
-        parts.append(Part(column, finisher(tail, column, extra)))
-        return len(parts) - 1
-
-    for index in indexes:
-        name = names[index]
-        if row is None or fields is None or index != len(roots) - 1:
-            outputs.append(Output(name, add(roots[index])))
-        elif flatten:
-            children = tail.types[roots[index]].subtypes
-            struct_of = tuple((row.names[i], add(children[i])) for i in fields)
-            outputs.append(Output(name, struct_of=struct_of))
-        else:
-            outputs.append(Output(name, add(roots[index]), keep=tuple(fields)))
-    return Projection(tuple(parts), tuple(outputs), flatten)
+    outputs = [Output(names[index], (roots[index],)) for index in indexes]
+    if row is None or fields is None:
+        return Projection(tuple(outputs), False)
+    # The struct is never NULL where no stripe has a PRESENT stream for it; a scan of no column at all would have no
+    # rows.
+    flatten = all(footer.stream(StreamKind.PRESENT, roots[-1]) is None for footer in footers)
+    flatten = flatten and (bool(fields) or len(indexes) > 1)
+    children = tail.types[roots[-1]].subtypes
+    struct = Output(names[-1], (roots[-1],), keep=tuple(fields))
+    if flatten:
+        struct = Output(names[-1], tuple(children[i] for i in fields), tuple(row.names[i] for i in fields))
+    return Projection(
+        tuple(struct if index == len(roots) - 1 else output for index, output in zip(indexes, outputs, strict=True)),
+        flatten,
+    )
 
 
 def _output(output: Output, arrays: list[pa.Array], rows: int) -> pa.Array:
-    if output.part is None:
-        children = [arrays[part] for _, part in output.struct_of]
-        kind = pa.struct([(name, arrays[part].type) for name, part in output.struct_of])
-        return pa.Array.from_buffers(kind, rows, [None], children=children)
-    array = arrays[output.part]
+    if output.struct_of is not None:
+        kind = pa.struct([(name, array.type) for name, array in zip(output.struct_of, arrays, strict=True)])
+        return pa.Array.from_buffers(kind, rows, [None], children=arrays)
     if output.keep is None:
-        return array
-    array = flat(array)
+        return arrays[0]
+    array = flat(arrays[0])
     kind = pa.struct([array.type.field(i) for i in output.keep])
     children = [array.field(i) for i in output.keep]
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)

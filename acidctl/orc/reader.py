@@ -9,10 +9,9 @@ Hive prints (`calendar`).
 from __future__ import annotations
 
 import atexit
-import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,14 +27,14 @@ from acidctl.orc import acidmeta
 from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
-from acidctl.orc.input_file import PrefetchingFile, SplicedFile, with_blocks
-from acidctl.orc.postprocess import Projection, can_flatten, columns_below, project, selected
+from acidctl.orc.input_file import PrefetchingFile, Source, SplicedFile
+from acidctl.orc.postprocess import Projection, finisher, project
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.statistics_check import StatisticsCheck
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.stream_guard import Guard, WideRows
-from acidctl.orc.streams import ExtraStreams, PresentStream, SecondaryStream, WideColumn, wide_columns
-from acidctl.orc.stripe import StripeFooter, read_stripe_footer, read_stripe_statistics
+from acidctl.orc.streams import ColumnStream, ExtraStreams, WideColumn, wide_columns
+from acidctl.orc.stripe import StreamKind, StripeFooter, read_stripe_footer, read_stripe_statistics
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,
@@ -45,7 +44,7 @@ from acidctl.orc.tail import (
     damaged,
     read_tail,
 )
-from acidctl.orc.tail_edit import safe_tail
+from acidctl.orc.tail_edit import offered_name, safe_tail
 from acidctl.types.hive_types import Dialect, Field, StructType
 
 DEFAULT_BATCH_SIZE = 65536
@@ -92,13 +91,18 @@ class OrcFile:
     """An open ORC file whose tail has been checked; several scans may run one after another or interleaved."""
 
     def __init__(self, file: ReadableFile, tail: Tail) -> None:
-        self._file = with_blocks(file, tail.file_length, tail.name)
-        self._lock = threading.Lock()
+        self._source = Source(file, tail)
+        self._close: Callable[[], None] = getattr(file, "close", lambda: None)
         self._footers: tuple[StripeFooter, ...] | None = None
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
-        self.schema = _schema(tail, self.is_acid)
+        schema = tail.hive_type()
+        assert isinstance(schema, StructType)
+        if self.is_acid:
+            fields = zip(EVENT_FIELDS, schema.fields, strict=True)
+            schema = StructType(tuple(Field(name, field.type) for name, field in fields))
+        self.schema = schema
 
     @property
     def rows(self) -> int:
@@ -131,9 +135,7 @@ class OrcFile:
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""
-        close = getattr(self._file, "close", None)
-        if close is not None:
-            close()
+        self._close()
 
     def key_range(self) -> tuple[RowId, RowId] | None:
         """Inclusive bounds of an ACID file's keys, from statistics; None when unknown (see `acidmeta.key_range`)."""
@@ -151,25 +153,25 @@ class OrcFile:
 
     def stripe_statistics(self) -> tuple[tuple[ColumnStatistics, ...], ...]:
         """Per stripe the statistics of each column; empty when the writer left none."""
-        with self._lock:
-            return read_stripe_statistics(self._file, self.tail)
+        with self._source.lock:
+            return read_stripe_statistics(self._source.file, self.tail)
 
     def stripe_footers(self) -> tuple[StripeFooter, ...]:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:
-            with self._lock:
-                if isinstance(self._file, PrefetchingFile):
-                    self._file.expect_footers(self.tail, keys=self.is_acid)
-                stripes = self.tail.stripes
+            with self._source.lock:
+                file, stripes = self._source.file, self.tail.stripes
+                if isinstance(file, PrefetchingFile):
+                    file.expect_footers(self.tail, keys=self.is_acid)
                 budget = Budget(sum(stripe.footer_length for stripe in stripes))
-                self._footers = tuple(read_stripe_footer(self._file, self.tail, i, budget) for i in range(len(stripes)))
+                self._footers = tuple(read_stripe_footer(file, self.tail, i, budget) for i in range(len(stripes)))
         return self._footers
 
     def check_streams(self, index: int) -> None:
         """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
         footers = self.stripe_footers()
-        columns = range(len(self.tail.types))
-        Guard(self._file, self._lock, self.tail, footers, columns).check(footers[index], self.tail.stripes[index].rows)
+        guard = Guard(self._source, self.tail, footers, range(len(self.tail.types)))
+        guard.check(footers[index], self.tail.stripes[index].rows)
 
     def scan(
         self,
@@ -213,13 +215,15 @@ class OrcFile:
             return
         footers = self.stripe_footers()
         # Whatever stripes are asked for, the types of the delivered columns are those of the whole file.
-        projection, extra = self._project(indexes, fields, footers)
+        row = self.columns if self.is_acid else None
+        projection = project(self.tail, self.schema.names, indexes, footers, row=row, fields=fields if row else None)
+        extra = self._extra_streams(projection.below(self.tail), footers)
         if stripes is not None:
             footers = footers[stripes.start : stripes.stop]
         footers = footers[: len(tail.stripes)]
-        if isinstance(self._file, PrefetchingFile):
-            with self._lock:
-                self._file.expect_scan(tail, footers, projection.columns(tail))
+        if isinstance(self._source.file, PrefetchingFile):
+            with self._source.lock:
+                self._source.file.expect_scan(tail, footers, projection.below(tail))
         check = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
         given = 0
 
@@ -249,39 +253,41 @@ class OrcFile:
         WideRows asks for smaller batches.
         """
         end, suffix = safe_tail(tail, extra.wide, flatten=projection.flat)
-        guard = Guard(self._file, self._lock, tail, footers, projection.columns(tail), batch_size)
+        guard = Guard(self._source, tail, footers, projection.below(tail), batch_size)
         failures: list[AcidctlError] = []
-        open_view = partial(
-            SplicedFile,
-            self._file,
-            end,
-            suffix,
-            name=self.name,
-            lock=self._lock,
-            before_read=guard.before_read,
-            failures=failures,
-        )
-        clock = _StripeClock(tail, footers, extra)
+        open_view = partial(SplicedFile, self._source, end, suffix, before_read=guard.before_read, failures=failures)
+        names = [offered_name(column) for column in projection.read]
+        finishers = {column: finisher(tail, column, extra) for column in projection.read}
+        few = tail.rows <= min(batch_size, _FEW_ROWS)
+        stripes = ((s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows)
+        left = read = 0
         try:
-            names, few = projection.offered(), tail.rows <= min(batch_size, _FEW_ROWS)
             for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
                 batch.validate()  # a child shorter than its struct ends the process where it is taken out
-                clock.advance(len(batch))
-                rows = projection.assemble(batch)
+                if not left and (stripe := next(stripes, None)):
+                    left = stripe[0]
+                    extra.start(stripe[1], tail.file_length)
+                left, read = left - len(batch), read + len(batch)
+                if left < 0:
+                    raise damaged(self.name, "delivers more rows than its stripes hold")
+                rows = projection.assemble(batch, finishers)
                 if skipped:
                     start = min(skipped, len(batch))
                     batch, rows, skipped = batch.slice(start), rows.slice(start), skipped - start
                 if not len(rows):
                     continue
                 if check is not None:
-                    check.add([(part.column, batch.column(part.offered)) for part in projection.parts])
+                    check.add([(column, batch.column(name)) for column, name in zip(finishers, names, strict=True)])
                 yield rows
         except AcidctlError:
             raise
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-            raise self._explain(failures, error) from error
-        if clock.rows != tail.rows:
-            raise damaged(self.name, f"delivered {clock.rows} rows, its footer gives {tail.rows}")
+            if failures:
+                raise failures[0] from error
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise damaged(self.name, f"cannot be decoded: {text}") from error
+        if read != tail.rows:
+            raise damaged(self.name, f"delivered {read} rows, its footer gives {tail.rows}")
 
     def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         if columns is None:
@@ -300,40 +306,21 @@ class OrcFile:
             rows = pa.Array.from_buffers(pa.struct([]), count, [None])
             yield pa.RecordBatch.from_struct_array(rows)
 
-    def _project(
-        self, indexes: tuple[int, ...], fields: Sequence[int] | None, footers: tuple[StripeFooter, ...]
-    ) -> tuple[Projection, ExtraStreams]:
-        roots = self.tail.types[0].subtypes
-        row = self.columns if self.is_acid else None
-        flatten = fields is not None and row is not None and can_flatten(roots[-1], footers)
-        # A scan of no column at all would have no rows.
-        flatten = flatten and (bool(fields) or len(indexes) > 1)
-        parts = selected(self.tail, indexes, fields if row else None, flatten=flatten)
-        needed = sorted({column for part in parts for column in columns_below(self.tail, part)})
-        if any(self.tail.types[i].kind is OrcKind.TIMESTAMP for i in needed):
-            self._check_zones(footers)
+    def _extra_streams(self, columns: Collection[int], footers: tuple[StripeFooter, ...]) -> ExtraStreams:
+        """What has to be read beside the C++ reader of these columns, in zones that exist."""
+        types, source = self.tail.types, self._source
+        if any(types[i].kind is OrcKind.TIMESTAMP for i in columns):
+            for zone in {footer.time_zone for footer in footers if not is_utc(footer.time_zone)}:
+                # C++ would look for a file of that name.
+                try:
+                    zone_epoch(zone or "")
+                except ValueError as error:
+                    raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
         wide = wide_columns(self.tail, footers)
-        source = (self._file, self._lock, self.tail)
-        extra = ExtraStreams(
-            wide={i: WideColumn(SecondaryStream(*source, i)) for i in needed if i in wide},
-            unions={i: PresentStream(*source, i) for i in needed if self.tail.types[i].kind is OrcKind.UNION},
+        return ExtraStreams(
+            wide={i: WideColumn(source, i) for i in columns if i in wide},
+            unions={i: ColumnStream(source, i, StreamKind.PRESENT) for i in columns if types[i].kind is OrcKind.UNION},
         )
-        names = self.schema.names
-        return project(self.tail, names, indexes, extra, row=row, fields=fields, flatten=flatten), extra
-
-    def _check_zones(self, footers: tuple[StripeFooter, ...]) -> None:
-        """Refuse zones that do not exist before C++ looks for a file of that name."""
-        for zone in {footer.time_zone for footer in footers if not is_utc(footer.time_zone)}:
-            try:
-                zone_epoch(zone or "")
-            except ValueError as error:
-                raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
-
-    def _explain(self, failures: list[AcidctlError], error: BaseException) -> AcidctlError:
-        if failures:
-            return failures[0]
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return damaged(self.name, f"cannot be decoded: {text}")
 
 
 @atexit.register
@@ -352,7 +339,10 @@ def _part_from(
     Of a stripe that is small and yet has very many rows just the beginning, and more of it each time: when a scan
     is given up, what Arrow has read is decoded to its end.
     """
-    first, skipped = _stripe_of(tail, given)
+    first, skipped = 0, given
+    while first < len(tail.stripes) - 1 and skipped >= tail.stripes[first].rows:
+        skipped -= tail.stripes[first].rows
+        first += 1
     stripes = tail.stripes[first:]
     vast = [s.data_length <= _VAST_BYTES and s.rows > _VAST_BATCHES * batch_size for s in stripes]
     part = _part_of(tail, range(first, first + (vast.index(True) or 1 if any(vast) else len(stripes))))
@@ -362,29 +352,6 @@ def _part_from(
     if vast[0] and rows * _FIRST_BATCHES <= part.rows:
         part = _beginning_of(part, rows)
     return part, footers[first:][: len(part.stripes)], skipped
-
-
-class _StripeClock:
-    """Follows the rows of a scan through the stripes and starts what is read beside at each."""
-
-    def __init__(self, tail: Tail, footers: Sequence[StripeFooter], extra: ExtraStreams) -> None:
-        self._name = tail.name
-        self._stored = tail.file_length
-        self._ahead = iter([(s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows])
-        self._left = 0
-        self._extra = extra
-        self.rows = 0
-
-    def advance(self, rows: int) -> None:
-        """Take the next `rows` rows, which all lie in one stripe."""
-        if not self._left:
-            self._left, footer = next(self._ahead, (0, None))
-            if footer is not None:
-                self._extra.start(footer, self._stored)
-        if rows > self._left:
-            raise damaged(self._name, "delivers more rows than its stripes hold")
-        self._left -= rows
-        self.rows += rows
 
 
 def _whole_stripes(open_view: Callable[[], SplicedFile], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -442,20 +409,3 @@ def _beginning_of(tail: Tail, rows: int) -> Tail:
         kept.append(replace(stripe, rows=min(stripe.rows, left)))
         left -= stripe.rows
     return replace(tail, stripes=tuple(kept), rows=rows)
-
-
-def _stripe_of(tail: Tail, given: int) -> tuple[int, int]:
-    """The stripe of the row after the `given` first ones, or the last stripe, and how many of these it holds."""
-    for index, stripe in enumerate(tail.stripes[:-1]):
-        if given < stripe.rows:
-            return index, given
-        given -= stripe.rows
-    return len(tail.stripes) - 1, given
-
-
-def _schema(tail: Tail, is_acid: bool) -> StructType:
-    schema = tail.hive_type()
-    assert isinstance(schema, StructType)
-    if not is_acid:
-        return schema
-    return StructType(tuple(Field(name, field.type) for name, field in zip(EVENT_FIELDS, schema.fields, strict=True)))

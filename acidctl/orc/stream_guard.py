@@ -10,14 +10,14 @@ The same lengths tell how much memory a batch of rows takes, before it is decode
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from acidctl.errors import AcidctlError
-from acidctl.orc.codec import CodecError, Compression, expand
+from acidctl.orc.codec import CodecError, Compression
+from acidctl.orc.input_file import Source
 from acidctl.orc.protobuf import WireError
 from acidctl.orc.rle import (
     Bounds,
@@ -30,8 +30,8 @@ from acidctl.orc.rle import (
     exact_bounds,
     has_byte_above,
 )
-from acidctl.orc.stripe import Encoding, EncodingKind, Stream, StreamKind, StripeFooter
-from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
+from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
+from acidctl.orc.tail import OrcKind, Tail, damaged
 
 # What is looked through of a file, expanded, and the runs of it that are decoded; no stream is ever larger than this.
 _MAX_STREAM = 128 << 20
@@ -80,15 +80,13 @@ class Guard:
 
     def __init__(
         self,
-        file: ReadableFile,
-        lock: threading.Lock,
+        source: Source,
         tail: Tail,
         footers: Sequence[StripeFooter],
         columns: Iterable[int],
         batch_rows: int = 1,
     ) -> None:
-        self._file = file
-        self._lock = lock
+        self._source = source
         self._tail = tail
         self._footers = footers
         self._columns = sorted(columns)
@@ -113,13 +111,10 @@ class Guard:
         DamagedDataError when one holds numbers that no writer can have meant, or when a row or a dictionary asks for
         more memory than such a file can have a use for.
         """
-        streams: dict[tuple[StreamKind, int], Stream] = {}
-        for stream in footer.streams:
-            streams.setdefault((stream.kind, stream.column), stream)
         stripe = _Widths(self._tail, rows)
         for column in self._columns:
             try:
-                self._check(column, footer.encodings[column], streams, stripe)
+                self._check(column, footer, stripe)
             except (WireError, CodecError) as error:
                 raise damaged(self._tail.name, f"has a damaged column {column}: {error}") from error
         batch = min(self._batch_rows, rows)
@@ -134,41 +129,34 @@ class Guard:
         if wanted < batch:
             raise WideRows(wanted)
 
-    def _check(
-        self,
-        column: int,
-        encoding: Encoding,
-        streams: Mapping[tuple[StreamKind, int], Stream],
-        stripe: _Widths,
-    ) -> None:
-        entry = self._tail.types[column]
+    def _check(self, column: int, footer: StripeFooter, stripe: _Widths) -> None:
+        entry, encoding = self._tail.types[column], footer.encodings[column]
         values = stripe.values(column)
         second = encoding.kind in _VERSION_2
         if entry.kind in _TEXTS or entry.kind in (OrcKind.LIST, OrcKind.MAP):
-            lengths = streams.get((StreamKind.LENGTH, column))
+            lengths = footer.stream(StreamKind.LENGTH, column)
             dictionary = encoding.dictionary_size if encoding.kind in _DICTIONARY else None
             count = values if dictionary is None else dictionary
             data = self._read(lengths) if lengths is not None else b""
-            backing = streams.get((StreamKind.DATA if dictionary is None else StreamKind.DICTIONARY_DATA, column))
-            room = _UNSUSPICIOUS if entry.kind not in _TEXTS else self._room(backing)
+            backing = footer.stream(StreamKind.DATA if dictionary is None else StreamKind.DICTIONARY_DATA, column)
+            room = _UNSUSPICIOUS
+            if entry.kind in _TEXTS:
+                expansion = _EXPANSION.get(self._tail.postscript.compression, _ANY_EXPANSION)
+                room = (backing.length if backing else 0) * expansion
             bounds = self._bounds(data, count, room, _MAX_LENGTH if entry.kind in _TEXTS else _MAX_ELEMENTS, second)
             if dictionary is not None and bounds.count < dictionary:
                 raise WireError(f"a dictionary claims {dictionary} entries, there are {bounds.count}")
             stripe.add_lengths(column, bounds, dictionary)
             return
         stripe.add(column)
-        stream = streams.get((StreamKind.DATA, column))
+        stream = footer.stream(StreamKind.DATA, column)
         if entry.kind is OrcKind.UNION and stream is not None:
             if has_byte_above(self._read(stream), len(entry.subtypes) - 1, values):
                 raise WireError("a union has a tag that its type does not know")
         elif entry.kind is OrcKind.DECIMAL:
-            scales = streams.get((StreamKind.SECONDARY, column))
+            scales = footer.stream(StreamKind.SECONDARY, column)
             if scales is not None:
                 self._check_scales(self._read(scales), values, second=second)
-
-    def _room(self, data: Stream | None) -> int:
-        """What the lengths of texts can add up to at most."""
-        return (data.length if data else 0) * _EXPANSION.get(self._tail.postscript.compression, _ANY_EXPANSION)
 
     def _bounds(self, data: bytes, values: int, room: int, most: int, second: bool) -> Bounds:
         bounds = bounds_v2(data, values) if second else bounds_v1(data, values)
@@ -206,10 +194,7 @@ class Guard:
         most = min(_MAX_STREAM, self._bytes_left)
         if stream.length > most:
             raise WireError(f"a stream of {stream.length} bytes is too large")
-        with self._lock:
-            raw = read_range(self._file, stream.offset, stream.length, self._tail.name)
-        post = self._tail.postscript
-        data = expand(raw, post.compression, post.block_size, most)
+        data = self._source.expanded(stream, most)
         self._bytes_left -= len(data)
         return data
 

@@ -7,11 +7,9 @@ which unions are NULL. `ColumnStream` hands out the values of one such stream in
 from __future__ import annotations
 
 import os
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,53 +17,53 @@ import pyarrow as pa
 
 from acidctl.format.events import WIDE
 from acidctl.orc.calendar import ORC_EPOCH, is_utc, wall_clock, zone_epoch
-from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.codec import CodecError
+from acidctl.orc.input_file import Source
 from acidctl.orc.protobuf import WireError
 from acidctl.orc.rle import decode_bits, decode_v1, decode_v2
 from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
-from acidctl.orc.tail import OrcKind, ReadableFile, Tail, damaged, read_range
+from acidctl.orc.tail import OrcKind, Tail, damaged
 
 _MAX_STREAM = 128 << 20
 # What is held, expanded, of the streams that are read beside.
 _FREE_BYTES, _BYTES_OF_A_BYTE = 32 << 20, 64
-Item = TypeVar("Item", bound=np.generic)
 
 
-class ColumnStream(ABC, Generic[Item]):
-    """The values of one stream of one column: `start` begins a stripe, `take` goes on in it."""
+class ColumnStream:
+    """The values of the PRESENT or the SECONDARY stream of a column: `start` begins a stripe, `take` goes on in it.
 
-    kind: StreamKind
-    empty: npt.NDArray[Item]
+    PRESENT says which values are not NULL, and of a stripe without it none is; SECONDARY are the coded nanoseconds of
+    each timestamp that is not NULL.
+    """
 
-    def __init__(self, file: ReadableFile, lock: threading.Lock, tail: Tail, column: int) -> None:
-        self._file = file
-        self._lock = lock
-        self.tail = tail
-        self.column = column
-        self._runs: Iterator[npt.NDArray[Item]] = iter(())
-        self._rest = self.empty
+    def __init__(self, source: Source, column: int, kind: StreamKind) -> None:
+        self._source = source
+        self._column = column
+        self._kind = kind
+        self._runs: Iterator[npt.NDArray[Any]] = iter(())
+        self._empty: npt.NDArray[Any] = np.empty(0, np.bool_ if kind is StreamKind.PRESENT else np.uint64)
+        self._rest = self._empty
         #: Whether the stripe has the stream at all.
         self.exists = False
 
     def start(self, footer: StripeFooter, most: int) -> int:
         """Begin a stripe; how many bytes are held of the stream, at most `most`."""
-        stream = footer.stream(self.kind, self.column)
+        stream = footer.stream(self._kind, self._column)
         self.exists = stream is not None
         data = b""
         if stream is not None and stream.length:
-            with self._lock:
-                raw = read_range(self._file, stream.offset, stream.length, self.tail.name)
-            post = self.tail.postscript
             try:
-                data = expand(raw, post.compression, post.block_size, min(most, _MAX_STREAM))
+                data = self._source.expanded(stream, min(most, _MAX_STREAM))
             except CodecError as error:
                 raise self._damaged(str(error)) from error
-        self._runs = self._decode(data, footer.encodings[self.column].kind)
-        self._rest = self.empty
+        second = footer.encodings[self._column].kind is EncodingKind.DIRECT_V2
+        decode = decode_bits if self._kind is StreamKind.PRESENT else decode_v2 if second else decode_v1
+        self._runs = decode(data)
+        self._rest = self._empty
         return len(data)
 
-    def take(self, count: int) -> npt.NDArray[Item]:
+    def take(self, count: int) -> npt.NDArray[Any]:
         """The next `count` values of the stripe; DamagedDataError when there are fewer."""
         parts = [self._rest]
         have = len(self._rest)
@@ -75,38 +73,15 @@ class ColumnStream(ABC, Generic[Item]):
                 parts.append(run)
                 have += len(run)
         except StopIteration:
-            raise self._damaged(f"its {self.kind.name} stream ends too early") from None
+            raise self._damaged(f"its {self._kind.name} stream ends too early") from None
         except WireError as error:
             raise self._damaged(str(error)) from error
         values = np.concatenate(parts)
         self._rest = values[count:]
         return values[:count]
 
-    @abstractmethod
-    def _decode(self, data: bytes, encoding: EncodingKind) -> Iterator[npt.NDArray[Item]]: ...
-
     def _damaged(self, why: str) -> Exception:
-        return damaged(self.tail.name, f"has a damaged column {self.column}: {why}")
-
-
-class SecondaryStream(ColumnStream[np.uint64]):
-    """Coded nanoseconds of a timestamp column, one for each value that is not NULL."""
-
-    kind = StreamKind.SECONDARY
-    empty = np.empty(0, dtype=np.uint64)
-
-    def _decode(self, data: bytes, encoding: EncodingKind) -> Iterator[npt.NDArray[np.uint64]]:
-        return decode_v2(data) if encoding is EncodingKind.DIRECT_V2 else decode_v1(data)
-
-
-class PresentStream(ColumnStream[np.bool_]):
-    """Which values of a column are not NULL; a stripe without the stream has no NULL."""
-
-    kind = StreamKind.PRESENT
-    empty = np.empty(0, dtype=np.bool_)
-
-    def _decode(self, data: bytes, encoding: EncodingKind) -> Iterator[npt.NDArray[np.bool_]]:
-        return decode_bits(data)
+        return damaged(self._source.tail.name, f"has a damaged column {self._column}: {why}")
 
 
 # --- Timestamps that Arrow's 64-bit nanoseconds cannot hold, decoded exactly.
@@ -168,24 +143,18 @@ def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:
 class WideColumn:
     """The second half of one wide column: its nanoseconds, stripe by stripe, and the making of its values."""
 
-    def __init__(self, nanos: SecondaryStream) -> None:
-        self._stream = nanos
-        self._tail = nanos.tail
-        self._instant = nanos.tail.types[nanos.column].kind is OrcKind.TIMESTAMP_INSTANT
+    def __init__(self, source: Source, column: int) -> None:
+        self._stream = ColumnStream(source, column, StreamKind.SECONDARY)
+        self._name = source.tail.name
+        self._instant = source.tail.types[column].kind is OrcKind.TIMESTAMP_INSTANT
         self._zone: str | None = None
         self._epoch = ORC_EPOCH
 
     def start(self, footer: StripeFooter, most: int) -> int:
-        """Begin a stripe; how many bytes are held of it, at most `most`."""
-        held = self._stream.start(footer, most)
+        """Begin a stripe in a zone that exists; how many bytes are held of it, at most `most`."""
         self._zone = None if self._instant or is_utc(footer.time_zone) else footer.time_zone
-        self._epoch = ORC_EPOCH
-        if self._zone is not None:
-            try:
-                self._epoch = zone_epoch(self._zone)
-            except ValueError as error:
-                raise damaged(self._tail.name, f"was written in a time zone that does not exist: {error}") from error
-        return held
+        self._epoch = ORC_EPOCH if self._zone is None else zone_epoch(self._zone)
+        return self._stream.start(footer, most)
 
     def values(self, raw: pa.Array) -> pa.StructArray:
         """The wide values of raw seconds; NULL stays NULL."""
@@ -210,7 +179,7 @@ class WideColumn:
         scale = np.where(zeros == 0, 1, 10 ** (zeros + 1)).astype(np.uint64)
         nanos = (coded >> np.uint64(3)) * scale
         if count and int(nanos.max()) > 999_999_999:
-            raise damaged(self._tail.name, "has a timestamp column with impossible fractions")
+            raise damaged(self._name, "has a timestamp column with impossible fractions")
         return nanos.astype(np.int64)
 
 
@@ -219,7 +188,7 @@ class ExtraStreams:
     """What is read beside the C++ reader, by column id: wide timestamps, and which unions are NULL."""
 
     wide: Mapping[int, WideColumn]
-    unions: Mapping[int, PresentStream]
+    unions: Mapping[int, ColumnStream]
 
     def start(self, footer: StripeFooter, stored: int) -> None:
         """Begin a stripe of a file of so many bytes; DamagedDataError when it has no room for such streams."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from acidctl.errors import InternalError
-from acidctl.orc.codec import CodecError, expand
+from acidctl.orc.codec import CodecError
 from acidctl.orc.protobuf import Budget, Message, WireError, block, encode_varint, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_range
+from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_section
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10
@@ -79,16 +79,18 @@ class Encoding:
 class StripeFooter:
     """The directory of one stripe; `time_zone` is None when the writer named none."""
 
-    streams: tuple[Stream, ...]
+    places: Mapping[tuple[StreamKind, int], Stream]
     encodings: tuple[Encoding, ...]
     time_zone: str | None
 
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """All streams, in the order in which they lie."""
+        return tuple(self.places.values())
+
     def stream(self, kind: StreamKind, column: int) -> Stream | None:
         """The stream of that kind and column, or None."""
-        for stream in self.streams:
-            if stream.column == column and stream.kind is kind:
-                return stream
-        return None
+        return self.places.get((kind, column))
 
 
 def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budget | None = None) -> StripeFooter:
@@ -98,11 +100,9 @@ def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budge
     """
     stripe = tail.stripes[index]
     offset = stripe.offset + stripe.index_length + stripe.data_length
-    raw = read_range(file, offset, stripe.footer_length, tail.name)
-    post = tail.postscript
+    most = _FOOTER_BYTES + _COLUMN_BYTES * len(tail.types)
     try:
-        most = _FOOTER_BYTES + _COLUMN_BYTES * len(tail.types)
-        plain = expand(raw, post.compression, post.block_size, most)
+        plain = read_section(file, tail, offset, stripe.footer_length, most)
         footer = parse_stripe_footer(plain, stripe, len(tail.types), budget)
         _require_one_version(footer, tail.types)
         return footer
@@ -120,7 +120,7 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
     if len(message.data(3) or b"") > _MAX_ZONE:
         raise WireError("the name of its time zone is too long")
     return StripeFooter(
-        streams=_streams(message, stripe, columns),
+        places=_streams(message, stripe, columns),
         encodings=_encodings(message),
         time_zone=message.text(3) or None,
     )
@@ -142,7 +142,7 @@ def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[Strip
     raise InternalError("a stripe that was just written has no footer that fits it")
 
 
-def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ...]:
+def _streams(message: Message, stripe: Stripe, columns: int) -> dict[tuple[StreamKind, int], Stream]:
     at = stripe.offset
     end = stripe.offset + stripe.index_length + stripe.data_length
     # Of two that are called the same each library takes another.
@@ -159,7 +159,7 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> tuple[Stream, ..
             raise WireError("its streams are longer than the stripe")
         if result.setdefault((stream.kind, stream.column), stream) is not stream:
             raise WireError(f"column {stream.column} has two {stream.kind.name} streams")
-    return tuple(result.values())
+    return result
 
 
 def _require_one_version(footer: StripeFooter, types: Sequence[OrcType]) -> None:
@@ -248,9 +248,7 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
 
 
 def _section(file: ReadableFile, tail: Tail, stream: Stream) -> Message:
-    raw = read_range(file, stream.offset, stream.length, tail.name)
-    post = tail.postscript
-    return Message(expand(raw, post.compression, post.block_size, _MAX_INDEX), Budget(stream.length))
+    return Message(read_section(file, tail, stream.offset, stream.length, _MAX_INDEX), Budget(stream.length))
 
 
 def _entries(message: Message) -> tuple[IndexEntry, ...]:
@@ -298,8 +296,8 @@ def read_stripe_metadata(file: ReadableFile, tail: Tail) -> Message:
     """The section of stripe statistics, not yet taken apart; WireError or CodecError when it is damaged."""
     post = tail.postscript
     offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
-    raw = read_range(file, offset, post.metadata_length, tail.name)
-    return Message(expand(raw, post.compression, post.block_size, MAX_METADATA), Budget(len(raw)))
+    plain = read_section(file, tail, offset, post.metadata_length, MAX_METADATA)
+    return Message(plain, Budget(post.metadata_length))
 
 
 def _of_stripe(message: Message, columns: int) -> tuple[ColumnStatistics, ...]:

@@ -261,6 +261,12 @@ def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
     return b"".join(parts)
 
 
+def read_section(file: ReadableFile, tail: Tail, offset: int, size: int, limit: int) -> bytes:
+    """The plain bytes of a section or stream; raises as `read_range`, CodecError when they are more than `limit`."""
+    raw = read_range(file, offset, size, tail.name)
+    return expand(raw, tail.postscript.compression, tail.postscript.block_size, limit)
+
+
 def damaged(name: str, what: str, hint: str = RESTORE_HINT) -> DamagedDataError:
     """The error of this layer: a sentence that begins with the file's name."""
     return DamagedDataError(f"{name} {what}", path=name, hint=hint)

@@ -272,7 +272,10 @@ READING = (
         "the bounds of parts are not heeded",
     ),
     Mutant(
-        "orc/postprocess.py", "children[i])) for i in fields)", "children[-i - 1])) for i in fields)", "ints crosswise"
+        "orc/postprocess.py",
+        "tuple(children[i] for i in fields)",
+        "tuple(children[-i - 1] for i in fields)",
+        "ints crosswise",
     ),
     Mutant(
         "format/events.py",
