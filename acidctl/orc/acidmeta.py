@@ -48,54 +48,34 @@ def parse_key_index(value: bytes) -> tuple[RowId | None, ...]:
     if value.count(b";") > _MAX_KEYS:
         raise ValueError(f"it has {value.count(b';')} keys")
     entries = value.decode("ascii").rstrip(";").split(";") if value.strip(b";") else []
-    return tuple(_key(entry) for entry in entries)
-
-
-def _key(entry: str) -> RowId | None:
-    if not entry:
-        return None
-    parts = entry.split(",")
-    if len(parts) < 3:
-        raise ValueError(f"{entry!r} is not a write id, a bucket and a row number")
-    return RowId(*(_number(part) for part in parts[:3]))
+    why = "is not a write id, a bucket and a row number"
+    return tuple(RowId(*_three(entry, f"{entry!r} {why}")) if entry else None for entry in entries)
 
 
 def parse_acid_stats(value: bytes) -> AcidStats:
     """`inserts,updates,deletes` in decimal; ValueError when it is not that."""
-    parts = value[:_MAX_STATS].decode("ascii").split(",")
-    if len(parts) < 3:
-        raise ValueError(f"{value!r} is not three numbers")
-    return AcidStats(*(_number(part) for part in parts[:3]))
+    return AcidStats(*_three(value[:_MAX_STATS].decode("ascii"), f"{value!r} is not three numbers"))
 
 
-def _number(text: str) -> int:
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{text!r} is not a number")
-    return int(text)
+def _three(text: str, why: str) -> list[int]:
+    """The first three numbers of a list in decimal."""
+    numbers = text.split(",")[:3]
+    if len(numbers) < 3:
+        raise ValueError(why)
+    for number in numbers:
+        digits = number[1:] if number[:1] in ("-", "+") else number
+        if not (digits.isascii() and digits.isdigit()):
+            raise ValueError(f"{number!r} is not a number")
+    return [int(number) for number in numbers]
 
 
-def key_range(tail: Tail) -> tuple[RowId, RowId] | None:
+def key_range(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int) -> tuple[RowId, RowId] | None:
     """Bounds of the keys, both inclusive: each part is the least or greatest of its column, so no key need equal them.
 
-    None when the statistics are absent or cannot be trusted (no row index: writers leave extreme values then).
+    The statistics are those of a file or of one of its stripes, which has so many rows. None when they are absent or
+    cannot be trusted (no row index: writers leave extreme values then).
     """
-    return _key_range(tail, tail.statistics, tail.rows)
-
-
-def stripe_key_ranges(
-    tail: Tail, statistics: Sequence[Sequence[ColumnStatistics]]
-) -> tuple[tuple[RowId, RowId] | None, ...]:
-    """The same per stripe, of the statistics that the file keeps for each."""
-    if len(statistics) != len(tail.stripes):
-        return (None,) * len(tail.stripes)
-    pairs = zip(tail.stripes, statistics, strict=True)
-    return tuple(_key_range(tail, columns, stripe.rows) for stripe, columns in pairs)
-
-
-def _key_range(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int) -> tuple[RowId, RowId] | None:
-    parts = [_integers(tail, statistics, rows, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID)]
-    known = [part for part in parts if part is not None]
+    known = [span for column in (_WRITE_ID, _BUCKET, _ROW_ID) if (span := _span(tail, statistics, rows, column))]
     if len(known) < 3:
         return None
     return RowId(*(low for low, _ in known)), RowId(*(high for _, high in known))
@@ -106,17 +86,14 @@ def operations(tail: Tail) -> frozenset[int] | None:
 
     `hive.acid.stats` is not asked: writers fill it differently and no Hive reader decides by it.
     """
-    bounds = _integers(tail, tail.statistics, tail.rows, _OPERATION)
-    if bounds is None:
-        return None
-    low, high = bounds
-    return frozenset(int(code) for code in Operation if low <= code <= high)
+    span = _span(tail, tail.statistics, tail.rows, _OPERATION)
+    return None if span is None else frozenset(int(code) for code in Operation if span[0] <= code <= span[1])
 
 
-def _integers(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int, column: int) -> tuple[int, int] | None:
-    if not tail.row_index_stride or len(statistics) <= column:
+def _span(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int, column: int) -> tuple[int, int] | None:
+    if not tail.row_index_stride or len(statistics) <= column or statistics[column].count != rows:
         return None
-    return statistics[column].span() if statistics[column].count == rows else None
+    return statistics[column].span()
 
 
 # --- Whether a file holds ACID events: by its columns, and by all else that must agree with them.

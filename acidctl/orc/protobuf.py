@@ -116,8 +116,15 @@ class Message:
         self._fields = fields
         budget.spend(sum(map(len, fields.values())))
 
-    def has(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
         return number in self._fields
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._fields)
+
+    def numbers(self, *numbers: int) -> tuple[int, ...]:
+        """Unsigned numbers, 0 where absent."""
+        return tuple([self.uint(number) or 0 for number in numbers])
 
     def uint(self, number: int) -> int | None:
         """An unsigned number, or None when absent."""
@@ -148,9 +155,6 @@ class Message:
         """Text; bytes that are not UTF-8 become U+FFFD, as in Java."""
         value = self.data(number)
         return None if value is None else value.decode("utf-8", "replace")
-
-    def texts(self, number: int) -> tuple[str, ...]:
-        return tuple(value.decode("utf-8", "replace") for value in self.blobs(number))
 
     def message(self, number: int) -> Message | None:
         value = self.data(number)

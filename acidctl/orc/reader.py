@@ -139,13 +139,15 @@ class OrcFile:
 
     def key_range(self) -> tuple[RowId, RowId] | None:
         """Inclusive bounds of an ACID file's keys, from statistics; None when unknown (see `acidmeta.key_range`)."""
-        return acidmeta.key_range(self.tail) if self.is_acid else None
+        return acidmeta.key_range(self.tail, self.tail.statistics, self.rows) if self.is_acid else None
 
     def stripe_key_ranges(self) -> tuple[tuple[RowId, RowId] | None, ...]:
         """Per stripe the inclusive bounds of its keys, as `key_range` gives them for the file; None where unknown."""
-        if not self.is_acid:
-            return (None,) * len(self.tail.stripes)
-        return acidmeta.stripe_key_ranges(self.tail, self.stripe_statistics())
+        stripes, statistics = self.tail.stripes, self.stripe_statistics() if self.is_acid else ()
+        if len(statistics) != len(stripes):
+            return (None,) * len(stripes)
+        pairs = zip(stripes, statistics, strict=True)
+        return tuple(acidmeta.key_range(self.tail, columns, stripe.rows) for stripe, columns in pairs)
 
     def operations(self) -> frozenset[int] | None:
         """The operation codes that can occur in an ACID file; None when its statistics do not tell."""

@@ -112,6 +112,7 @@ _FIELDS: Mapping[StatisticsKind, Mapping[str, _Read]] = {
     },
     StatisticsKind.COLLECTION: dict.fromkeys((*_BOUNDS, "sum"), Message.uint),
 }
+_KINDS = {kind.value: kind for kind in StatisticsKind}
 _COUNT, _HAS_NULL, _BYTES = 1, 10, 11
 
 
@@ -123,28 +124,14 @@ def stated_decimal(text: str | None) -> Decimal | None:
         return None
 
 
-def file_statistics(messages: Iterable[Message], columns: int, rows: int | None) -> tuple[ColumnStatistics, ...]:
-    """Those in the footer of a file of so many columns and rows (None where the writer counted none), perhaps none.
-
-    WireError when they are not those of such a file.
-    """
-    statistics = tuple(parse_statistics(message) for message in messages)
-    if statistics and len(statistics) != columns:
-        raise WireError(f"it has statistics of {len(statistics)} columns and types of {columns}")
-    if statistics and rows is not None and statistics[0].count not in (None, rows):
-        raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")
-    return statistics
-
-
 def parse_statistics(message: Message) -> ColumnStatistics:
     """One ColumnStatistics message; WireError when it is malformed."""
     has_null = message.uint(_HAS_NULL)
     values = None
-    for kind, fields in _FIELDS.items():
-        if message.has(kind) and (inner := message.message(kind)):
-            found = {name: read(inner, field) for field, (name, read) in enumerate(fields.items(), 1)}
-            values = ValueStatistics(kind, **found)
-            break
+    kind = next((_KINDS[field] for field in message if field in _KINDS), None)
+    if kind is not None and (inner := message.message(kind)):
+        found = {name: read(inner, field) for field, (name, read) in enumerate(_FIELDS[kind].items(), 1)}
+        values = ValueStatistics(kind, **found)
     return ColumnStatistics(
         message.uint(_COUNT), None if has_null is None else bool(has_null), message.uint(_BYTES), values
     )
@@ -170,7 +157,7 @@ def merged_statistics(parts: Sequence[bytes]) -> bytes:
     result = b"" if counts is None else number(_COUNT, sum(counts))
     counting = [message for message in messages if message.uint(_COUNT) != 0]
     if counting:
-        kinds = {kind for message in counting for kind in _FIELDS if message.has(kind)}
+        kinds = {kind for message in counting for kind in _FIELDS if kind in message}
         inner = _complete(message.message(max(kinds)) for message in counting) if len(kinds) == 1 else None
         result += b"" if inner is None else block(max(kinds), _merged(max(kinds), inner))
     else:

@@ -18,7 +18,7 @@ from acidctl.errors import InternalError
 from acidctl.format.events import RowId, keys_of
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, KEY_INDEX, parse_acid_stats, parse_key_index
-from acidctl.orc.protobuf import Message, block, number, raw_fields, rewritten
+from acidctl.orc.protobuf import Message, block, number, rewritten
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
 from acidctl.orc.stripe import read_stripe_metadata
@@ -80,11 +80,8 @@ def mismatch(one: Tail, other: Tail) -> str | None:
         return "are compressed differently"
     if one.calendar is not other.calendar:
         return "count days by different calendars"
-    if (one.writer_code, first.writer_version, first.version) != (
-        other.writer_code,
-        second.writer_version,
-        second.version,
-    ):
+    writers = [(t.writer_code, t.postscript.writer_version, t.postscript.version) for t in (one, other)]
+    if writers[0] != writers[1]:
         return "come from different writers"
     if one.row_index_stride != other.row_index_stride:
         return "have row indexes of different strides"
@@ -102,7 +99,7 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     for run in runs[1:]:
         if why := mismatch(base, run.tail):
             raise InternalError(f"{base.name} and {run.tail.name} cannot be joined: they {why}")
-    stripes = _copy(sink, runs)
+    stripes, content_end = _copy(sink, runs)
     per_stripe = [_stripe_statistics(run) for run in runs]
     section = b""
     # One stripe without statistics would shift those of all after it.
@@ -117,8 +114,8 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     footer = rewritten(
         base.footer,
         {
-            CONTENT_LENGTH: number(CONTENT_LENGTH, stripes.end),
-            STRIPES: b"".join(block(STRIPES, message) for message in stripes.messages),
+            CONTENT_LENGTH: number(CONTENT_LENGTH, content_end),
+            STRIPES: b"".join(block(STRIPES, message) for message in stripes),
             METADATA: merged_metadata(base, values),
             ROWS: number(ROWS, rows),
             STATISTICS: _file_statistics(runs, per_stripe),
@@ -130,36 +127,28 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     write_all(sink, end)
     return WrittenFile(
         rows=rows,
-        bytes=stripes.end + len(end),
-        stripes=len(stripes.messages),
+        bytes=content_end + len(end),
+        stripes=len(stripes),
         first_key=_first_key(runs) if keys is not None else None,
         last_key=keys[-1] if keys else None,
         backend=Backend.COPY,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stripes:
-    """The copied stripes: their entries for the footer, and where the last one ends."""
-
-    messages: tuple[bytes, ...]
-    end: int
-
-
-def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> _Stripes:
+def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> tuple[list[bytes], int]:
+    """Copy the stripes; their entries for the footer, and where the last one ends."""
     messages = []
     write_all(sink, MAGIC)
     at = len(MAGIC)
     for run in runs:
-        entries = [field for place, field in raw_fields(run.tail.footer) if place == STRIPES]
+        entries = list(Message(run.tail.footer).blobs(STRIPES))
         for i in run.numbers:
             stripe = run.tail.stripes[i]
             for start in range(stripe.offset, stripe.end, _COPIED):
                 write_all(sink, read_range(run.file, start, min(_COPIED, stripe.end - start), run.tail.name))
-            (message,) = Message(entries[i]).blobs(STRIPES)
-            messages.append(rewritten(message, {1: number(1, at)}))
+            messages.append(rewritten(entries[i], {1: number(1, at)}))
             at += stripe.end - stripe.offset
-    return _Stripes(tuple(messages), at)
+    return messages, at
 
 
 def _stripe_statistics(run: StripeRun) -> list[bytes]:

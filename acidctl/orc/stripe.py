@@ -119,11 +119,7 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
         raise WireError(f"it lists {message.count(1)} streams of {columns} columns")
     if len(message.data(3) or b"") > _MAX_ZONE:
         raise WireError("the name of its time zone is too long")
-    return StripeFooter(
-        places=_streams(message, stripe, columns),
-        encodings=_encodings(message),
-        time_zone=message.text(3) or None,
-    )
+    return StripeFooter(_streams(message, stripe, columns), _encodings(message), message.text(3) or None)
 
 
 def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[StripeFooter, bytes]:
@@ -148,10 +144,10 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> dict[tuple[Strea
     # Of two that are called the same each library takes another.
     result: dict[tuple[StreamKind, int], Stream] = {}
     for item in message.messages(1):
-        code = item.uint(1) or 0
+        code, column, length = item.numbers(1, 2, 3)
         if code not in StreamKind._value2member_map_:
             raise WireError(f"stream kind {code} is unknown")
-        stream = Stream(StreamKind(code), item.uint(2) or 0, at, item.uint(3) or 0)
+        stream = Stream(StreamKind(code), column, at, length)
         if stream.column >= columns:
             raise WireError(f"a stream belongs to column {stream.column}, there are {columns}")
         at += stream.length
@@ -178,8 +174,7 @@ def _require_one_version(footer: StripeFooter, types: Sequence[OrcType]) -> None
 def _encodings(message: Message) -> tuple[Encoding, ...]:
     result = []
     for item in message.messages(2):
-        code = item.uint(1) or 0
-        size = item.uint(2) or 0
+        code, size = item.numbers(1, 2)
         if code > EncodingKind.DICTIONARY_V2:
             raise WireError(f"encoding {code} is unknown")
         if size > _MAX_DICTIONARY:
@@ -287,7 +282,9 @@ def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatisti
         if message.count(1) not in (0, len(tail.stripes)):
             raise WireError(f"they are of {message.count(1)} stripes, there are {len(tail.stripes)}")
         for stripe in message.messages(1):
-            yield _of_stripe(stripe, len(tail.types))
+            if stripe.count(1) not in (0, len(tail.types)):
+                raise WireError(f"they are of {stripe.count(1)} columns, there are {len(tail.types)}")
+            yield tuple(map(parse_statistics, stripe.messages(1)))
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
 
@@ -298,12 +295,6 @@ def read_stripe_metadata(file: ReadableFile, tail: Tail) -> Message:
     offset = tail.file_length - post.length - 1 - post.footer_length - post.metadata_length
     plain = read_section(file, tail, offset, post.metadata_length, MAX_METADATA)
     return Message(plain, Budget(post.metadata_length))
-
-
-def _of_stripe(message: Message, columns: int) -> tuple[ColumnStatistics, ...]:
-    if message.count(1) not in (0, columns):
-        raise WireError(f"they are of {message.count(1)} columns, there are {columns}")
-    return tuple(parse_statistics(column) for column in message.messages(1))
 
 
 # --- Positions in a row index: where each row group begins in the streams of its column.

@@ -301,7 +301,7 @@ class StripeSink(io.RawIOBase):
         """Send the tail, whose parts are plain; InternalError for stripes that lie elsewhere than those sent."""
         footer = Message(raw)
         messages = list(footer.blobs(STRIPES))
-        found = [tuple(Message(message).uint(field) or 0 for field in _PLACE) for message in messages]
+        found = [Message(message).numbers(*_PLACE) for message in messages]
         if found != [old for old, _ in self._places]:
             raise InternalError("the stripes of a writer do not lie where it wrote them")
         stripes = (

@@ -9,7 +9,7 @@ counts come quickly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import Protocol, TypeGuard
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
 from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
 from acidctl.orc.protobuf import Budget, Message, WireError
-from acidctl.orc.stats import ColumnStatistics, file_statistics
+from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.types.hive_types import (
     Field,
     HiveType,
@@ -207,14 +207,30 @@ class Tail:
 
     def hive_type(self, column: int = 0) -> HiveType:
         """The type at a column id as a Hive type."""
-        return _hive_type(self.types, column)
+        entry = self.types[column]
+        inner = [self.hive_type(child) for child in entry.subtypes]
+        match entry.kind:
+            case OrcKind.STRUCT:
+                return StructType(tuple(Field(name, kind) for name, kind in zip(entry.names, inner, strict=True)))
+            case OrcKind.LIST:
+                return ListType(inner[0])
+            case OrcKind.MAP:
+                return MapType(inner[0], inner[1])
+            case OrcKind.UNION:
+                return UnionType(tuple(inner))
+            case OrcKind.DECIMAL:
+                # Files of Hive 0.11 carry neither; ORC's own defaults stand in.
+                scale = 10 if entry.scale is None and not entry.precision else entry.scale or 0
+                return Primitive(TypeKind.DECIMAL, precision=entry.precision or 38, scale=scale)
+            case OrcKind.CHAR:
+                return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
+            case OrcKind.VARCHAR:
+                return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
+        return Primitive(PRIMITIVES[entry.kind])
 
     def metadata_value(self, key: str) -> bytes | None:
         """The value of a user metadata key, or None."""
-        for name, value in self.user_metadata:
-            if name == key:
-                return value
-        return None
+        return next((value for name, value in self.user_metadata if name == key), None)
 
 
 def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Tail:
@@ -222,7 +238,11 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
 
     Raises DamagedDataError for whatever the bytes say, StorageError when they cannot be read.
     """
-    size = _size(file, name)
+    try:
+        file.seek(0, 2)
+        size = file.tell()
+    except OSError as error:
+        raise StorageError(f"cannot read {name}: {error}", path=name) from error
     end = size if length is None else length
     if end > size:
         raise damaged(name, f"has {size} bytes, but its side file gives a length of {end}", _OPEN_HINT)
@@ -272,14 +292,6 @@ def damaged(name: str, what: str, hint: str = RESTORE_HINT) -> DamagedDataError:
     return DamagedDataError(f"{name} {what}", path=name, hint=hint)
 
 
-def _size(file: ReadableFile, name: str) -> int:
-    try:
-        file.seek(0, 2)
-        return file.tell()
-    except OSError as error:
-        raise StorageError(f"cannot read {name}: {error}", path=name) from error
-
-
 def _explain(file: ReadableFile, name: str, end: int, why: str) -> DamagedDataError:
     """Tell a truncated ORC file from a file of another kind."""
     head = read_range(file, 0, min(end, 4), name)
@@ -303,18 +315,24 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     raw = window[len(window) - wanted : len(window) - after]
     footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
     footer = Message(footer_bytes, Budget(len(raw)))
-    _check_counts(footer)
+    # Numbers that no writer makes are refused before anything is built from them.
+    if footer.count(3) > _MAX_STRIPES:
+        raise WireError(f"it lists {footer.count(3)} stripes")
+    if not 0 < footer.count(4) <= _MAX_TYPES:
+        raise WireError(f"it declares {footer.count(4)} types")
+    if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
+        raise WireError("its user metadata is too large")
     types = _types(tuple(footer.blobs(4)))
-    stripes = tuple(_stripe(message) for message in footer.messages(3))
-    rows = footer.uint(6) or 0
+    stripes = tuple(Stripe(*message.numbers(1, 2, 3, 4, 5)) for message in footer.messages(3))
+    rows, stride, code, calendar = footer.numbers(6, 8, 9, 11)
     content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
     _check_stripes(stripes, rows, content_end)
     if footer.count(7) not in (0, len(types)):
         raise WireError(f"it has statistics of {footer.count(7)} columns and types of {len(types)}")
+    statistics = tuple(map(parse_statistics, footer.messages(7)))
     # Hive's compactor and streaming writers leave row indexes out, and then count nothing at all.
-    statistics = file_statistics(footer.messages(7), len(types), rows if footer.uint(8) else None)
-    code = footer.uint(9) or 0
-    calendar = footer.uint(11) or 0
+    if statistics and stride and statistics[0].count not in (None, rows):
+        raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")
     return Tail(
         name=name,
         file_length=end,
@@ -322,26 +340,16 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         types=types,
         stripes=stripes,
         rows=rows,
-        row_index_stride=footer.uint(8) or 0,
+        row_index_stride=stride,
         statistics=statistics,
         user_metadata=tuple((item.text(1) or "", item.data(2) or b"") for item in footer.messages(5)),
         writer=Writer(code) if code <= Writer.CUDF else Writer.UNKNOWN,
         writer_code=code,
         software_version=footer.text(12),
         calendar=Calendar(calendar) if calendar <= Calendar.PROLEPTIC_GREGORIAN else Calendar.UNKNOWN,
-        encrypted=footer.has(10),
+        encrypted=10 in footer,
         footer=footer_bytes,
     )
-
-
-def _check_counts(footer: Message) -> None:
-    """Refuse numbers that no writer makes before anything is built from them."""
-    if footer.count(3) > _MAX_STRIPES:
-        raise WireError(f"it lists {footer.count(3)} stripes")
-    if not 0 < footer.count(4) <= _MAX_TYPES:
-        raise WireError(f"it declares {footer.count(4)} types")
-    if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
-        raise WireError("its user metadata is too large")
 
 
 def _postscript(window: bytes, end: int) -> PostScript:
@@ -351,12 +359,9 @@ def _postscript(window: bytes, end: int) -> PostScript:
     message = Message(window[-1 - length : -1])
     if message.data(8000) != MAGIC:
         raise WireError("its postscript does not end in the letters ORC")
-    code = message.uint(2) or 0
+    footer_length, code, metadata_length, writer_version, statistics_length = message.numbers(1, 2, 5, 6, 7)
     if code > Compression.BROTLI:
         raise CodecError(f"compression number {code} is unknown")
-    footer_length = message.uint(1) or 0
-    metadata_length = message.uint(5) or 0
-    statistics_length = message.uint(7) or 0
     if footer_length + metadata_length + statistics_length + length + 1 > end:
         raise WireError("its last sections are longer than the file")
     block_size = message.uint(3)
@@ -371,17 +376,7 @@ def _postscript(window: bytes, end: int) -> PostScript:
         compression=Compression(code),
         block_size=block_size,
         version=message.uints(4),
-        writer_version=message.uint(6) or 0,
-    )
-
-
-def _stripe(message: Message) -> Stripe:
-    return Stripe(
-        offset=message.uint(1) or 0,
-        index_length=message.uint(2) or 0,
-        data_length=message.uint(3) or 0,
-        footer_length=message.uint(4) or 0,
-        rows=message.uint(5) or 0,
+        writer_version=writer_version,
     )
 
 
@@ -404,32 +399,24 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> 
 @lru_cache(maxsize=16)
 def _types(declared: tuple[bytes, ...]) -> tuple[OrcType, ...]:
     """The type tree, checked; the files of a table mostly declare the same one."""
-    _check_types(types := tuple(_each_type(declared)))
-    return types
-
-
-def _each_type(declared: tuple[bytes, ...]) -> Iterator[OrcType]:
+    types = []
     budget = Budget(_MAX_TYPES)
     for i, message in enumerate(Message(data, budget) for data in declared):
         code = message.uint(1) or 0
         if code > OrcKind.TIMESTAMP_INSTANT:
             raise WireError(f"column {i} has type number {code}, which is unknown")
+        names = tuple(name.decode("utf-8", "replace") for name in message.blobs(3))
+        length, precision, scale = (message.uint(field) for field in (4, 5, 6))
         attributes = tuple((item.text(1) or "", item.text(2) or "") for item in message.messages(7))
-        yield OrcType(
-            kind=OrcKind(code),
-            subtypes=message.uints(2),
-            names=message.texts(3),
-            max_length=message.uint(4),
-            precision=message.uint(5),
-            scale=message.uint(6),
-            attributes=attributes,
-        )
+        types.append(OrcType(OrcKind(code), message.uints(2), names, length, precision, scale, attributes))
+    _check_types(types)
+    return tuple(types)
 
 
 _ARITY = {OrcKind.LIST: 1, OrcKind.MAP: 2}
 
 
-def _check_types(types: tuple[OrcType, ...]) -> None:
+def _check_types(types: Sequence[OrcType]) -> None:
     """The types form one tree, numbered in preorder as every writer numbers it, and not too deep."""
     depth = [0] * len(types)
     # The column ids that still have to appear, next first: in preorder each type is the next child of its
@@ -447,7 +434,11 @@ def _check_types(types: tuple[OrcType, ...]) -> None:
             raise WireError(f"column {i} has {len(entry.names)} names for {len(entry.subtypes)} fields")
         if entry.kind is OrcKind.UNION and not 0 < len(entry.subtypes) <= 127:
             raise WireError(f"column {i} is a union of {len(entry.subtypes)} types")
-        _check_parameters(entry, i)
+        precision, scale = entry.precision or 0, entry.scale or 0
+        if entry.kind is OrcKind.DECIMAL and (precision > 38 or scale > (precision or 38)):
+            raise WireError(f"column {i} is decimal({precision},{scale})")
+        if entry.kind in (OrcKind.CHAR, OrcKind.VARCHAR) and (entry.max_length or 0) > (1 << 31) - 1:
+            raise WireError(f"column {i} has the length {entry.max_length}")
         previous = i
         for child in entry.subtypes:
             if not previous < child < len(types):
@@ -459,38 +450,3 @@ def _check_types(types: tuple[OrcType, ...]) -> None:
         expected.extend(reversed(entry.subtypes))
     if expected:
         raise WireError("its type tree is incomplete")
-
-
-def _check_parameters(entry: OrcType, column: int) -> None:
-    if entry.kind is OrcKind.DECIMAL:
-        precision = entry.precision or 0
-        scale = entry.scale or 0
-        if precision > 38 or scale > (precision or 38):
-            raise WireError(f"column {column} is decimal({precision},{scale})")
-    if entry.kind in (OrcKind.CHAR, OrcKind.VARCHAR) and (entry.max_length or 0) > (1 << 31) - 1:
-        raise WireError(f"column {column} has the length {entry.max_length}")
-
-
-def _hive_type(types: tuple[OrcType, ...], column: int) -> HiveType:
-    entry = types[column]
-    children = entry.subtypes
-    if entry.kind is OrcKind.STRUCT:
-        return StructType(
-            tuple(Field(name, _hive_type(types, child)) for name, child in zip(entry.names, children, strict=True))
-        )
-    if entry.kind is OrcKind.LIST:
-        return ListType(_hive_type(types, children[0]))
-    if entry.kind is OrcKind.MAP:
-        return MapType(_hive_type(types, children[0]), _hive_type(types, children[1]))
-    if entry.kind is OrcKind.UNION:
-        return UnionType(tuple(_hive_type(types, child) for child in children))
-    if entry.kind is OrcKind.DECIMAL:
-        # Files of Hive 0.11 carry neither; ORC's own defaults stand in.
-        precision = entry.precision or 38
-        scale = 10 if entry.scale is None and not entry.precision else entry.scale or 0
-        return Primitive(TypeKind.DECIMAL, precision=precision, scale=scale)
-    if entry.kind is OrcKind.CHAR:
-        return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
-    if entry.kind is OrcKind.VARCHAR:
-        return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
-    return Primitive(PRIMITIVES[entry.kind])

@@ -133,8 +133,8 @@ def sealed(
 
 def end_lengths(postscript: bytes) -> tuple[int, int]:
     """The lengths of footer and stripe statistics, from a postscript that a writer has just made."""
-    message = Message(postscript)
-    return message.uint(_FOOTER_LENGTH) or 0, message.uint(_METADATA_LENGTH) or 0
+    footer, metadata = Message(postscript).numbers(_FOOTER_LENGTH, _METADATA_LENGTH)
+    return footer, metadata
 
 
 # --- A tail for Arrow's C++ reader.

@@ -521,7 +521,10 @@ WRITING = (
         "too few true values",
     ),
     Mutant(
-        "orc/stitch.py", "messages.append(rewritten(message, {1: number(1, at)}))", "messages.append(message)", "places"
+        "orc/stitch.py",
+        "messages.append(rewritten(entries[i], {1: number(1, at)}))",
+        "messages.append(entries[i])",
+        "places",
     ),
     Mutant("orc/stitch.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
     Mutant(
