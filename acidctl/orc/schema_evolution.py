@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from calendar import monthrange
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import date
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -74,24 +74,13 @@ _CLOCK = re.compile(rb"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?\
 _JAVA_BLANKS = bytes(range(33))
 
 
-def _convert(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
+def _convert(array: pa.Array, source: Primitive, target: Primitive, dialect: Dialect = Dialect.HIVE4) -> pa.Array:
     """Values of type `source` as `target`; the pair must be one that `plan_fit` allows."""
-    if target.kind is TypeKind.BOOLEAN or target.kind in _INTEGERS:
-        return _to_integer(array, source, target.kind)
-    if target.kind in _FLOATS:
-        return _to_float(array, source, target.kind)
-    if target.kind is TypeKind.DECIMAL:
-        return _to_decimal(array, source, target)
-    if target.kind in _TEXTS:
-        return _limit(_to_text(array, source), target)
-    if target.kind in _TIMESTAMPS:
-        return _to_timestamp(array, source, target.kind)
-    if target.kind is TypeKind.DATE:
-        return _to_date(array, source)
-    assert target.kind is TypeKind.BINARY
-    if source.kind is TypeKind.CHAR:
-        return _by_value(array, lambda text: _padded(text, source.length or 0), pa.binary())
-    return array.cast(pa.binary())
+    if dialect is not Dialect.HIVE4:
+        for sources, targets, convert in _HIVE3:
+            if source.kind in sources and target.kind in targets:
+                return convert(array, target)
+    return _TO[target.kind](array, source, target)
 
 
 def _by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataType) -> pa.Array:
@@ -106,14 +95,9 @@ def _by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataTy
 def _by_clock(array: pa.Array, function: Callable[[int, int], Any], result: pa.DataType) -> pa.Array:
     """`function` on the seconds and nanoseconds of each distinct timestamp."""
     pairs = np.stack(seconds_and_nanos(array), axis=1)
-    packed = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(16), len(array), [pa.py_buffer(_bitmap(array)), pa.py_buffer(pairs.tobytes())]
-    )
+    validity = pa.py_buffer(np.packbits(_validity(array), bitorder="little").tobytes())
+    packed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(array), [validity, pa.py_buffer(pairs.tobytes())])
     return _by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
-
-
-def _bitmap(array: pa.Array) -> bytes:
-    return np.packbits(_validity(array), bitorder="little").tobytes()
 
 
 def _validity(array: pa.Array) -> BoolArray:
@@ -131,10 +115,10 @@ def _float64(array: pa.Array) -> npt.NDArray[np.float64]:
 # --- to integers and boolean
 
 
-def _to_integer(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
+def _to_integer(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     valid = _validity(array)
     if source.kind is TypeKind.DECIMAL:
-        if target is TypeKind.BOOLEAN:
+        if target.kind is TypeKind.BOOLEAN:
             return _by_value(array, lambda value: value != 0, pa.bool_())
         longs = _by_value(array, lambda value: _long(int(value)), pa.int64())
         return _narrow(_int64(longs), _validity(longs), target)
@@ -151,10 +135,10 @@ def _to_integer(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Arra
     return _narrow(_int64(array), valid, target)
 
 
-def _narrow(values: Int64Array, valid: BoolArray, target: TypeKind) -> pa.Array:
-    if target is TypeKind.BOOLEAN:
+def _narrow(values: Int64Array, valid: BoolArray, target: Primitive) -> pa.Array:
+    if target.kind is TypeKind.BOOLEAN:
         return pa.array(values != 0, mask=~valid)
-    kind = _INTEGERS[target]
+    kind = _INTEGERS[target.kind]
     bounds = np.iinfo(kind)
     fits = valid & (values >= bounds.min) & (values <= bounds.max)
     return pa.array(values.astype(kind), mask=~fits)
@@ -173,7 +157,7 @@ def _parse_long(text: bytes) -> int | None:
 # --- to float and double
 
 
-def _to_float(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
+def _to_float(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     valid = _validity(array)
     if source.kind is TypeKind.DECIMAL:
         wide = _by_value(array, float, pa.float64())
@@ -186,7 +170,7 @@ def _to_float(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
         wide = array
     else:
         wide = pa.array(_int64(array).astype(np.float64), mask=~valid)
-    return wide.cast(pa.float32() if target is TypeKind.FLOAT else pa.float64(), safe=False)
+    return wide.cast(pa.float32() if target.kind is TypeKind.FLOAT else pa.float64(), safe=False)
 
 
 def _parse_double(text: bytes) -> float | None:
@@ -260,23 +244,23 @@ def _clock_decimal(seconds: int, nanos: int) -> Decimal:
 # --- to text
 
 
-def _to_text(array: pa.Array, source: Primitive) -> pa.Array:
-    if source.kind in _TEXTS:
-        return array
+def _to_text(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     if source.kind is TypeKind.BOOLEAN:
-        return pc.if_else(array, "TRUE", "FALSE")
-    if source.kind in _INTEGERS:
-        return array.cast(pa.string())
-    if source.kind in _FLOATS:
+        array = pc.if_else(array, "TRUE", "FALSE")
+    elif source.kind in _INTEGERS:
+        array = array.cast(pa.string())
+    elif source.kind in _FLOATS:
         wide = array.cast(pa.float64())
-        return doubles(pc.if_else(pc.is_nan(wide), None, wide))
-    if source.kind is TypeKind.DECIMAL:
-        return short_decimals(array)
-    if source.kind is TypeKind.DATE:
-        return dates(array)
-    if source.kind is TypeKind.BINARY:
-        return _by_value(array, lambda value: value.hex(" "), pa.string())
-    return timestamps(array, source.kind is TypeKind.TIMESTAMP_LOCAL)
+        array = doubles(pc.if_else(pc.is_nan(wide), None, wide))
+    elif source.kind is TypeKind.DECIMAL:
+        array = short_decimals(array)
+    elif source.kind is TypeKind.DATE:
+        array = dates(array)
+    elif source.kind is TypeKind.BINARY:
+        array = _by_value(array, lambda value: value.hex(" "), pa.string())
+    elif source.kind in _TIMESTAMPS:
+        array = timestamps(array, source.kind is TypeKind.TIMESTAMP_LOCAL)
+    return _limit(array, target)
 
 
 def _limit(array: pa.Array, target: Primitive) -> pa.Array:
@@ -290,10 +274,6 @@ def _limit(array: pa.Array, target: Primitive) -> pa.Array:
     return pc.ascii_rtrim(array, characters=" ") if target.kind is TypeKind.CHAR else array
 
 
-def _padded(text: bytes, length: int) -> bytes:
-    return text + b" " * (length - sum(byte & 0xC0 != 0x80 for byte in text))
-
-
 def _truncate(text: bytes, length: int) -> bytes:
     """The first `length` characters, where every byte that does not continue another begins one."""
     count = 0
@@ -305,6 +285,15 @@ def _truncate(text: bytes, length: int) -> bytes:
     return text
 
 
+def _to_binary(array: pa.Array, source: Primitive, _: Primitive) -> pa.Array:
+    if source.kind is not TypeKind.CHAR:
+        return array.cast(pa.binary())
+    length = source.length or 0
+    return _by_value(
+        array, lambda text: text + b" " * (length - sum(byte & 0xC0 != 0x80 for byte in text)), pa.binary()
+    )
+
+
 # --- to timestamps and dates
 
 
@@ -313,18 +302,18 @@ def _from_clock(seconds: Int64Array, nanos: Int64Array, valid: BoolArray) -> pa.
     return pa.StructArray.from_arrays(parts, fields=list(WIDE), mask=pa.array(~valid))
 
 
-def _to_timestamp(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Array:
+def _to_timestamp(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     valid = _validity(array)
     if source.kind in _TIMESTAMPS:
         if pa.types.is_struct(array.type):
             return array
-        zone = "UTC" if target is TypeKind.TIMESTAMP_LOCAL else None
+        zone = "UTC" if target.kind is TypeKind.TIMESTAMP_LOCAL else None
         return array.cast(pa.int64()).cast(pa.timestamp("ns", tz=zone))
     if source.kind is TypeKind.DATE:
         days = _int64(array.cast(pa.int32()))
         return _from_clock(days * SECONDS_PER_DAY, np.zeros_like(days), valid)
     if source.kind in _TEXTS:
-        zoned = target is TypeKind.TIMESTAMP_LOCAL
+        zoned = target.kind is TypeKind.TIMESTAMP_LOCAL
         return _by_value(array, lambda text: _parse_clock(text, zoned), WIDE)
     if source.kind is TypeKind.DECIMAL:
         return _by_value(array, _decimal_clock, WIDE)
@@ -333,6 +322,10 @@ def _to_timestamp(array: pa.Array, source: Primitive, target: TypeKind) -> pa.Ar
     with np.errstate(over="ignore"):
         millis = _int64(array) * 1000
     return _from_clock(np.floor_divide(millis, 1000), np.zeros_like(millis), valid)
+
+
+def _moment(seconds: int, nanos: int) -> dict[str, int]:
+    return {"seconds": seconds + nanos // _NANOS, "nanos": nanos % _NANOS}
 
 
 def _float_clock(values: npt.NDArray[np.float64], valid: BoolArray) -> pa.StructArray:
@@ -351,10 +344,10 @@ def _decimal_clock(value: Decimal) -> dict[str, int] | None:
     if not _INSTANT_SECONDS[0] <= seconds <= _INSTANT_SECONDS[1]:
         return None
     nanos = int(((value - seconds) * _NANOS).to_integral_value(ROUND_DOWN))
-    return {"seconds": seconds + nanos // _NANOS, "nanos": nanos % _NANOS}
+    return _moment(seconds, nanos)
 
 
-def _to_date(array: pa.Array, source: Primitive) -> pa.Array:
+def _to_date(array: pa.Array, source: Primitive, _: Primitive) -> pa.Array:
     if source.kind in _TEXTS:
         return _by_value(array, _parse_day, pa.int32()).cast(pa.date32())
     seconds, nanos = seconds_and_nanos(array)
@@ -402,45 +395,28 @@ def _parse_clock(text: bytes, zoned: bool) -> dict[str, int] | None:
         hour, day = 0, day + 1
     if hour > 23 or minute > 59 or second > 59:
         return None
-    return {"seconds": day * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second, "nanos": nanos}
+    return _moment(day * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second, nanos)
+
+
+_TO: dict[TypeKind, Callable[[pa.Array, Primitive, Primitive], pa.Array]] = {
+    **dict.fromkeys((TypeKind.BOOLEAN, *_INTEGERS), _to_integer),
+    **dict.fromkeys(_FLOATS, _to_float),
+    TypeKind.DECIMAL: _to_decimal,
+    **dict.fromkeys(_TEXTS, _to_text),
+    **dict.fromkeys(_TIMESTAMPS, _to_timestamp),
+    TypeKind.DATE: _to_date,
+    TypeKind.BINARY: _to_binary,
+}
 
 
 # --- Conversions in which Hive 3 and 2 differ from Hive 4: those of ORC 1.5 and of java.sql.
 #
-# Everything else is `convert`'s. ORC 1.5 keeps the digits of a float when it becomes a double, takes integers
+# Everything else is as above. ORC 1.5 keeps the digits of a float when it becomes a double, takes integers
 # for milliseconds when they become timestamps, and reads and prints dates and timestamps as `java.sql` does.
 
 
 _HIVE3_DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})\Z")
 _HIVE3_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?\Z")
-
-
-def _convert_hive3(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
-    """Values of type `source` as `target`; the pair must be one that `plan_fit` allows."""
-    if source.kind is TypeKind.FLOAT:
-        return _hive3_from_float(array, target)
-    if target.kind is TypeKind.TIMESTAMP:
-        return _hive3_to_timestamp(array, source, target)
-    if source.kind is TypeKind.TIMESTAMP:
-        return _hive3_from_timestamp(array, source, target)
-    if target.kind is TypeKind.DATE and source.kind in _TEXTS:
-        return _by_value(array, _hive3_day, pa.int32()).cast(pa.date32())
-    return _convert(array, source, target)
-
-
-def _hive3_from_float(array: pa.Array, target: Primitive) -> pa.Array:
-    if target.kind is TypeKind.DOUBLE:
-        return _float_digits(array)
-    if target.kind is TypeKind.DECIMAL:
-        # The digits of the float, which are those of the double that has them.
-        return _convert(_float_digits(array), Primitive(TypeKind.DOUBLE), target)
-    if target.kind in _TEXTS:
-        known = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float32()), array)
-        return _limit(_by_value(known, float_text, pa.string()), target)
-    source = Primitive(TypeKind.FLOAT)
-    if target.kind is TypeKind.TIMESTAMP:
-        return _hive3_to_timestamp(array, source, target)
-    return _convert(array, source, target)
 
 
 def _float_digits(array: pa.Array) -> pa.Array:
@@ -458,39 +434,26 @@ def _float_digits(array: pa.Array) -> pa.Array:
     return pa.array(digits, mask=np.asarray(array.is_null()))
 
 
-# --- timestamps
+def _float_text(array: pa.Array, target: Primitive) -> pa.Array:
+    known = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float32()), array)
+    return _limit(_by_value(known, float_text, pa.string()), target)
 
 
-def _hive3_to_timestamp(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
-    if source.kind in _TEXTS:
-        return _by_value(array, _hive3_clock, WIDE)
-    if source.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
-        return _by_value(array.cast(pa.float64()), _hive3_float_clock, WIDE)
-    if source.kind in _INTEGERS or source.kind is TypeKind.BOOLEAN:
-        millis = _int64(array)
-        nanos = np.mod(millis, 1000) * 1_000_000
-        return _from_clock(np.floor_divide(millis, 1000), nanos, _validity(array))
-    return _convert(array, source, target)
+def _clock_of_millis(array: pa.Array, _: Primitive) -> pa.Array:
+    millis = _int64(array)
+    return _from_clock(np.floor_divide(millis, 1000), np.mod(millis, 1000) * 1_000_000, _validity(array))
+
+
+def _day_of_clock(array: pa.Array, _: Primitive) -> pa.Array:
+    days = np.floor_divide(seconds_and_nanos(array)[0], SECONDS_PER_DAY).astype(np.int32)
+    return pa.array(days, mask=~_validity(array)).cast(pa.date32())
 
 
 def _hive3_float_clock(value: float) -> dict[str, int] | None:
     if value != value or abs(value) >= 2.0**63:
         return None
     seconds = int(value)
-    nanos = int((Decimal(double_text(value)) - seconds) * _NANOS)
-    return {"seconds": seconds + nanos // _NANOS, "nanos": nanos % _NANOS}
-
-
-def _hive3_from_timestamp(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
-    if target.kind in _TEXTS:
-        return _limit(timestamps_with_fraction(array), target)
-    if target.kind is TypeKind.DECIMAL:
-        wide = _convert(array, source, Primitive(TypeKind.DOUBLE))
-        return _convert(wide, Primitive(TypeKind.DOUBLE), target)
-    if target.kind is TypeKind.DATE:
-        days = np.floor_divide(seconds_and_nanos(array)[0], SECONDS_PER_DAY).astype(np.int32)
-        return pa.array(days, mask=~_validity(array)).cast(pa.date32())
-    return _convert(array, source, target)
+    return _moment(seconds, int((Decimal(double_text(value)) - seconds) * _NANOS))
 
 
 def _hive3_day(value: bytes) -> int | None:
@@ -512,7 +475,31 @@ def _hive3_clock(value: bytes) -> dict[str, Any] | None:
         return None
     hour, minute, second = (int(part) for part in match.groups()[:3])
     nanos = int((match[4] or "0").ljust(9, "0"))
-    return {"seconds": day * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second, "nanos": nanos}
+    return _moment(day * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second, nanos)
+
+
+_DOUBLE_TYPE = Primitive(TypeKind.DOUBLE)
+_FLOAT, _STAMP = (TypeKind.FLOAT,), (TypeKind.TIMESTAMP,)
+# From these types to those, in the order in which they are looked for.
+_HIVE3: tuple[tuple[Collection[TypeKind], Collection[TypeKind], Callable[[pa.Array, Primitive], pa.Array]], ...] = (
+    (_FLOAT, (TypeKind.DOUBLE,), lambda array, _: _float_digits(array)),
+    # The digits of the float, which are those of the double that has them.
+    (_FLOAT, (TypeKind.DECIMAL,), lambda array, target: _to_decimal(_float_digits(array), _DOUBLE_TYPE, target)),
+    (_FLOAT, _TEXTS, _float_text),
+    (_FLOATS, _STAMP, lambda array, _: _by_value(array.cast(pa.float64()), _hive3_float_clock, WIDE)),
+    (_TEXTS, _STAMP, lambda array, _: _by_value(array, _hive3_clock, WIDE)),
+    ((TypeKind.BOOLEAN, *_INTEGERS), _STAMP, _clock_of_millis),
+    (_STAMP, _TEXTS, lambda array, target: _limit(timestamps_with_fraction(array), target)),
+    (
+        _STAMP,
+        (TypeKind.DECIMAL,),
+        lambda array, target: _to_decimal(
+            _to_float(array, Primitive(TypeKind.TIMESTAMP), _DOUBLE_TYPE), _DOUBLE_TYPE, target
+        ),
+    ),
+    (_STAMP, (TypeKind.DATE,), _day_of_clock),
+    (_TEXTS, (TypeKind.DATE,), lambda array, _: _by_value(array, _hive3_day, pa.int32()).cast(pa.date32())),
+)
 
 
 # --- Values fitted to the table's type.
@@ -568,10 +555,16 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
     if plan.action is FitAction.CONVERT:
         assert isinstance(plan.source, Primitive)
         assert isinstance(plan.target, Primitive)
-        as_in_hive = _convert if plan.dialect is Dialect.HIVE4 else _convert_hive3
-        return as_in_hive(array, plan.source, plan.target)
+        return _convert(array, plan.source, plan.target, plan.dialect)
     if isinstance(plan.target, StructType):
-        return _struct(array, plan)
+        array = flat(array)
+        children = [
+            null_array(field.type, len(array)) if child is None else fit_array(array.field(child[0]), child[1])
+            for field, child in zip(plan.target.fields, plan.children, strict=True)
+        ]
+        names = plan.target.names
+        kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
     if isinstance(plan.target, UnionType):
         array = flat(array)
         children = [fit_array(array.field(child[0]), child[1]) for child in plan.children if child]
@@ -581,15 +574,3 @@ def fit_array(array: pa.Array, plan: Fit) -> pa.Array:
 
 def _step(plan: Fit) -> Finisher:
     return lambda array, held: fit_array(array, plan)
-
-
-def _struct(array: pa.StructArray, plan: Fit) -> pa.Array:
-    assert isinstance(plan.target, StructType)
-    array = flat(array)
-    children = [
-        null_array(field.type, len(array)) if child is None else fit_array(array.field(child[0]), child[1])
-        for field, child in zip(plan.target.fields, plan.children, strict=True)
-    ]
-    names = plan.target.names
-    kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
