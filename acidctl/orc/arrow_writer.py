@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as po
@@ -19,10 +20,11 @@ import pyarrow.orc as po
 from acidctl.format.events import EventBatch, EventKeys, Operation, flat
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.codec import Compression
+from acidctl.orc.postprocess import rebuild
 from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.tail_edit import Appended
 from acidctl.types.format_scalars import seconds_and_nanos
-from acidctl.types.hive_types import HiveType, ListType, Primitive, StructType, TypeKind, UnionType, children, kinds
+from acidctl.types.hive_types import HiveType, Primitive, StructType, TypeKind, UnionType, children, kinds
 
 _NAMES = {
     Compression.NONE: "uncompressed",
@@ -112,16 +114,13 @@ class ArrowBackend:
             validity = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
             columns = tuple(children_of(struct_of(columns, validity, len(piece))))
         row = struct_of(self._formed(columns), validity, len(piece))
-        return pa.table([*_key_arrays(keys), row], names=[*KEY_FIELDS, "row"])
+        operation = _zeros(len(keys)) if keys.operation is None else pa.array(keys.operation.astype(np.int32))
+        bucket = pa.array(keys.bucket.astype(np.int32))
+        arrays = [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current), row]
+        return pa.table(arrays, names=[*KEY_FIELDS, "row"])
 
     def _formed(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return [form(column) for form, column in zip(self._formers, columns, strict=True)]
-
-
-def _key_arrays(keys: EventKeys) -> list[pa.Array]:
-    operation = _zeros(len(keys)) if keys.operation is None else pa.array(keys.operation.astype(np.int32))
-    bucket = pa.array(keys.bucket.astype(np.int32))
-    return [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current)]
 
 
 @lru_cache(maxsize=2)
@@ -170,7 +169,12 @@ def _former(kind: HiveType) -> Former:
         return partial(_struct, inner, has_union(kind))
     if isinstance(kind, UnionType):
         return partial(_union, inner)
-    return partial(_list, *inner) if isinstance(kind, ListType) else partial(_map, *inner)
+    finishers = [partial(_finished, former) for former in inner]
+    return lambda array: rebuild(array, finishers)
+
+
+def _finished(former: Former, array: pa.Array, _: object) -> pa.Array:
+    return former(array)
 
 
 def has_union(kind: HiveType) -> bool:
@@ -257,34 +261,25 @@ def _struct(inner: Sequence[Former], fragile: bool, array: pa.Array) -> pa.Array
     return struct_of(formed, array.buffers()[0], len(array))
 
 
-def _list(inner: Former, array: pa.Array) -> pa.Array:
-    array = flat(array)
-    values = inner(array.values)
-    kind = pa.list_(pa.field("item", values.type))
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[values])
-
-
-def _map(key_former: Former, item_former: Former, array: pa.Array) -> pa.Array:
-    array = flat(array)
-    keys, items = key_former(array.keys), item_former(array.items)
-    kind = pa.map_(keys.type, items.type)
-    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
-
-
 def _union(inner: Sequence[Former], array: pa.Array) -> pa.Array:
     """Unions as dense ones of their own values only; Arrow's have no NULL beside that of an alternative."""
     array = flat(array)
-    codes = np.asarray(array.type_codes)
     tags = np.full(len(array), -1, dtype=np.int8)
     offsets = np.zeros(len(array), dtype=np.int32)
-    alternatives = []
-    for tag, former in enumerate(inner):
-        places = np.flatnonzero(codes == array.type.type_codes[tag])
-        rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
-        alternatives.append(former(array.field(tag).take(pa.array(rows))))
+    values = []
+    for tag, (places, held) in enumerate(alternatives(array, len(inner))):
+        values.append(inner[tag](held))
         tags[places] = tag
         offsets[places] = np.arange(len(places), dtype=np.int32)
     if (tags < 0).any():
         raise NeedsExactWriter("Arrow has no NULL union")
-    return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), alternatives)
+    return pa.UnionArray.from_dense(pa.array(tags), pa.array(offsets), values)
+
+
+def alternatives(array: pa.Array, count: int) -> Iterator[tuple[npt.NDArray[np.int64], pa.Array]]:
+    """Of each alternative of unions the places that hold it, and the values there."""
+    codes = np.asarray(array.type_codes)
+    for tag in range(count):
+        places = np.flatnonzero(codes == array.type.type_codes[tag])
+        rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+        yield places, array.field(tag).take(pa.array(rows))

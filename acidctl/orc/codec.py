@@ -7,6 +7,7 @@ file's block size and no section beyond the caller's limit, so that a small host
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -79,7 +80,7 @@ def shrunk(plain: bytes | memoryview, compression: Compression) -> bytes | None:
     if compression is Compression.ZLIB:
         deflater = zlib.compressobj(wbits=-15)
         return deflater.compress(plain) + deflater.flush()
-    name = _STREAMED.get(compression) or _SIZED.get(compression, (None,))[0]
+    name = _SIZED[compression][0] if compression in _SIZED else _STREAMED.get(compression)
     if name is None:
         return None
     small: bytes = _pyarrow().Codec(name).compress(plain, asbytes=True)
@@ -123,19 +124,12 @@ def _expand_by_arrow(chunk: bytes, compression: Compression, block_size: int) ->
             plain = pa.Codec(name).decompress(chunk, decompressed_size=size, asbytes=True)
         else:
             raise CodecError(f"compression {compression.name} is not supported")
-    except (pa.ArrowException, OSError, IndexError) as error:
+    except (pa.ArrowException, OSError, IndexError, WireError) as error:
         raise CodecError("a compressed chunk is damaged") from error
     assert isinstance(plain, bytes)
     if len(plain) > block_size:
         raise CodecError("a compressed chunk is larger than the block size")
     return plain
-
-
-def _snappy_size(chunk: bytes) -> int:
-    try:
-        return varint(chunk[:5], 0)[0]
-    except WireError as error:
-        raise CodecError("a compressed chunk is damaged") from error
 
 
 def _lz4_size(chunk: bytes) -> int:
@@ -155,16 +149,17 @@ def _lz4_size(chunk: bytes) -> int:
 
 
 def _lz4_length(chunk: bytes, at: int, first: int) -> tuple[int, int]:
-    length = first
-    if first == 15:
-        while True:
-            byte = chunk[at]
-            at += 1
-            length += byte
-            if byte != 255:
-                break
+    length, byte = first, 255 if first == 15 else 0
+    while byte == 255:
+        byte = chunk[at]
+        at += 1
+        length += byte
     return length, at
 
 
 _STREAMED = {Compression.ZSTD: "zstd", Compression.BROTLI: "brotli"}
-_SIZED = {Compression.SNAPPY: ("snappy", _snappy_size), Compression.LZ4: ("lz4_raw", _lz4_size)}
+# The name of a codec, and how the plain size of a chunk is found.
+_SIZED: dict[Compression, tuple[str, Callable[[bytes], int]]] = {
+    Compression.SNAPPY: ("snappy", lambda chunk: varint(chunk[:5], 0)[0]),
+    Compression.LZ4: ("lz4_raw", _lz4_size),
+}

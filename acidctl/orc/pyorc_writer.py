@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -20,7 +21,7 @@ from pyorc.converters import ORCConverter
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.events import EventBatch, Operation, flat
-from acidctl.orc.arrow_writer import Physical, decoded, padded, text
+from acidctl.orc.arrow_writer import Physical, alternatives, decoded, padded, text
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.types.format_scalars import seconds_and_nanos
@@ -46,46 +47,30 @@ _WORDS = {
 _NOTHING = ()
 
 
-class _Converter(ORCConverter):
-    """Values come in the form that the C++ writer takes."""
+class _Moment(ORCConverter):
+    """Timestamps come as (seconds, nanoseconds), dates as days: in the form that the C++ writer takes."""
 
     @staticmethod
     def from_orc(*args: Any) -> Any:
         raise NotImplementedError
 
     @staticmethod
-    def to_orc(*args: Any) -> Any:
-        raise NotImplementedError
-
-
-class _Clock(_Converter):
-    """Timestamps come as (seconds, nanoseconds)."""
-
-    @staticmethod
-    def to_orc(value: tuple[int, int], zone: object) -> tuple[int, int]:
+    def to_orc(value: Any, zone: object = None) -> Any:
         return value
 
 
-class _Day(_Converter):
-    """Dates come as days."""
-
-    @staticmethod
-    def to_orc(value: int) -> int:
-        return value
-
-
-class _Unscaled(_Converter):
+class _Unscaled(_Moment):
     """Decimals come as whole numbers of their last digit."""
 
     @staticmethod
-    def to_orc(precision: int, scale: int, value: int) -> int:
+    def to_orc(precision: int, scale: int, value: int) -> int:  # type: ignore[override]
         return value
 
 
 _CONVERTERS: dict[pyorc.TypeKind, type[ORCConverter]] = {
-    pyorc.TypeKind.TIMESTAMP: _Clock,
-    pyorc.TypeKind.TIMESTAMP_INSTANT: _Clock,
-    pyorc.TypeKind.DATE: _Day,
+    pyorc.TypeKind.TIMESTAMP: _Moment,
+    pyorc.TypeKind.TIMESTAMP_INSTANT: _Moment,
+    pyorc.TypeKind.DATE: _Moment,
     pyorc.TypeKind.DECIMAL: _Unscaled,
 }
 
@@ -202,17 +187,11 @@ def _list(kind: HiveType, array: pa.Array) -> list[Any]:
 
 def _map(keys: list[Any], items: list[Any]) -> dict[Any, Any]:
     """A dictionary with every pair, equal keys and keys without a hash included."""
-    pairs = list(zip(keys, items, strict=True))
-    try:
-        result = dict(pairs)
-    except TypeError:
-        result = {}
-    return result if len(result) == len(pairs) else {_distinct(key): item for key, item in pairs}
-
-
-def _distinct(key: Any) -> Any:
-    kind = _DISTINCT.get(type(key))
-    return key if kind is None else kind(key)
+    with suppress(TypeError):
+        result = dict(zip(keys, items, strict=True))
+        if len(result) == len(keys):
+            return result
+    return {_DISTINCT.get(type(key), lambda key: key)(key): item for key, item in zip(keys, items, strict=True)}
 
 
 def _by_identity(kind: type) -> type:
@@ -231,17 +210,13 @@ def _primitives(kind: Primitive, array: pa.Array) -> list[Any]:
     if kind.kind is TypeKind.DECIMAL:
         return _unscaled(array.cast(pa.decimal128(kind.precision, kind.scale)))
     if kind.kind is TypeKind.DATE:
-        return _values(array.cast(pa.int32()))
-    if kind.kind in _TEXTS:
+        array = array.cast(pa.int32())
+    elif kind.kind in _TEXTS:
         strings = text(array)
         strings = padded(strings, kind.length or 0) if kind.kind is TypeKind.CHAR else strings
-        return _values(strings.view(pa.binary()))
-    return _values(array)
-
-
-def _values(array: pa.Array) -> list[Any]:
-    result: list[Any] = array.to_pylist()
-    return result
+        array = strings.view(pa.binary())
+    values: list[Any] = array.to_pylist()
+    return values
 
 
 def _moments(array: pa.Array) -> list[tuple[int, int] | None]:
@@ -266,16 +241,12 @@ def _unscaled(array: pa.Array) -> list[int | None]:
 
 def _unions(kind: UnionType, array: pa.Array) -> list[tuple[Any, ...] | None]:
     """Each as its tag and for each alternative a list, which has the value or none."""
-    codes = np.asarray(array.type_codes)
     tags = np.full(len(array), -1)
     columns: list[list[Any]] = []
-    for tag, alternative in enumerate(kind.alternatives):
-        places = np.flatnonzero(codes == array.type.type_codes[tag])
-        rows = np.asarray(array.offsets)[places] if array.type.mode == "dense" else places
+    for tag, (places, held) in enumerate(alternatives(array, len(kind.alternatives))):
         tags[places] = tag
         column: list[Any] = [_NOTHING] * len(array)
-        values = _list(alternative, array.field(tag).take(pa.array(rows)))
-        for place, value in zip(places.tolist(), values, strict=True):
+        for place, value in zip(places.tolist(), _list(kind.alternatives[tag], held), strict=True):
             column[place] = (value,)
         columns.append(column)
     return [row if row[0] >= 0 else None for row in zip(tags.tolist(), *columns, strict=True)]

@@ -401,8 +401,8 @@ MERGING = (
 WRITING = (
     Mutant(
         "orc/arrow_writer.py",
-        "bucket, pa.array(keys.row_id), pa.array(keys.current)]",
-        "bucket, pa.array(keys.row_id), pa.array(keys.write_id)]",
+        "bucket, pa.array(keys.row_id), pa.array(keys.current), row]",
+        "bucket, pa.array(keys.row_id), pa.array(keys.write_id), row]",
         "the original write id written as the current one",
     ),
     Mutant(
