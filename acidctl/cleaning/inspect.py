@@ -22,7 +22,7 @@ from acidctl.format.names import (
     must_not_hold_events,
 )
 from acidctl.format.write_ids import Reader
-from acidctl.maintenance.owner import Life, from_bytes, life_of
+from acidctl.maintenance.lock import Life, from_bytes, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE
 from acidctl.rows.table_view import ORC_MAGIC
 from acidctl.state.entries import Directory, MarkerContent, StateEntry

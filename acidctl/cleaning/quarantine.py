@@ -21,7 +21,7 @@ from acidctl.compaction.plan import decode, encode
 from acidctl.errors import DamagedDataError, NoSuchTableError, StorageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, QUARANTINE_NAME
-from acidctl.maintenance.owner import is_id
+from acidctl.maintenance.lock import is_id
 from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, write_file
 from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join

@@ -36,8 +36,7 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit, checked_time, wall_clock
-from acidctl.maintenance.lock import Lock, acquire
-from acidctl.maintenance.owner import to_bytes
+from acidctl.maintenance.lock import Lock, acquire, to_bytes, until_done
 from acidctl.maintenance.work_dir import (
     REMOVED,
     WORK_TYPE,
@@ -47,7 +46,6 @@ from acidctl.maintenance.work_dir import (
     remove_directory,
     remove_file,
     remove_work,
-    until_done,
     write_file,
 )
 from acidctl.options import CleanOptions, Progress, unwatched

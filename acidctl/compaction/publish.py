@@ -51,8 +51,19 @@ from acidctl.format.names import (
     parse_file,
 )
 from acidctl.format.write_ids import ValidTxns
-from acidctl.maintenance.lock import LOCK_TYPE, NEW_PREFIX, TAKEN_PREFIX, TORN_LOCK_SECONDS, Lock
-from acidctl.maintenance.owner import Life, Owner, from_bytes, is_id, life_of
+from acidctl.maintenance.lock import (
+    LOCK_TYPE,
+    NEW_PREFIX,
+    TAKEN_PREFIX,
+    TORN_LOCK_SECONDS,
+    Life,
+    Lock,
+    Owner,
+    from_bytes,
+    is_id,
+    life_of,
+    until_done,
+)
 from acidctl.maintenance.work_dir import (
     OUT,
     WORK_TYPE,
@@ -63,7 +74,6 @@ from acidctl.maintenance.work_dir import (
     moved,
     remove_file,
     remove_work,
-    until_done,
     write_file,
 )
 from acidctl.state.inventory import take_inventory

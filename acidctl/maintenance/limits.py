@@ -24,20 +24,17 @@ _LAST_SECOND = 253402300799
 def wall_clock() -> float:
     """Seconds since 1970; AcidctlError while the clock of this machine shows a time that Python cannot hold."""
     try:
-        return checked_time(time.time())
-    except OverflowError as error:
-        raise _wrong_clock() from error
+        now = time.time()
+    except OverflowError:
+        now = -1.0
+    return checked_time(now)
 
 
 def checked_time(now: float) -> float:
     """The time, if it can be written as a date; AcidctlError otherwise."""
-    if not 0 <= now <= _LAST_SECOND:
-        raise _wrong_clock()
-    return now
-
-
-def _wrong_clock() -> AcidctlError:
-    return AcidctlError(
+    if 0 <= now <= _LAST_SECOND:
+        return now
+    raise AcidctlError(
         "the clock of this machine shows a time outside of the years 1970 to 9999, so no age can be computed",
         hint="Set the clock; `date` shows it.",
     )
@@ -99,29 +96,22 @@ class Reach:
         return self.gone or len(self._silent) >= IN_A_ROW
 
     def heed(self, partition: str, error: AcidctlError) -> None:
-        """An error that became of a partition, by its path: silence counts, a refusal says nothing of others."""
-        if error.code == UnreachableError.code and not self.stopped:
-            self.gone = is_gone(self._storage, self._root, error)
-            self._silent.add(partition)
+        """An error that became of a partition, by its path: silence counts, a refusal says nothing of others.
+
+        One machine of many that is down takes some files with it, and the storage still answers for the table; a
+        refusal is an answer, and so is "not found".
+        """
+        # An error of a worker need not have its type any more.
+        if error.code != UnreachableError.code or self.stopped:
+            return
+        try:
+            self._storage.stat(self._root)
+        except AcidctlError as second:
+            self.gone = second.code == UnreachableError.code
+        self._silent.add(partition)
 
     def answered(self) -> None:
         """Data of some partition was read."""
         self.heard = True
         if not self.stopped:
             self._silent.clear()
-
-
-def is_gone(storage: Storage, root: str, error: AcidctlError) -> bool:
-    """Whether after such an error nothing can be asked: not for the table itself either.
-
-    A refusal is an answer, and so is "not found". One machine of many that is down takes some files with it, and the
-    storage still answers for the table.
-    """
-    # An error of a worker need not have its type any more.
-    if error.code != UnreachableError.code:
-        return False
-    try:
-        storage.stat(root)
-    except AcidctlError as second:
-        return second.code == UnreachableError.code
-    return False

@@ -1,4 +1,4 @@
-"""One run of acidctl at a time per location: a file that only one can create.
+"""One run of acidctl at a time per location: a file that only one can create, and whose it is.
 
 The lock names its owner. That of a process which is known to be dead is taken over: it is renamed to
 `_acidctl_lock_<id of the dead>`, which only one of several takers can do, and stays under that name as the proof that
@@ -7,21 +7,32 @@ in one step, the proof is written first, and then the lock is replaced on the co
 The lock is there with its content or not at all: where things can be renamed it is written under another name first.
 Hive knows nothing of this lock and needs not: it protects acidctl from itself, and what Hive does is found out by
 listing again.
+
+A process is known by machine, boot, process-id namespace, process id and start time: ids are used again, containers
+count theirs from one, and machines of a cluster may share a name. A process of which anything is unknown does not count
+as dead.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from enum import Enum
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
 from acidctl.format.names import LOCK_NAME
-from acidctl.maintenance.owner import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.storage.port import Storage, Swapping, join
 from acidctl.storage.retry import DEFAULT_RETRY
 
+SCHEMA_VERSION = 1
 LOCK_TYPE = "acidctl_lock"
 TAKEN_PREFIX = LOCK_NAME + "_"
 # What a run that died while it wrote its lock leaves, with the id of the run behind it.
@@ -30,9 +41,179 @@ NEW_PREFIX = LOCK_NAME + "_new_"
 TORN_LOCK_SECONDS = 600
 _LIMIT = 1 << 16
 _TRIES = 5
+# That of the system itself, by a number fixed in the kernel's sources (PROC_PID_INIT_INO); containers have others.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+# By how much a clock may have been set since.
+_CLOCK_SECONDS = 10
 
 # Locks that this process holds: a lock of ours that is not among them was left behind by a failure.
 _held: set[str] = set()
+
+
+class Life(Enum):
+    """What is known of an owner. UNKNOWN: it belongs to another machine or container."""
+
+    OURSELVES = "ourselves"
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A run of acidctl; `id` is 12 hex digits, `created` ISO 8601 in UTC.
+
+    `pid_started` is the start time of the process as its system counts it; None where a fact cannot be had.
+    """
+
+    id: str
+    host: str
+    pid: int
+    created: str
+    pid_started: str | None = None
+    boot_id: str | None = None
+    machine_id: str | None = None
+    pid_namespace: str | None = None
+
+    @property
+    def described(self) -> str:
+        """For a sentence: `process 71 on node-3, since 2026-11-21T10:00:00Z`."""
+        return f"process {self.pid} on {self.host}, since {self.created}"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What tells a machine, its boot and a container on it from others; None where a fact cannot be had.
+
+    `booted` is when the machine was started, in seconds since 1970.
+    """
+
+    boot_id: str | None = None
+    machine_id: str | None = None
+    pid_namespace: str | None = None
+    booted: int | None = None
+
+    @classmethod
+    def this(cls) -> Machine:
+        """That of this process."""
+        namespace = booted = None
+        with suppress(OSError):
+            namespace = os.readlink("/proc/self/ns/pid")
+        with suppress(ValueError, IndexError):
+            lines = (_content("/proc/stat") or "").splitlines()
+            booted = next((int(line.split()[1]) for line in lines if line.startswith("btime ")), None)
+        return cls(_content("/proc/sys/kernel/random/boot_id"), _content("/etc/machine-id"), namespace, booted)
+
+
+def _content(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read().strip() or None
+    except OSError:
+        return None
+
+
+def new_owner(now: float, machine: Machine | None = None) -> Owner:
+    """This process, with a new id; `now` is in seconds since 1970, `machine` this one if not given."""
+    pid, here = os.getpid(), machine or Machine.this()
+    moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    facts = _started(pid)[0], here.boot_id, here.machine_id, here.pid_namespace
+    return Owner(secrets.token_hex(6), socket.gethostname(), pid, moment, *facts)
+
+
+def to_bytes(owner: Owner, kind: str, more: Mapping[str, Any] | None = None) -> bytes:
+    """The content of a lock or an owner file; `kind` becomes its `type`."""
+    return json.dumps({"type": kind, "schema_version": SCHEMA_VERSION, **asdict(owner), **(more or {})}).encode("ascii")
+
+
+def from_bytes(content: bytes, kind: str) -> Owner | None:
+    """The owner that a lock or an owner file names; None for what acidctl did not write, or not whole."""
+    try:
+        values = json.loads(content.decode("utf-8"))
+        if values["type"] != kind or values["schema_version"] != SCHEMA_VERSION:
+            return None
+        owner = Owner(**{field.name: values[field.name] for field in fields(Owner)})
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    texts = (owner.id, owner.host, owner.created)
+    facts = (owner.pid_started, owner.boot_id, owner.machine_id, owner.pid_namespace)
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(fact, str | None) for fact in facts):
+        return None
+    return owner if isinstance(owner.pid, int) and owner.pid > 0 and is_id(owner.id) else None
+
+
+def is_id(text: str) -> bool:
+    """Whether this is an id that `new_owner` makes."""
+    return len(text) == 12 and all(letter in "0123456789abcdef" for letter in text)
+
+
+def life_of(owner: Owner, machine: Machine | None = None) -> Life:
+    """Whether the process of an owner still lives; `machine` is this one if not given."""
+    here = machine or Machine.this()
+    if owner.host != socket.gethostname() or _differ(owner.machine_id, here.machine_id):
+        return Life.UNKNOWN
+    if _differ(owner.boot_id, here.boot_id):
+        return Life.DEAD if _ended_by_restart(owner, here) else Life.UNKNOWN
+    if _differ(owner.pid_namespace, here.pid_namespace):
+        return Life.UNKNOWN
+    started, ended = _started(owner.pid)
+    # What it may not be asked, and a number that no process has here, does not make it dead.
+    with suppress(PermissionError, OverflowError):
+        try:
+            os.kill(owner.pid, 0)
+        except ProcessLookupError:
+            ended = True
+    if ended or _differ(owner.pid_started, started):
+        return Life.DEAD
+    return Life.OURSELVES if owner.pid == os.getpid() else Life.ALIVE
+
+
+def _ended_by_restart(owner: Owner, here: Machine) -> bool:
+    """Whether an owner under another boot id ran before this machine was started, and not on a machine like it.
+
+    Containers of one image may share host name and machine id on nodes that both run, so it has to be no container, and
+    older than this boot.
+    """
+    if owner.machine_id is None or owner.machine_id != here.machine_id:
+        return False
+    if here.pid_namespace != _FIRST_NAMESPACE or owner.pid_namespace != _FIRST_NAMESPACE:
+        return False
+    try:
+        created = datetime.fromisoformat(owner.created).timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return here.booted is not None and created < here.booted - _CLOCK_SECONDS
+
+
+def _differ(first: str | None, second: str | None) -> bool:
+    """Whether two facts are known and not the same."""
+    return first is not None and second is not None and first != second
+
+
+def _started(pid: int) -> tuple[str | None, bool]:
+    """Start time of a process in ticks since boot, None where it cannot be had; and whether it has ended (a zombie)."""
+    # The program's name stands in brackets and may hold anything; state is the third field, start the 22nd.
+    rest = (_content(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    return (rest[19], rest[0] in ("Z", "X")) if len(rest) > 19 else (None, False)
+
+
+def until_done(
+    change: Callable[[], None], done: Callable[[], bool], *, before_again: Callable[[], None] = lambda: None
+) -> None:
+    """Change something on storage, again if need be; an error does not count when `done` sees the change.
+
+    The answer to a request that was carried out can get lost on its way. Where `done` sees no change, and the error
+    says that trying again may help, it is tried again. So the names must be such that nobody else makes this change.
+    """
+
+    def once() -> None:
+        try:
+            change()
+        except StorageError:
+            if not done():
+                raise
+
+    DEFAULT_RETRY.run(once, before_again=before_again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +222,11 @@ class _StoredLock:
 
     content: bytes
     owner: Owner | None
+
+    @property
+    def by(self) -> str:
+        """Whose it is, as a part of a sentence."""
+        return "" if self.owner is None else f" by {self.owner.described}"
 
 
 class Lock:
@@ -51,7 +237,6 @@ class Lock:
         self.now = now
         self._storage = storage
         self._root = root
-        self._path = join(root, LOCK_NAME)
         self.owner = owner
 
     @property
@@ -61,12 +246,12 @@ class Lock:
 
     def check(self) -> None:
         """Raise StalePlanError when another run has broken this lock: then nothing may be published any more."""
-        stored = _read(self._storage, self._path)
-        if stored is None or stored.owner is None or stored.owner.id != self.owner.id:
-            by = f" by {stored.owner.described}" if stored is not None and stored.owner is not None else ""
+        stored = _read(self._storage, join(self._root, LOCK_NAME))
+        if not _is_of(stored, self.owner):
+            shown = self._storage.display(self._root)
             raise StalePlanError(
-                f"the lock of {self._storage.display(self._root)} was broken{by}",
-                path=self._storage.display(self._root),
+                f"the lock of {shown} was broken{'' if stored is None else stored.by}",
+                path=shown,
                 hint="Nothing was published here. See what runs on this table, then run the command again.",
             )
 
@@ -81,17 +266,10 @@ class Lock:
         """
         if self.owner.id not in _held:
             return
-        _held.discard(self.owner.id)
-        stored = _read(self._storage, self._path)
-        if stored is not None and stored.owner is not None and stored.owner.id == self.owner.id:
-            DEFAULT_RETRY.run(self._remove)
-
-    def _remove(self) -> None:
-        try:
-            self._storage.remove_file(self._path)
-        except StorageError:
-            if self._storage.stat(self._path) is not None:
-                raise
+        self.leave()
+        path = join(self._root, LOCK_NAME)
+        if _is_of(_read(self._storage, path), self.owner):
+            until_done(lambda: self._storage.remove_file(path), lambda: self._storage.stat(path) is None)
 
     def __enter__(self) -> Lock:
         return self
@@ -100,10 +278,8 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """What could not be removed is no reason to call a finished run failed."""
-        try:
+        with suppress(AcidctlError):
             self.release()
-        except AcidctlError:
-            return
 
 
 def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool = False) -> Lock:
@@ -125,22 +301,27 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
             stored = _read(storage, path)
             if stored is not None:
                 _require_dead(storage, root, stored, now, unsafe_break_lock)
-                if storage.facts.conditional_replace:
-                    _replace(storage, root, stored, owner)
-                elif not storage.facts.atomic_rename and not unsafe_break_lock:
-                    raise _left_behind(storage, root, stored)
-                else:
-                    _take_over(storage, root, stored, owner)
+                if not (storage.facts.conditional_replace or storage.facts.atomic_rename or unsafe_break_lock):
+                    raise _stale(
+                        storage,
+                        root,
+                        f"was left locked{stored.by}, and on this storage two runs could take the lock over at once",
+                        "Make sure that no acidctl runs on this table, then run the command again with "
+                        "--unsafe-break-lock.",
+                    )
+                _take_over(storage, root, stored, owner)
         if refused is not None and storage.stat(path) is None:
             raise refused
-        raise StalePlanError(
-            f"{storage.display(root)} could not be locked: other runs keep taking the lock",
-            path=storage.display(root),
-            hint="Let one run of acidctl work on this table at a time.",
-        )
+        advice = "Let one run of acidctl work on this table at a time."
+        raise _stale(storage, root, "could not be locked: other runs keep taking the lock", advice)
     except BaseException:
         _held.discard(owner.id)
         raise
+
+
+def _stale(storage: Storage, root: str, what: str, hint: str) -> StalePlanError:
+    shown = storage.display(root)
+    return StalePlanError(f"{shown} {what}", path=shown, hint=hint)
 
 
 def _create(storage: Storage, root: str, owner: Owner) -> StorageError | None:
@@ -152,9 +333,7 @@ def _create(storage: Storage, root: str, owner: Owner) -> StorageError | None:
         else:
             _write_and_rename(storage, join(root, NEW_PREFIX + owner.id), path, content, root)
     except StorageError as error:
-        stored = _read(storage, path)
-        ours = stored is not None and stored.owner is not None and stored.owner.id == owner.id
-        return None if ours else error
+        return None if _is_of(_read(storage, path), owner) else error
     return None
 
 
@@ -178,92 +357,70 @@ def _read(storage: Storage, path: str) -> _StoredLock | None:
     One that was taken away while it was to be opened may have a successor by the time of the look for it; that one is
     read instead.
     """
-    failure: StorageError | NoSuchTableError | None = None
-    for _ in range(_TRIES):
+    for left in reversed(range(_TRIES)):
         try:
             with storage.open(path) as stream:
                 content = stream.read(_LIMIT)
             return _StoredLock(content, from_bytes(content, LOCK_TYPE))
         except (StorageError, NoSuchTableError) as error:
-            failure = error
-        if storage.stat(path) is None:
-            return None
-        if isinstance(failure, StorageError) and failure.transient:
-            break
-    assert failure is not None
-    raise failure
+            if storage.stat(path) is None:
+                return None
+            if not left or (isinstance(error, StorageError) and error.transient):
+                raise
+    raise AssertionError("the last try answers or raises")
+
+
+def _is_of(stored: _StoredLock | None, owner: Owner) -> bool:
+    return stored is not None and stored.owner is not None and stored.owner.id == owner.id
 
 
 def _require_dead(storage: Storage, root: str, stored: _StoredLock, now: float, unsafe: bool) -> None:
     """Raise StalePlanError unless this lock may be taken over."""
-    shown = storage.display(root)
     if stored.owner is None:
         at = storage.stat(join(root, LOCK_NAME))
         if unsafe or at is None or (at.modified is not None and now - at.modified > TORN_LOCK_SECONDS):
             return
-        raise StalePlanError(
-            f"{shown} holds a lock that names no owner",
-            path=shown,
-            hint="Another run is taking the lock, or crashed while doing so; it is taken over "
-            f"{TORN_LOCK_SECONDS // 60} minutes after it was written, or at once with --unsafe-break-lock.",
+        advice = (
+            "Another run is taking the lock, or crashed while doing so; it is taken over "
+            f"{TORN_LOCK_SECONDS // 60} minutes after it was written, or at once with --unsafe-break-lock."
         )
+        raise _stale(storage, root, "holds a lock that names no owner", advice)
     life = life_of(stored.owner)
     if life is Life.DEAD or (life is Life.OURSELVES and stored.owner.id not in _held):
         return
     if life is Life.OURSELVES:
-        raise StalePlanError(
-            f"{shown} is already locked by this process", path=shown, hint="Wait until its other run has ended."
-        )
+        advice = "Wait until its other run has ended."
+        raise _stale(storage, root, "is already locked by this process", advice)
     if unsafe:
         return
-    if life is Life.ALIVE:
-        hint = "Wait until it has ended, or end it; then run the command again."
-    else:
-        hint = (
+    advice = "Wait until it has ended, or end it; then run the command again."
+    if life is not Life.ALIVE:
+        advice = (
             f"Look on {stored.owner.host} whether it still runs; if it does not, run the command again with "
             "--unsafe-break-lock."
         )
-    raise StalePlanError(f"{shown} is locked by {stored.owner.described}", path=shown, hint=hint)
-
-
-def _left_behind(storage: Storage, root: str, stored: _StoredLock) -> StalePlanError:
-    shown = storage.display(root)
-    by = "" if stored.owner is None else f" by {stored.owner.described}"
-    return StalePlanError(
-        f"{shown} was left locked{by}, and on this storage two runs could take the lock over at once",
-        path=shown,
-        hint="Make sure that no acidctl runs on this table, then run the command again with --unsafe-break-lock.",
-    )
-
-
-def _replace(storage: Storage, root: str, stored: _StoredLock, owner: Owner) -> None:
-    """Put ours in the place of a dead lock. Whether it worked, the next attempt to create one tells."""
-    kept = join(root, TAKEN_PREFIX + (owner if stored.owner is None else stored.owner).id)
-    try:
-        storage.create_exclusive(kept, stored.content)
-    except StorageError:
-        # Another run wrote the same, or the storage refuses: then `acquire` gives up in the end.
-        if storage.stat(kept) is None:
-            return
-    with suppress(StorageError):
-        cast(Swapping, storage).swap(join(root, LOCK_NAME), stored.content, to_bytes(owner, LOCK_TYPE))
+    raise _stale(storage, root, f"is locked{stored.by}", advice)
 
 
 def _take_over(storage: Storage, root: str, stored: _StoredLock, owner: Owner) -> None:
-    """Move a dead lock out of the way. Whether it worked, the next attempt to create one tells."""
+    """Move a dead lock out of the way, or put ours in its place. The next attempt to create one tells if it worked."""
     path = join(root, LOCK_NAME)
     kept = join(root, TAKEN_PREFIX + (owner if stored.owner is None else stored.owner).id)
-    try:
+    if storage.facts.conditional_replace:
+        try:
+            storage.create_exclusive(kept, stored.content)
+        except StorageError:
+            # Another run wrote the same, or the storage refuses: then `acquire` gives up in the end.
+            if storage.stat(kept) is None:
+                return
+        with suppress(StorageError):
+            cast(Swapping, storage).swap(path, stored.content, to_bytes(owner, LOCK_TYPE))
+        return
+    # Where another run was first, or the storage refuses, the next reading finds the same lock, and `acquire` gives up
+    # in the end.
+    with suppress(StorageError):
         storage.move(path, kept)
-    except StorageError:
-        # Another run was first, or the storage refuses: then the next reading finds the same lock, and `acquire` gives
-        # up in the end.
-        return
-    moved = _read(storage, kept)
-    if moved is None or moved.content == stored.content:
-        return
-    # Between reading and moving another run was done with it, and this is its successor's: give it back.
-    try:
-        storage.move(kept, path)
-    except StorageError:
-        return
+        moved = _read(storage, kept)
+        if moved is not None and moved.content != stored.content:
+            # Between reading and moving another run was done with it, and this is its successor's: give it back.
+            storage.move(kept, path)

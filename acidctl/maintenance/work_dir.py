@@ -13,18 +13,16 @@ It lies on the table's own storage, so that publishing is a rename.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, StorageError
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
-from acidctl.maintenance.lock import Lock
-from acidctl.maintenance.owner import SCHEMA_VERSION, to_bytes
+from acidctl.maintenance.lock import SCHEMA_VERSION, Lock, to_bytes, until_done
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage, join
 from acidctl.storage.redact import without_credentials
-from acidctl.storage.retry import DEFAULT_RETRY
 
 WORK_TYPE = "acidctl_work"
 ATTEMPTS = "attempts"
@@ -55,7 +53,7 @@ class WorkDir:
         try:
             make_directory(storage, work.path, root)
             write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)
-            make_directory(storage, work.attempt_dir, root)
+            make_directory(storage, join(work.path, ATTEMPTS), root)
         except BaseException:
             with suppress(AcidctlError):
                 if storage.stat(work.path) is not None:
@@ -72,11 +70,6 @@ class WorkDir:
     def path(self) -> str:
         """Its path in the storage."""
         return join(self._root, self.name)
-
-    @property
-    def attempt_dir(self) -> str:
-        """Path of the folder that tasks write to."""
-        return join(self.path, ATTEMPTS)
 
     def out_dir(self, output: str) -> str:
         """Path of a directory that is being put together."""
@@ -128,25 +121,6 @@ def list_location(storage: Storage, root: str) -> Listing:
         path=shown,
         hint="Run the command again; it plans anew.",
     )
-
-
-def until_done(
-    change: Callable[[], None], done: Callable[[], bool], *, before_again: Callable[[], None] = lambda: None
-) -> None:
-    """Change something on storage, again if need be; an error does not count when `done` sees the change.
-
-    The answer to a request that was carried out can get lost on its way. Where `done` sees no change, and the error
-    says that trying again may help, it is tried again. So the names must be such that nobody else makes this change.
-    """
-
-    def once() -> None:
-        try:
-            change()
-        except StorageError:
-            if not done():
-                raise
-
-    DEFAULT_RETRY.run(once, before_again=before_again)
 
 
 def make_directory(storage: Storage, path: str, like: str) -> None:

@@ -22,7 +22,7 @@ SCHEMA = ("--schema", "id int, v string")
 # Makes an owner file of its own process, and ends.
 DIE = """
 import sys, time
-from acidctl.maintenance.owner import new_owner, to_bytes
+from acidctl.maintenance.lock import new_owner, to_bytes
 from acidctl.maintenance.work_dir import WORK_TYPE
 from dataclasses import replace
 sys.stdout.buffer.write(to_bytes(replace(new_owner(time.time()), id=sys.argv[1]), WORK_TYPE))

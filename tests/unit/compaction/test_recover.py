@@ -17,8 +17,7 @@ from acidctl.compaction.publish import has_leftovers, recover
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import StalePlanError
 from acidctl.format.write_ids import ValidTxns
-from acidctl.maintenance.lock import LOCK_TYPE, acquire
-from acidctl.maintenance.owner import Owner, from_bytes, new_owner, to_bytes
+from acidctl.maintenance.lock import LOCK_TYPE, Owner, acquire, from_bytes, new_owner, to_bytes
 from acidctl.maintenance.work_dir import WORK_TYPE, list_location
 from acidctl.state.resolve import EntryState
 from acidctl.storage.local import LocalStorage

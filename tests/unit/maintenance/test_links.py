@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import StorageError
-from acidctl.maintenance.lock import LOCK_TYPE
-from acidctl.maintenance.owner import new_owner, to_bytes
+from acidctl.maintenance.lock import LOCK_TYPE, new_owner, to_bytes
 from acidctl.maintenance.work_dir import WORK_TYPE, remove_work
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather

@@ -17,8 +17,19 @@ import pytest
 
 from acidctl.compaction.publish import recover
 from acidctl.errors import ExitCode, StalePlanError, StorageError
-from acidctl.maintenance.lock import LOCK_TYPE, TORN_LOCK_SECONDS, Lock, acquire
-from acidctl.maintenance.owner import Life, Machine, Owner, from_bytes, life_of, new_owner, to_bytes
+from acidctl.maintenance.lock import (
+    LOCK_TYPE,
+    TORN_LOCK_SECONDS,
+    Life,
+    Lock,
+    Machine,
+    Owner,
+    acquire,
+    from_bytes,
+    life_of,
+    new_owner,
+    to_bytes,
+)
 from acidctl.maintenance.work_dir import list_location
 from acidctl.storage.local import LocalStorage
 from tests.support.faulty import Fault, FaultyStorage, broken_run, in_child, sweep

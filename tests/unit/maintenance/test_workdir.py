@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from acidctl.errors import StorageError, UnreachableError
-from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, until_done, write_file
+from acidctl.maintenance.lock import until_done
+from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, write_file
 from acidctl.storage.port import Storage, Walk
 from tests.support.memory import MemoryStorage
 
