@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from acidctl.errors import UsageError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import ACID_STATS, parse_acid_stats
-from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic
+from acidctl.orc.calendar import SECONDS_PER_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, ValueStatistics
 from acidctl.orc.stripe import BloomFilter, ColumnIndex, EncodingKind, StripeFooter, read_column_index
@@ -35,16 +37,8 @@ from acidctl.types.hive_types import Field, Primitive, StructType, TypeKind, quo
 Json = dict[str, Any]
 
 _WRITER_VERSIONS = (
-    "ORIGINAL",
-    "HIVE_8732",
-    "HIVE_4243",
-    "HIVE_12055",
-    "HIVE_13083",
-    "ORC_101",
-    "ORC_135",
-    "ORC_517",
-    "ORC_203",
-    "ORC_14",
+    *("ORIGINAL", "HIVE_8732", "HIVE_4243", "HIVE_12055", "HIVE_13083"),
+    *("ORC_101", "ORC_135", "ORC_517", "ORC_203", "ORC_14"),
 )
 _WRITERS = {
     Writer.ORC_JAVA: "ORC Java",
@@ -82,7 +76,8 @@ class ReportOptions:
 def file_report(orc: OrcFile, stream: ReadableFile, *, name: str, size: int, options: ReportOptions) -> Json:
     """The report without the ACID layer; `size` is the length of the file on storage."""
     tail = orc.tail
-    padding = _padding(tail)
+    # Writers align stripes with HDFS blocks.
+    padding = sum(after.offset - before.end for before, after in pairwise(tail.stripes))
     report: Json = {
         "type": "dump",
         "schema_version": 1,
@@ -110,7 +105,9 @@ def file_report(orc: OrcFile, stream: ReadableFile, *, name: str, size: int, opt
         "paddingLength": padding,
         "paddingRatio": padding / size * 100,
     }
-    report |= _counts(tail)
+    with suppress(ValueError):
+        stats = parse_acid_stats(tail.metadata_value(ACID_STATS) or b"")
+        report |= {"numInserts": stats.inserts, "numDeletes": stats.deletes, "numUpdates": stats.updates}
     metadata = {key: value.decode("utf-8", "replace") for key, value in tail.user_metadata if key != ACID_STATS}
     if metadata:
         report["userMetadata"] = metadata
@@ -367,11 +364,6 @@ def _single(value: float) -> float:
 # --- sizes and counts -------------------------------------------------------------------------------------------------
 
 
-def _padding(tail: Tail) -> int:
-    """Bytes between stripes: writers align stripes with HDFS blocks."""
-    return sum(after.offset - before.end for before, after in zip(tail.stripes, tail.stripes[1:], strict=False))
-
-
 def _raw_data_size(tail: Tail) -> int:
     """What the rows would take in Java's memory (ReaderImpl.getRawDataSizeOfColumn)."""
     total = 0
@@ -390,17 +382,6 @@ def _raw_data_size(tail: Tail) -> int:
     return total
 
 
-def _counts(tail: Tail) -> Json:
-    value = tail.metadata_value(ACID_STATS)
-    if value is None:
-        return {}
-    try:
-        stats = parse_acid_stats(value)
-    except ValueError:
-        return {}
-    return {"numInserts": stats.inserts, "numDeletes": stats.deletes, "numUpdates": stats.updates}
-
-
 # --- Rows exactly as `orc-tools data` 2.1.2 prints them on Java 17 in UTC, for `dump --data` to stand in for it.
 #
 # What differs from our own JSON: floating-point numbers take Java's form and a float is widened to a double first, NaN
@@ -415,7 +396,6 @@ SEPARATOR = b"_" * 120 + b"\n\n"
 _FIRST_DAY = -719_162  # 0001-01-01; java.sql counts the years before it backwards
 # The days that Java's hybrid calendar does not have, 1582-10-05 to 14: a lenient calendar moves them on.
 _GAP_FIRST, _GAP_LAST, _GAP_DAYS = -141_437, -141_428, 10
-_SECONDS_PER_DAY = 86_400
 
 
 def row_style(tail: Tail) -> Style:
@@ -427,7 +407,7 @@ def row_style(tail: Tail) -> Style:
     unmarked = tail.calendar is not Calendar.PROLEPTIC_GREGORIAN
     days = unmarked and not tail.is_hybrid
     return Style(
-        floats=_floats,
+        floats=lambda array: java_numbers.doubles(pc.cast(array, pa.float64())),
         decimals=format_scalars.short_decimals,
         dates=partial(_dates, days),
         timestamps=partial(_timestamps, days, unmarked),
@@ -436,26 +416,23 @@ def row_style(tail: Tail) -> Style:
     )
 
 
-def _floats(array: pa.Array) -> pa.Array:
-    return java_numbers.doubles(pc.cast(array, pa.float64()))
-
-
 def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
     days = array.cast(pa.int32())
     ends = pc.min_max(days)
     if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
         numbers = pc.fill_null(days, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         days = pc.if_else(pc.is_valid(days), pa.array(_labels(numbers, hybrid)), pa.scalar(None, pa.int64()))
-    return format_scalars.day_text(days, _date_year, first=_FIRST_DAY)
+    # `java.sql.Date` prints the last four digits of the year.
+    return format_scalars.day_text(days, lambda year: _year(year, 10_000), first=_FIRST_DAY)
 
 
 def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> pa.Array:
     seconds, nanos = format_scalars.seconds_and_nanos(array)
-    if len(seconds) and seconds.min() < (_GAP_LAST + 1) * _SECONDS_PER_DAY:
-        days = seconds // _SECONDS_PER_DAY
+    if len(seconds) and seconds.min() < (_GAP_LAST + 1) * SECONDS_PER_DAY:
+        days = seconds // SECONDS_PER_DAY
         moved = _labels(days, hybrid_instants if local else hybrid)
-        seconds = seconds + (moved - days) * _SECONDS_PER_DAY
-        text = format_scalars.clock_text(seconds, nanos, pc.is_valid(array), _timestamp_year, first=_FIRST_DAY)
+        seconds = seconds + (moved - days) * SECONDS_PER_DAY
+        text = format_scalars.clock_text(seconds, nanos, pc.is_valid(array), _year, first=_FIRST_DAY)
     else:
         text = format_scalars.full_timestamps(array)
     return format_scalars.one_digit_of_fraction(text)
@@ -463,25 +440,16 @@ def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: boo
 
 def _labels(days: Int64Array, hybrid: bool) -> Int64Array:
     """The proleptic days of the labels that Java prints for these days."""
-    return hybrid_to_proleptic(days) if hybrid else _over_gap(days)
-
-
-def _over_gap(days: Int64Array) -> Int64Array:
+    if hybrid:
+        return hybrid_to_proleptic(days)
     return days + np.where((days >= _GAP_FIRST) & (days <= _GAP_LAST), _GAP_DAYS, 0)
 
 
-def _date_year(year: Int64Array) -> pa.Array:
-    """`java.sql.Date` prints the last four digits of the year of the era."""
-    return _four(np.where(year > 0, year, 1 - year) % 10_000)
-
-
-def _timestamp_year(year: Int64Array) -> pa.Array:
-    """`java.sql.Timestamp` prints all digits of the year of the era."""
-    return _four(np.where(year > 0, year, 1 - year))
-
-
-def _four(number: Int64Array) -> pa.Array:
-    return pc.ascii_lpad(pc.cast(pa.array(number), pa.string()), 4, "0")
+def _year(year: Int64Array, beyond: int | None = None) -> pa.Array:
+    """The year of the era in four digits at least, as java.sql prints it."""
+    number = np.where(year > 0, year, 1 - year)
+    digits = pa.array(number if beyond is None else number % beyond)
+    return pc.ascii_lpad(pc.cast(digits, pa.string()), 4, "0")
 
 
 # --- The events of an ACID file with their codes spelled out, for a reader's eyes and for scripts.
@@ -495,18 +463,10 @@ _NAMES = tuple(operation.name.lower() for operation in Operation)
 
 def event_schema(orc: OrcFile) -> StructType:
     """The columns of `event_columns` for the events of this file."""
-    return StructType(
-        (
-            Field("operation", _STRING),
-            Field("write_id", _BIGINT),
-            Field("bucket_property", _INT),
-            Field("bucket_id", _INT),
-            Field("statement_id", _INT),
-            Field("row_id", _BIGINT),
-            Field("current_write_id", _BIGINT),
-            Field("row", orc.schema.fields[-1].type),
-        )
-    )
+    names = {"operation": _STRING, "write_id": _BIGINT, "bucket_property": _INT, "bucket_id": _INT}
+    names |= {"statement_id": _INT, "row_id": _BIGINT, "current_write_id": _BIGINT}
+    row = Field("row", orc.schema.fields[-1].type)
+    return StructType((*(Field(name, kind) for name, kind in names.items()), row))
 
 
 def event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
@@ -517,13 +477,18 @@ def event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
     """
     operation, write_id, bucket, row_id, current, row = batch.columns
     bucket_id, statement_id = _decoded(bucket)
-    return [_operations(operation), write_id, bucket, bucket_id, statement_id, row_id, current, row]
-
-
-def _operations(codes: pa.Array) -> pa.Array:
-    known = pc.and_(pc.greater_equal(codes, 0), pc.less(codes, len(_NAMES)))
-    names = pa.array(_NAMES, pa.string()).take(pc.if_else(known, codes, pa.scalar(None, codes.type)))
-    return pc.coalesce(names, pc.cast(codes, pa.string()))
+    known = pc.and_(pc.greater_equal(operation, 0), pc.less(operation, len(_NAMES)))
+    names = pa.array(_NAMES, pa.string()).take(pc.if_else(known, operation, pa.scalar(None, operation.type)))
+    return [
+        pc.coalesce(names, pc.cast(operation, pa.string())),
+        write_id,
+        bucket,
+        bucket_id,
+        statement_id,
+        row_id,
+        current,
+        row,
+    ]
 
 
 def _decoded(bucket: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -535,12 +500,7 @@ def _decoded(bucket: pa.Array) -> tuple[pa.Array, pa.Array]:
         try:
             parts = decode(value)
         except BucketCodecError:
-            ids.append(None)
-            statements.append(None)
-            continue
-        ids.append(parts.bucket_id)
-        statements.append(parts.statement_id if parts.version else None)
-    if not ids:
-        return pa.nulls(len(bucket), pa.int32()), pa.nulls(len(bucket), pa.int32())
-    indices = encoded.indices
-    return pa.array(ids, pa.int32()).take(indices), pa.array(statements, pa.int32()).take(indices)
+            parts = None
+        ids.append(parts.bucket_id if parts else None)
+        statements.append(parts.statement_id if parts and parts.version else None)
+    return pa.array(ids, pa.int32()).take(encoded.indices), pa.array(statements, pa.int32()).take(encoded.indices)
