@@ -28,8 +28,7 @@ from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.stitch import StripeRun, mismatch, stitch
-from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
+from acidctl.orc.writer import Backend, NeedsExactWriter, StripeRun, WrittenFile, mismatch, stitch, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve

@@ -26,7 +26,7 @@ from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.format.events import EventKeys
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.orc.stitch import stitch
+from acidctl.orc.writer import stitch
 from acidctl.rows import merge
 from tests.cli.runner import Result, acidctl
 from tests.support.cleaning_cases import age, step

@@ -425,8 +425,8 @@ WRITING = (
     ),
     Mutant(
         "orc/writer.py",
-        'entries.append(f"{key.write_id},{key.bucket_property},{key.row_id};")',
-        'entries.append(f"{key.write_id},{key.bucket_property},{key.row_id + 1};")',
+        "            keys.append(key)",
+        "            keys.append(replace(key, row_id=key.row_id + 1))",
         "a wrong key index",
     ),
     Mutant(
@@ -521,14 +521,14 @@ WRITING = (
         "too few true values",
     ),
     Mutant(
-        "orc/stitch.py",
+        "orc/writer.py",
         "messages.append(rewritten(entries[i], {1: number(1, at)}))",
         "messages.append(entries[i])",
         "places",
     ),
-    Mutant("orc/stitch.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
+    Mutant("orc/writer.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
     Mutant(
-        "orc/stitch.py",
+        "orc/writer.py",
         'section = b"".join(block(1, message) for known in per_stripe for message in known)',
         'section = b"".join(block(1, per_stripe[0][0]) for known in per_stripe for message in known)',
         "statistics of stripe 0 for all stripes",

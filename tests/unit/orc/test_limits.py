@@ -7,10 +7,10 @@ from acidctl.orc import (
     acidmeta,
     codec,
     input_file,
+    postprocess,
     protobuf,
     reader,
     stream_guard,
-    streams,
     stripe,
     tail,
 )
@@ -38,7 +38,7 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of lengths": f"{stream_guard._FREE_BYTES >> 20} MiB and {stream_guard._BYTES_OF_A_BYTE} more",
         "runs of lengths and": f"{stream_guard._FREE_RUNS:,} and one more"
         f" for every {stream_guard._BYTES_OF_A_RUN} bytes",
-        "streams of nanoseconds": f"{streams._FREE_BYTES >> 20} MiB and {streams._BYTES_OF_A_BYTE} more",
+        "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
         "a row, and": f"{stream_guard._FREE_HELD >> 20} MiB, or {stream_guard._HELD_OF_A_BYTE:,} times",
         "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
         "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
