@@ -11,7 +11,6 @@ BucketCodec, HIVE-16832, HIVE-17110, HIVE-24715). Knows nothing of files or rows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from acidctl.errors import AcidctlError
 
@@ -25,24 +24,10 @@ _FIELD_BITS = 12
 _MAX_V0 = (1 << _VERSION_SHIFT) - 1
 
 
-class CodecFault(Enum):
-    """Which number the codec refuses."""
-
-    BAD_VALUE = "BAD_VALUE"
-    BAD_VERSION = "BAD_VERSION"
-    BAD_BUCKET_ID = "BAD_BUCKET_ID"
-    BAD_STATEMENT_ID = "BAD_STATEMENT_ID"
-    BAD_MAX_STATEMENT_ID = "BAD_MAX_STATEMENT_ID"
-
-
 class BucketCodecError(AcidctlError, ValueError):
-    """A value that is not a bucket property, or numbers that do not fit into one; `fault` says which."""
+    """A value that is not a bucket property, or numbers that do not fit into one."""
 
     code = "bucket_codec"
-
-    def __init__(self, message: str, fault: CodecFault) -> None:
-        super().__init__(message)
-        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +42,7 @@ class BucketProperty:
 def decode(value: int) -> BucketProperty:
     """Decode a bucket property given as signed 32-bit integer, or as the same 32 bits unsigned."""
     if not -(1 << 31) <= value < 1 << 32:
-        raise BucketCodecError(f"{value} does not fit 32 bits, so it is not a bucket property", CodecFault.BAD_VALUE)
+        raise BucketCodecError(f"{value} does not fit 32 bits, so it is not a bucket property")
     bits_ = value & 0xFFFFFFFF
     version = bits_ >> _VERSION_SHIFT
     if version == 0:
@@ -65,17 +50,12 @@ def decode(value: int) -> BucketProperty:
     if version == 1:
         return BucketProperty(1, bits_ >> _BUCKET_SHIFT & _FIELD, bits_ & _FIELD)
     raise BucketCodecError(
-        f"{value} (0x{bits_:08X}, bits {bits(value)}) has codec version {version}; only 0 and 1 exist",
-        CodecFault.BAD_VERSION,
+        f"{value} (0x{bits_:08X}, bits {bits(value)}) has codec version {version}; only 0 and 1 exist"
     )
 
 
 def encode(
-    bucket_id: int,
-    statement_id: int | None = None,
-    *,
-    version: int = 1,
-    max_statement_id: int | None = None,
+    bucket_id: int, statement_id: int | None = None, *, version: int = 1, max_statement_id: int | None = None
 ) -> int:
     """Encode a bucket property; a missing statement id (None or -1) is written as 0.
 
@@ -84,33 +64,17 @@ def encode(
     """
     statement = 0 if statement_id is None or statement_id == -1 else statement_id
     if version == 0:
-        _require(0 <= bucket_id <= _MAX_V0, "bucket id", bucket_id, _MAX_V0, CodecFault.BAD_BUCKET_ID)
-        return bucket_id
+        return _checked(bucket_id, _MAX_V0, "bucket id")
     if version != 1:
-        raise BucketCodecError(f"there is no codec version {version}, only 0 and 1", CodecFault.BAD_VERSION)
-    _require(
-        0 <= statement <= MAX_STATEMENT_ID,
-        "statement id",
-        statement,
-        MAX_STATEMENT_ID,
-        CodecFault.BAD_STATEMENT_ID,
-    )
+        raise BucketCodecError(f"there is no codec version {version}, only 0 and 1")
+    _checked(statement, MAX_STATEMENT_ID, "statement id")
     largest = MAX_STATEMENT_ID if max_statement_id is None or max_statement_id == -1 else max_statement_id
-    _require(
-        0 <= largest <= MAX_STATEMENT_ID,
-        "largest statement id",
-        largest,
-        MAX_STATEMENT_ID,
-        CodecFault.BAD_MAX_STATEMENT_ID,
-    )
     # A largest statement id of 0 still keeps one bit.
-    spare = _FIELD_BITS - max(largest, 1).bit_length()
-    limit = (1 << _FIELD_BITS + spare) - 1
-    _require(0 <= bucket_id <= limit, "bucket id", bucket_id, limit, CodecFault.BAD_BUCKET_ID)
-    overflow = bucket_id >> _FIELD_BITS
-    if overflow and statement > largest:
-        # The overflow would share bits with the statement id.
-        _require(False, "statement id", statement, largest, CodecFault.BAD_STATEMENT_ID)
+    spare = _FIELD_BITS - max(_checked(largest, MAX_STATEMENT_ID, "largest statement id"), 1).bit_length()
+    overflow = _checked(bucket_id, (1 << _FIELD_BITS + spare) - 1, "bucket id") >> _FIELD_BITS
+    if overflow:
+        # Else the overflow would share bits with the statement id.
+        _checked(statement, largest, "statement id")
     return 1 << _VERSION_SHIFT | (bucket_id & _FIELD) << _BUCKET_SHIFT | overflow << _FIELD_BITS - spare | statement
 
 
@@ -120,6 +84,7 @@ def bits(value: int) -> str:
     return " ".join((text[:3], text[3], text[4:16], text[16:20], text[20:]))
 
 
-def _require(holds: bool, what: str, value: int, limit: int, fault: CodecFault) -> None:
-    if not holds:
-        raise BucketCodecError(f"{what} {value} cannot be encoded, it must be 0 to {limit}", fault)
+def _checked(value: int, limit: int, what: str) -> int:
+    if not 0 <= value <= limit:
+        raise BucketCodecError(f"{what} {value} cannot be encoded, it must be 0 to {limit}")
+    return value

@@ -8,22 +8,24 @@ data (`complete`) want every field; others take a list that ends early where not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from acidctl.errors import UsageError
 from acidctl.format.names import same_table
 from acidctl.format.write_ids import (
+    TXN_FIELDS,
+    WRITE_ID_FIELDS,
     IdList,
-    ListFault,
     ListFormatError,
     Reader,
     TxnListFormat,
     ValidTxns,
-    ValidTxnWriteIds,
     ValidWriteIds,
     describe_ids,
+    parse_number,
     shorten,
 )
 
@@ -34,8 +36,6 @@ _FORMS = (
     "Give write ids (db.table:20:15:15,17:3,4,5), the write ids of a query (17$db.table:...) "
     "or transactions (11:4:4-8,10:2,9)."
 )
-_WRITE_ID_FIELDS = "table:high watermark:lowest open id:open ids:aborted ids"
-_TXN_FIELDS = "high watermark:lowest open id:open ids:aborted ids"
 _WHOLE_LINE = "Paste the whole line that Hive printed, unbroken"
 _QUOTES = "\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}" + (
     "\N{RIGHT SINGLE QUOTATION MARK}"
@@ -115,25 +115,34 @@ def _read_all(
         what = "transaction list" if isinstance(found, ValidTxns) else "write-id list"
         if found.high_watermark < 0:
             raise ListFormatError(
-                f"the {what} {short_text(line)} has a negative high watermark, and Hive counts from 0",
-                ListFault.BAD_NUMBER,
+                f"the {what} {_quoted(line)} has a negative high watermark, and Hive counts from 0",
                 hint=f"{_WHOLE_LINE}, and nothing in front of it.",
             )
         if not _lists_lowest_open(found, complete=complete, hive2=form is TxnListFormat.HIVE2):
-            raise _unlisted_open(found, what, line)
+            listed = f"lists {describe_ids(found.open)}" if found.open else "lists none"
+            raise ListFormatError(
+                f"the {what} {_quoted(line)} names {found.min_open} as its lowest open id, but as open ids it {listed}",
+                hint=f"{_WHOLE_LINE}: it was cut off, wrapped or edited."
+                + (_PERHAPS_HIVE2 if isinstance(found, ValidTxns) else ""),
+            )
         if short is not None and (complete or len(texts) > 1):
-            raise _not_whole(short, beside=len(texts) > 1, hive2=form is None and what == "transaction list")
+            why = "and another text is given beside it" if len(texts) > 1 else "and open or aborted ids may be missing"
+            raise ListFormatError(
+                f"the list of valid ids {short.shown} has {short.has} ({short.fields}), {why}",
+                hint=f"{_WHOLE_LINE}; with nothing open and nothing aborted it looks like {short.whole}."
+                + (f" {_NEEDS_HIVE2}" if form is None and isinstance(found, ValidTxns) else ""),
+            )
         if short is not None:
             notes[f"The {what} {short.shown} has {short.has} ({short.fields}): what is missing counts as empty."] = None
-        if isinstance(found, ValidTxns):
+        if isinstance(found, ValidWriteIds):
+            write_ids.append(found)
+        else:
             if complete and form is None and line.count(":") > 3:
                 raise UsageError(
-                    f"{short_text(line)} has {line.count(':') + 1} fields, as only a transaction list of Hive 2 has",
+                    f"{_quoted(line)} has {line.count(':') + 1} fields, as only a transaction list of Hive 2 has",
                     hint="Add --list-format hive2 if it is one; else paste the line that Hive printed.",
                 )
             txns.append(found)
-        else:
-            write_ids.append(found)
         notes.update(dict.fromkeys(_contradictions(what, found)))
     return ManyLists(tuple(write_ids), tuple(txns), tuple(notes))
 
@@ -141,8 +150,7 @@ def _read_all(
 # --- is it what Hive printed? ---------------------------------------------------------------------------------------
 
 
-def short_text(text: str) -> str:
-    """A list for a message, in quotes."""
+def _quoted(text: str) -> str:
     return f"'{shorten(text)}'"
 
 
@@ -153,29 +161,28 @@ def _line(text: str) -> str:
         raise UsageError("the list of valid ids is empty, and an empty list does not mean everything", hint=_FORMS)
     if len(line.splitlines()) > 1:
         raise UsageError(
-            f"the list of valid ids {short_text(line)} is broken over several lines",
+            f"the list of valid ids {_quoted(line)} is broken over several lines",
             hint=f"{_WHOLE_LINE}; give --validtxns once for each list.",
         )
     if line[0] in "[{":
         raise UsageError(
-            f"{short_text(line)} is JSON, and a list of valid ids is wanted",
+            f"{_quoted(line)} is JSON, and a list of valid ids is wanted",
             hint="Paste the text of each list alone, without brackets, braces and quotes.",
         )
     if line[0] in _QUOTES or line[-1] in _QUOTES:
         raise UsageError(
-            f"the list of valid ids {short_text(line)} has quotes around it",
+            f"the list of valid ids {_quoted(line)} has quotes around it",
             hint=f"Paste it without them: {shorten(line.strip(_QUOTES))}",
         )
     key = _KEY.match(line)
     if key is not None:
         raise UsageError(
-            f"{short_text(line)} begins with the name of a setting",
+            f"{_quoted(line)} begins with the name of a setting",
             hint=f"Paste what follows the '=': {shorten(line[key.end() :].strip(_QUOTES))}",
         )
     if line[-1] in ",$-":
         raise ListFormatError(
-            f"the list of valid ids {short_text(line)} ends in '{line[-1]}', so it was cut off or wrapped",
-            ListFault.BAD_LIST,
+            f"the list of valid ids {_quoted(line)} ends in '{line[-1]}', so it was cut off or wrapped",
             hint=f"{_WHOLE_LINE}.",
         )
     return line
@@ -189,20 +196,18 @@ def _require_one_list_each(line: str) -> None:
             continue
         if any(fields[4:]):
             raise ListFormatError(
-                f"the write-id list {short_text(part)} has {len(fields) + 1} fields of 5 ({_WRITE_ID_FIELDS})",
-                ListFault.BAD_LIST,
+                f"the write-id list {_quoted(part)} has {len(fields) + 1} fields of 5 ({WRITE_ID_FIELDS})",
                 hint=f"{_WHOLE_LINE}: two lists may have run together.",
             )
         odd = next((letter for letter in name if letter in _QUOTES or letter == "=" or letter.isspace()), None)
         if odd is not None:
             raise UsageError(
-                f"the write-id list {short_text(part)} has {odd!r} in the name of its table",
+                f"the write-id list {_quoted(part)} has {odd!r} in the name of its table",
                 hint=f"{_WHOLE_LINE}, without quotes and without the name of the setting.",
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Short:
+class _Short(NamedTuple):
     """A list that ends early: how it looks, what it has, and what a whole one has and looks like."""
 
     shown: str
@@ -218,23 +223,13 @@ def _cut_off(line: str, form: TxnListFormat | None) -> Iterator[_Short]:
         has = f"{colons + 1} fields of"
         if not _is_number(part.partition(":")[0]):
             if colons < 4:
-                yield _Short(short_text(part), f"{has} 5", _WRITE_ID_FIELDS, "db.table:9:9223372036854775807::")
+                yield _Short(_quoted(part), f"{has} 5", WRITE_ID_FIELDS, "db.table:9:9223372036854775807::")
         elif form is not TxnListFormat.HIVE2:
             if colons < 3:
-                yield _Short(short_text(part), f"{has} 4", _TXN_FIELDS, "9:9223372036854775807::")
+                yield _Short(_quoted(part), f"{has} 4", TXN_FIELDS, "9:9223372036854775807::")
         elif colons < 2 or (colons > 2 and part.endswith(":")):
             # With nothing excepted a colon ends the list, else an id does.
-            yield _Short(short_text(part), "no last id", "high watermark:lowest open id:ids", "9:9223372036854775807:")
-
-
-def _not_whole(short: _Short, *, beside: bool, hive2: bool) -> ListFormatError:
-    why = "and another text is given beside it" if beside else "and open or aborted ids may be missing"
-    return ListFormatError(
-        f"the list of valid ids {short.shown} has {short.has} ({short.fields}), {why}",
-        ListFault.BAD_LIST,
-        hint=f"{_WHOLE_LINE}; with nothing open and nothing aborted it looks like {short.whole}."
-        + (f" {_NEEDS_HIVE2}" if hive2 else ""),
-    )
+            yield _Short(_quoted(part), "no last id", "high watermark:lowest open id:ids", "9:9223372036854775807:")
 
 
 def _lists_lowest_open(ids: IdList, *, complete: bool, hive2: bool) -> bool:
@@ -248,16 +243,6 @@ def _lists_lowest_open(ids: IdList, *, complete: bool, hive2: bool) -> bool:
         return True
     # Where a lower id is open, bases and rows above it are judged by that one.
     return not complete and bool(ids.open) and ids.open[0] < lowest
-
-
-def _unlisted_open(ids: IdList, what: str, line: str) -> ListFormatError:
-    listed = f"lists {describe_ids(ids.open)}" if ids.open else "lists none"
-    return ListFormatError(
-        f"the {what} {short_text(line)} names {ids.min_open} as its lowest open id, but as open ids it {listed}",
-        ListFault.BAD_LIST,
-        hint=f"{_WHOLE_LINE}: it was cut off, wrapped or edited."
-        + (_PERHAPS_HIVE2 if isinstance(ids, ValidTxns) else ""),
-    )
 
 
 # --- which form is it? ----------------------------------------------------------------------------------------------
@@ -280,24 +265,21 @@ def _is_number(text: str) -> bool:
 def _recognise_one(text: str, table: str | None, form: TxnListFormat | None) -> ValidWriteIds | ValidTxns:
     try:
         if "$" in text:
-            return _choose_table(ValidTxnWriteIds.parse(text), table)
+            return _choose_table(parse_tables(text)[1], table)
         first, colon, _ = text.partition(":")
         if not colon or not re.search(r"\w", first):
-            raise ListFormatError(f"{short_text(text)} is not a list of valid ids", ListFault.BAD_LIST)
+            raise ListFormatError(f"{_quoted(text)} is not a list of valid ids")
         if _is_number(first):
             return _parse_txns(text, form)
         if re.search(r"[\s,;<>]", first):
-            raise ListFormatError(
-                f"{short_text(text)} begins neither with a table nor with a number", ListFault.BAD_LIST
-            )
+            raise ListFormatError(f"{_quoted(text)} begins neither with a table nor with a number")
         found = ValidWriteIds.parse(text)
         if text.count(":") > 4:
             raise ListFormatError(
-                f"'{shorten(text)}' has {text.count(':') + 1} fields, a write-id list has at most 5",
-                ListFault.BAD_LIST,
+                f"{_quoted(text)} has {text.count(':') + 1} fields, a write-id list has at most 5",
             )
     except ListFormatError as error:
-        raise ListFormatError(error.message, error.fault, hint=error.hint or _FORMS) from None
+        raise ListFormatError(error.message, hint=error.hint or _FORMS) from None
     if table is not None and found.table is not None and not same_table(found.table, table):
         raise UsageError(
             f"the write-id list is of table {shorten(found.table)}, not of {shorten(table)}",
@@ -313,33 +295,48 @@ def _parse_txns(text: str, form: TxnListFormat | None) -> ValidTxns:
         form = TxnListFormat.HIVE2 if fields > 4 else TxnListFormat.HIVE4
     if form is not TxnListFormat.HIVE2 and fields > 4:
         raise ListFormatError(
-            f"'{shorten(text)}' has {fields} fields, a {form.value} transaction list has at most 4",
-            ListFault.BAD_LIST,
+            f"{_quoted(text)} has {fields} fields, a {form.value} transaction list has at most 4",
         )
     found = ValidTxns.parse(text, list_format=form)
     ids = [int(field) for field in text.split(":")[2:] if field] if form is TxnListFormat.HIVE2 else []
     if any(one >= other for one, other in pairwise(ids)):
         raise ListFormatError(
-            f"the transaction list {short_text(text)} has ids that do not ascend, as those of Hive 2 do",
-            ListFault.BAD_LIST,
+            f"the transaction list {_quoted(text)} has ids that do not ascend, as those of Hive 2 do",
             hint=f"{_WHOLE_LINE}, once: two lists may have run together.",
         )
     return found
 
 
-def _choose_table(lists: ValidTxnWriteIds, table: str | None) -> ValidWriteIds:
-    known = shorten(", ".join(sorted(lists.tables)) or "none")
+def parse_tables(text: str) -> tuple[int, dict[str, ValidWriteIds]]:
+    """The transaction of a query and the write ids of its tables (ValidTxnWriteIdList): `txn$list$list...`."""
+    first, *rest = text.split("$")
+    txn_id = parse_number(first, "list of tables", "the transaction id before the first $")
+    tables: dict[str, ValidWriteIds] = {}
+    for found in (ValidWriteIds.parse(part) for part in rest if part):
+        name = found.table or "null"
+        # Hive prints each table once, and would take the last one here.
+        if name in tables:
+            raise ListFormatError(
+                f"the list of tables holds write ids of {shorten(name)} twice",
+                hint="Paste the whole line that Hive printed, once: two lists may have run together.",
+            )
+        tables[name] = found
+    return txn_id, tables
+
+
+def _choose_table(tables: Mapping[str, ValidWriteIds], table: str | None) -> ValidWriteIds:
+    known = shorten(", ".join(sorted(tables)) or "none")
     if table is not None:
-        for name, found in lists.tables.items():
+        for name, found in tables.items():
             if same_table(name, table):
                 return found
         raise UsageError(f"the list holds no write ids of table {shorten(table)}; its tables: {known}")
-    if len(lists.tables) != 1:
+    if len(tables) != 1:
         raise UsageError(
-            f"the list holds write ids of {len(lists.tables)} tables ({known}), so the table must be named",
+            f"the list holds write ids of {len(tables)} tables ({known}), so the table must be named",
             hint="Name it with --table db.name.",
         )
-    return next(iter(lists.tables.values()))
+    return next(iter(tables.values()))
 
 
 def _contradictions(what: str, ids: IdList) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from acidctl.errors import UsageError
 
@@ -277,17 +277,22 @@ def parse_file(name: str) -> ParsedFile:
         return SideFile(name, name.removesuffix(SIDE_FILE_SUFFIX))
     match = _BUCKET.fullmatch(name)
     if match:
-        bucket_id, attempt_id = _int32(match[1]), _int32(match[2])
-        if bucket_id is None or (attempt_id is None and match[2] is not None):
-            return Unrecognised(name, "its bucket or attempt number does not fit 32 bits")
-        return BucketFile(name, bucket_id, attempt_id)
+        numbers = _numbers(match)
+        why = "its bucket or attempt number does not fit 32 bits"
+        return BucketFile(name, *numbers) if numbers else Unrecognised(name, why)
     match = _ORIGINAL.fullmatch(name)
     if match:
-        bucket_id, attempt_id, copy_number = _int32(match[1]), _int32(match[2]), _int32(match[3])
-        if bucket_id is None or attempt_id is None or (copy_number is None and match[3] is not None):
-            return Unrecognised(name, "its bucket, attempt or copy number does not fit 32 bits")
-        return OriginalFile(name, bucket_id, attempt_id, copy_number)
+        numbers = _numbers(match)
+        why = "its bucket, attempt or copy number does not fit 32 bits"
+        return OriginalFile(name, *numbers) if numbers else Unrecognised(name, why)
     return Unrecognised(name, "neither bucket_<id> nor <bucket>_<attempt>, so its bucket is not known")
+
+
+def _numbers(match: re.Match[str]) -> list[Any]:
+    """The numbers in a file's name, None for one that is not there; nothing where one does not fit 32 bits."""
+    numbers = [None if text is None else parse_long(text) for text in match.groups()]
+    fitting = [number for number in numbers if number is not None and number <= _MAX_INT]
+    return numbers if len(fitting) == sum(text is not None for text in match.groups()) else []
 
 
 def is_hidden(name: str) -> bool:
@@ -370,28 +375,16 @@ def path_order_key(path: str) -> bytes:
 
 
 # The characters java.net.URI leaves alone in a path; `%` is not among them, so it becomes %25.
-_URI_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-!.~'()*/;:@&=+$,")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_\-!.~'()*/;:@&=+$,]*")
 
 
 def _uri_quote(char: str) -> str:
-    if char in _URI_LEGAL:
-        return char
-    if ord(char) >= 0x80 and not (char.isspace() or 0x80 <= ord(char) < 0xA0):
+    if _PLAIN_PATH.fullmatch(char) or (ord(char) >= 0xA0 and not char.isspace()):
         return char
     return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-# Hive's FileUtils.charToEscape: these never stand in a partition folder's name as they are.
-_ESCAPED = frozenset([chr(i) for i in range(1, 0x20)] + list("\"#%'*/:=?\\\x7f{[]^"))
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-
-
-def escape_partition_value(value: str | None) -> str:
-    """Text of a partition value inside a folder name; NULL and the empty string share Hive's default partition."""
-    if not value:
-        return DEFAULT_PARTITION
-    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
 
 
 def unescape_partition_value(text: str) -> str | None:
@@ -433,58 +426,49 @@ def _hidden(name: str) -> HiddenName | None:
 
 
 def _parse_base(name: str) -> BaseDir | Unrecognised:
-    number, visibility, problem = _split_visibility(name, BASE_PREFIX)
-    if problem:
-        return Unrecognised(name, problem)
-    write_id = parse_long(number)
-    if write_id is None:
-        return Unrecognised(name, f"{_quoted(number)} is not a write id; a base is named base_<write id>")
-    return BaseDir(name, write_id, visibility)
+    try:
+        number, visibility = _split_visibility(name, BASE_PREFIX)
+        return BaseDir(name, _parsed(number, "a write id", "a base is named base_<write id>"), visibility)
+    except ValueError as error:
+        return Unrecognised(name, str(error))
 
 
 def _parse_delta(name: str, prefix: str, kind: DeltaKind) -> DeltaDir | Unrecognised:
-    numbers, visibility, problem = _split_visibility(name, prefix)
-    if problem:
-        return Unrecognised(name, problem)
     shape = f"a delta is named {prefix}<first>_<last>[_<statement>]"
-    low_text, separator, rest = numbers.partition("_")
-    if not separator:
-        return Unrecognised(name, f"it has one number only; {shape}")
-    high_text, separator, statement_text = rest.partition("_")
-    low, high = parse_long(low_text), parse_long(high_text)
-    if low is None or high is None:
-        bad = low_text if low is None else high_text
-        return Unrecognised(name, f"{_quoted(bad)} is not a write id; {shape}")
-    statement = None
-    if separator:
-        statement = parse_long(statement_text)
-        if statement is None or not -_MAX_INT - 1 <= statement <= _MAX_INT:
-            return Unrecognised(name, f"{_quoted(statement_text)} is not a statement id; {shape}")
+    try:
+        numbers, visibility = _split_visibility(name, prefix)
+        low, separator, rest = numbers.partition("_")
+        if not separator:
+            return Unrecognised(name, f"it has one number only; {shape}")
+        high, separator, text = rest.partition("_")
+        write_ids = _parsed(low, "a write id", shape), _parsed(high, "a write id", shape)
+        statement = _parsed(text, "a statement id", shape, most=_MAX_INT) if separator else -1
+    except ValueError as error:
+        return Unrecognised(name, str(error))
     # Hive keeps "none" as -1, so a literal negative statement id means none.
-    return DeltaDir(name, kind, low, high, None if statement is None or statement < 0 else statement, visibility)
+    return DeltaDir(name, kind, *write_ids, None if statement < 0 else statement, visibility)
 
 
-def _split_visibility(name: str, prefix: str) -> tuple[str, int | None, str | None]:
-    """Numbers before the FIRST `_v`, the visibility txn behind it (None for 0), and what is wrong, if anything."""
-    # Hive searches the whole name; no prefix contains `_v`, so searching behind it is the same.
+def _split_visibility(name: str, prefix: str) -> tuple[str, int | None]:
+    """Numbers before the FIRST `_v`, and the visibility txn behind it (None for 0)."""
+    # Hive searches the whole name; no prefix contains `_v`, so searching behind it is the same. Without digits
+    # before it (`base__v5`, or the `_` of the prefix itself in `base_v5`), Hive fails as well.
     numbers, separator, text = name[len(prefix) :].partition("_v")
-    if not separator:
-        # Without digits before it (`base__v5`, or the `_` of the prefix itself in `base_v5`), Hive fails as
-        # well.
-        return numbers, None, None
-    visibility = parse_long(text)
+    visibility = parse_long(text) if separator else 0
     if visibility is None:
-        return numbers, None, f"{_quoted(text)} behind _v is not a transaction id"
-    return numbers, visibility if visibility > 0 else None, None
+        raise ValueError(f"{_quoted(text)} behind _v is not a transaction id")
+    return numbers, visibility if visibility > 0 else None
+
+
+def _parsed(text: str, what: str, shape: str, most: int = MAX_LONG) -> int:
+    value = parse_long(text)
+    if value is None or not -most - 1 <= value <= most:
+        raise ValueError(f"{_quoted(text)} is not {what}; {shape}")
+    return value
 
 
 def _format_visibility(visibility_txn_id: int | None) -> str:
     return f"_v{visibility_txn_id:07d}" if visibility_txn_id else ""
-
-
-def _int32(text: str | None) -> int | None:
-    value = None if text is None else parse_long(text)
-    return value if value is not None and value <= _MAX_INT else None
 
 
 def _quoted(text: str) -> str:

@@ -221,28 +221,17 @@ class HistoryGap:
         )
 
 
-class HiveFault(Enum):
-    """Why Hive 4 itself fails on a location."""
-
-    BAD_DIR_NAME = "BAD_DIR_NAME"
-    BAD_ACID_METADATA = "BAD_ACID_METADATA"
-    NO_VALID_TXN_LIST = "NO_VALID_TXN_LIST"
-
-
 class HiveFailureError(DamagedDataError):
-    """Profile hive4 only: Hive 4 fails on this directory; `fault` says on what."""
+    """Profile hive4 only: Hive 4 fails on this directory."""
 
     code = "hive_failure"
 
-    def __init__(self, message: str, fault: HiveFault, *, path: str | None = None) -> None:
+    def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message, path=path, hint="Profile strict reads past it and says what it left out.")
-        self.fault = fault
 
 
 class MissingTxnListError(UsageError):
     """Profile hive4 only: Hive 4 reads no base and no delta without a transaction list."""
-
-    fault = HiveFault.NO_VALID_TXN_LIST
 
 
 @dataclass(frozen=True, slots=True)

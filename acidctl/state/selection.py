@@ -41,7 +41,6 @@ from acidctl.state.entries import (
     EntryState,
     HistoryGap,
     HiveFailureError,
-    HiveFault,
     Inventory,
     MarkerContent,
     MissingTxnListError,
@@ -548,7 +547,7 @@ class _HiveRun:
         parsed = parse_directory(listed.path.rpartition("/")[2])
         if not isinstance(parsed, BaseDir | DeltaDir):
             why = f"Hive 4 fails here with {_exception(listed.path)} on the name {listed.path}"
-            self._fail(HiveFailureError(why, HiveFault.BAD_DIR_NAME, path=self._listing.root or None))
+            self._fail(HiveFailureError(why, path=self._listing.root or None))
             return
         marker, problem = MarkerContent.ABSENT, None
         if listed.metadata is not None:
@@ -603,7 +602,7 @@ class _HiveRun:
         """Hive asks for the marker only where it matters, so a bad one fails only there."""
         if base.visibility_txn_id is None and base.marker is MarkerContent.BAD:
             why = f"Hive 4 fails here: {base.name}/_metadata_acid {base.marker_problem}"
-            self._fail(HiveFailureError(why, HiveFault.BAD_ACID_METADATA, path=self._listing.root or None))
+            self._fail(HiveFailureError(why, path=self._listing.root or None))
         return base.is_compacted
 
     def _fail(self, error: HiveFailureError | MissingTxnListError) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from acidctl.format.listing import Listing
 from acidctl.format.names import ACID_PREFIXES, METADATA_MARKER, is_hidden_to_hive, path_order_key
+from acidctl.format.write_ids import RangeAnswer, ValidWriteIds
 from acidctl.state.selection import Listed, list_as_hive
 
 
@@ -58,3 +59,17 @@ def _add_acid_ancestor(path: str, found: dict[str, Listed]) -> bool:
 
 def _shown(path: str) -> bool:
     return not any(is_hidden_to_hive(part) for part in path.split("/"))
+
+
+class CleanerWriteIds(ValidWriteIds):
+    """The list of Hive's cleaner (HIVE-27526): a range that reaches above the watermark is not seen at all."""
+
+    def is_range_valid(self, min_id: int, max_id: int) -> RangeAnswer:
+        """Hive's isWriteIdRangeValid."""
+        return RangeAnswer.NONE if max_id > self.high_watermark else ValidWriteIds.is_range_valid(self, min_id, max_id)
+
+
+def write_ids_of(kind: str, text: str) -> ValidWriteIds:
+    """The list of a reader, compactor or cleaner."""
+    kind_of_list = CleanerWriteIds if kind == "cleaner" else ValidWriteIds
+    return kind_of_list.parse(text, compacting=kind == "compactor")

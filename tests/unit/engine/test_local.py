@@ -21,7 +21,7 @@ from acidctl.engine.base import TaskOutcome
 from acidctl.engine.cluster import zip_package
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.errors import ExitCode
-from acidctl.format.bucket_codec import BucketCodecError, CodecFault
+from acidctl.format.bucket_codec import BucketCodecError
 from tests import ROOT
 from tests.support.fake_tasks import act
 from tests.support.specs import WORK, small_table, specs_of
@@ -187,7 +187,7 @@ def test_any_failure_can_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Errors that cannot be pickled, memory that runs out and faults of our own come back as errors with a sentence."""
     (spec,) = specs_for(tmp_path, "ok")
     failures = (
-        BucketCodecError("no such bucket", CodecFault.BAD_VALUE),
+        BucketCodecError("no such bucket"),
         MemoryError(),
         ZeroDivisionError("division\nby zero"),
     )

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acidctl.format.bucket_codec import BucketCodecError, CodecFault, bits, decode, encode
+from acidctl.format.bucket_codec import BucketCodecError, bits, decode, encode
 from tests.support.vectors import load
 
 VECTORS = load("bucket-codec")
+# What the message says where Hive has a name for what is wrong.
+FAULTS = {
+    "BAD_VALUE": "32 bits",
+    "BAD_VERSION": "codec version",
+    "BAD_BUCKET_ID": "bucket id",
+    "BAD_STATEMENT_ID": "statement id",
+    "BAD_MAX_STATEMENT_ID": "largest statement id",
+}
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
@@ -21,7 +29,7 @@ def test_vector(case: dict[str, Any]) -> None:
     if expect["error"]:
         with pytest.raises(BucketCodecError) as caught:
             _run(case)
-        assert caught.value.fault.value == expect["error"]
+        assert FAULTS[expect["error"]] in caught.value.message
     else:
         assert _run(case) == {key: value for key, value in expect.items() if key not in ("error", "hex")}
 
@@ -58,9 +66,8 @@ def test_every_value_decodes_or_is_refused_by_version(value: int) -> None:
     if version < 2:
         assert decode(value).version == version
     else:
-        with pytest.raises(BucketCodecError, match=f"version {version}") as caught:
+        with pytest.raises(BucketCodecError, match=f"version {version}"):
             decode(value)
-        assert caught.value.fault is CodecFault.BAD_VERSION
 
 
 @pytest.mark.parametrize("value", [1 << 32, -(1 << 31) - 1, 10**30])
@@ -72,9 +79,8 @@ def test_more_than_32_bits_are_refused(value: int) -> None:
 
 def test_overflow_must_not_share_bits_with_the_statement() -> None:
     """A statement id above the stated largest one is refused where the overflow would overwrite it."""
-    with pytest.raises(BucketCodecError) as caught:
+    with pytest.raises(BucketCodecError, match=r"^statement id 101"):
         encode(5000, 101, max_statement_id=1)
-    assert caught.value.fault is CodecFault.BAD_STATEMENT_ID
 
 
 def test_bits_are_grouped_as_version_1_reads_them() -> None:

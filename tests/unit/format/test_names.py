@@ -24,7 +24,6 @@ from acidctl.format.names import (
     SideFile,
     Unrecognised,
     WriteIdRange,
-    escape_partition_value,
     first_crossing,
     format_base,
     format_bucket_file,
@@ -38,6 +37,16 @@ from acidctl.format.names import (
 )
 
 INSERT, DELETE = DeltaKind.INSERT, DeltaKind.DELETE
+
+# Hive's FileUtils.charToEscape: these never stand in a partition folder's name as they are.
+_ESCAPED = frozenset([chr(i) for i in range(1, 0x20)] + list("\"#%'*/:=?\\\x7f{[]^"))
+
+
+def escape_partition_value(value: str | None) -> str:
+    """Text of a partition value inside a folder name; NULL and the empty string share Hive's default partition."""
+    if not value:
+        return DEFAULT_PARTITION
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
 
 
 @pytest.mark.parametrize(

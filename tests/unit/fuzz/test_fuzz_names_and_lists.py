@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from acidctl.errors import AcidctlError
 from acidctl.format.bucket_codec import decode, encode
-from acidctl.format.list_texts import recognise
+from acidctl.format.list_texts import parse_tables, recognise
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
     BaseDir,
@@ -30,7 +30,7 @@ from acidctl.format.names import (
     path_order_key,
     unescape_partition_value,
 )
-from acidctl.format.write_ids import Reader, ValidTxns, ValidTxnWriteIds, ValidWriteIds
+from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import disagreements
 from acidctl.state.resolve import Profile, data_files, guess_table_type, resolve
 
@@ -132,15 +132,16 @@ def _complaint(text: str, table: str | None, form: str | None) -> str:
         assert ValidWriteIds.parse(ids.format()).exceptions == ids.exceptions
     except AcidctlError as error:
         message = error.message
-    for parse in (ValidWriteIds.parse, ValidTxnWriteIds.parse, ValidTxns.parse):
+    with contextlib.suppress(AcidctlError):
+        parse_tables(text)
+    for parse in (ValidWriteIds.parse, ValidTxns.parse):
         with contextlib.suppress(AcidctlError):
             found = parse(text)
             found.format()
-            if not isinstance(found, ValidTxnWriteIds):
-                found.is_valid(5)
-                found.is_range_valid(5, 3)
-                found.is_range_aborted(-5, 1 << 70)
-                found.covers(0, 12)
+            found.is_valid(5)
+            found.is_range_valid(5, 3)
+            found.is_range_aborted(-5, 1 << 70)
+            found.covers(0, 12)
     return message
 
 
