@@ -293,41 +293,77 @@ Error = Callable[[str], VerificationError]
 
 
 @dataclass(slots=True)
-class _Values:
-    """What was seen of one column in one row group: how many values, their bounds, their sum where one is kept."""
+class _Figures:
+    """Values of one column, or what statistics say of them: how many, whether some are NULL, their sum where one is
+    kept, and their bounds. None: not known.
+    """
 
-    rows: int = 0
-    count: int = 0
+    count: int | None = 0
+    has_null: bool | None = False
+    total: int | None = 0
     low: Any = None
     high: Any = None
-    total: int = 0
 
-    def add(self, array: pa.Array, kind: OrcKind, *, bounds: bool = True) -> None:
-        """Take the next values; without `bounds` they are only counted, and summed up where a sum is kept."""
-        self.rows += len(array)
+    @classmethod
+    def stated(cls, statistics: ColumnStatistics, hybrid: bool) -> _Figures:
+        """By a writer; in `hybrid` files days are those of another calendar."""
+        values = statistics.values
+        found = cls(statistics.count, statistics.has_null, None)
+        if values is None or (hybrid and statistics.of(StatisticsKind.DATE, StatisticsKind.TIMESTAMP)):
+            return found
+        low, high = values.minimum, values.maximum
+        match values.kind:
+            case StatisticsKind.BOOLEAN | StatisticsKind.BINARY:
+                found.total = values.sum
+                return found
+            case StatisticsKind.DOUBLE if any(bound is None or bound != bound for bound in (low, high)):
+                return found
+            case StatisticsKind.INTEGER | StatisticsKind.DATE | StatisticsKind.DOUBLE:
+                pass
+            case StatisticsKind.TIMESTAMP:
+                low, high = values.minimum_utc, values.maximum_utc
+            case StatisticsKind.DECIMAL:
+                low, high = stated_decimal(low), stated_decimal(high)
+            case StatisticsKind.STRING:
+                low = _text(low if low is not None else values.lower_bound)
+                high = _text(high if high is not None else values.upper_bound)
+            case _:
+                return found
+        found.low, found.high = low, high
+        return found
+
+    @classmethod
+    def of(cls, array: pa.Array, kind: OrcKind, *, bounds: bool = True) -> _Figures:
+        """Of these values; without `bounds` they are only counted, and summed up where a sum is kept."""
         if kind is OrcKind.UNION:
             # Those of the last child are NULL themselves (`orc.nesting`).
-            self.count += int(np.count_nonzero(np.asarray(flat(array).type_codes) < array.type.num_fields - 1))
-            return
-        self.count += len(array) - array.null_count
-        sums = kind in (OrcKind.BOOLEAN, OrcKind.BINARY)
-        if array.null_count == len(array) or not (bounds or sums):
-            return
+            count = int(np.count_nonzero(np.asarray(flat(array).type_codes) < array.type.num_fields - 1))
+            return cls(count, count < len(array), None)
+        summed = kind in (OrcKind.BOOLEAN, OrcKind.BINARY)
+        found = cls(len(array) - array.null_count, array.null_count > 0, 0 if summed else None)
+        if not found.count or not (bounds or summed):
+            return found
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if kind is OrcKind.BOOLEAN:
-            self.total += pc.sum(array).as_py()
-        elif kind is OrcKind.BINARY:
-            self.total += pc.sum(pc.binary_length(array)).as_py()
+        if summed:
+            found.total = pc.sum(array if kind is OrcKind.BOOLEAN else pc.binary_length(array)).as_py()
         elif (comparable := _comparable(array, kind)) is not None:
-            found = pc.min_max(comparable).as_py()
-            self._widen(found["min"], found["max"])
+            ends = pc.min_max(comparable).as_py()
+            if ends["min"] == ends["min"] and ends["max"] == ends["max"]:
+                found.low, found.high = ends["min"], ends["max"]
+        return found
 
-    def _widen(self, low: Any, high: Any) -> None:
-        if low is None or low != low or high != high:
+    def add(self, other: _Figures) -> None:
+        """Those of more values."""
+        self.count = None if self.count is None or other.count is None else self.count + other.count
+        self.has_null = bool(self.has_null or other.has_null)
+        if other.count == 0:
             return
-        self.low = low if self.low is None else min(self.low, low)
-        self.high = high if self.high is None else max(self.high, high)
+        self.total = None if self.total is None or other.total is None else self.total + other.total
+        self.low = other.low if self.low is None or (other.low is not None and other.low < self.low) else self.low
+        self.high = (
+            other.high if self.high is None or (other.high is not None and other.high > self.high) else self.high
+        )
 
 
 def _comparable(array: pa.Array, kind: OrcKind) -> pa.Array | None:
@@ -341,22 +377,12 @@ def _comparable(array: pa.Array, kind: OrcKind) -> pa.Array | None:
         return array.cast(pa.int32())
     if kind in (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR):
         return array.cast(pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary())
-    if kind in _PLAIN:
-        return array
-    return None
+    return array if kind in _PLAIN else None
 
 
-_PLAIN = (
-    OrcKind.BYTE,
-    OrcKind.SHORT,
-    OrcKind.INT,
-    OrcKind.LONG,
-    OrcKind.FLOAT,
-    OrcKind.DOUBLE,
-    OrcKind.DECIMAL,
-)
-# Of these the bounds of a whole file are compared too.
+# Of whole numbers the bounds of a whole file are compared too.
 _WHOLE_NUMBERS = (OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)
+_PLAIN = (*_WHOLE_NUMBERS, OrcKind.FLOAT, OrcKind.DOUBLE, OrcKind.DECIMAL)
 
 
 @dataclass(slots=True)
@@ -365,32 +391,7 @@ class _Group:
 
     start: int
     end: int
-    columns: dict[int, _Values] = field(default_factory=dict)
-
-
-_IN_DAYS = (StatisticsKind.DATE, StatisticsKind.TIMESTAMP)
-
-
-@dataclass(slots=True)
-class _Parts:
-    """What statistics of the parts of a whole say together of one column; `count` and `total` None if one is silent."""
-
-    count: int | None = 0
-    has_null: bool = False
-    total: int | None = 0
-    low: Any = None
-    high: Any = None
-
-    def add(self, stated: ColumnStatistics, bounds: tuple[Any, Any]) -> None:
-        self.count = None if self.count is None or stated.count is None else self.count + stated.count
-        self.has_null = self.has_null or bool(stated.has_null)
-        if not stated.count:
-            return
-        total = _total(stated)
-        self.total = None if self.total is None or total is None else self.total + total
-        low, high = bounds
-        self.low = low if self.low is None or (low is not None and low < self.low) else self.low
-        self.high = high if self.high is None or (high is not None and high > self.high) else self.high
+    columns: dict[int, _Figures] = field(default_factory=dict)
 
 
 class IndexCheck:
@@ -407,11 +408,11 @@ class IndexCheck:
         # By its bytes: a path need not be UTF-8.
         self._chance = random.Random(os.fsencode(orc.name))
         self._statistics = each_stripe(file, orc.tail)
-        self._whole: list[_Parts] | None = [_Parts() for _ in self._kinds]
+        self._whole: list[_Figures] | None = [_Figures() for _ in self._kinds]
         self._stripe = 0
         self._row = 0
         self._groups: dict[int, _Group] = {}
-        self._all: dict[int, _Values] = {}
+        self._all: dict[int, _Figures] = {}
 
     def _chosen(self) -> dict[int, _Group]:
         """Of the next stripe the first row group, another one, and some more, by number."""
@@ -431,14 +432,15 @@ class IndexCheck:
             self._groups = self._chosen()
         for column, array in columns:
             kind = self._kinds[column]
-            self._all.setdefault(column, _Values()).add(array, kind, bounds=kind in _WHOLE_NUMBERS)
+            seen = _Figures.of(array, kind, bounds=kind in _WHOLE_NUMBERS)
+            self._all.setdefault(column, _blank(seen)).add(seen)
         first, end = self._row, self._row + count
         for group in self._groups.values():
             start, stop = max(group.start, first), min(group.end, end)
             if start < stop:
                 for column, array in columns:
-                    values = group.columns.setdefault(column, _Values())
-                    values.add(array.slice(start - first, stop - start), self._kinds[column])
+                    seen = _Figures.of(array.slice(start - first, stop - start), self._kinds[column])
+                    group.columns.setdefault(column, _blank(seen)).add(seen)
         self._row = end
         if end == self._orc.tail.stripes[self._stripe].rows:
             self._judge()
@@ -446,10 +448,14 @@ class IndexCheck:
 
     def finish(self) -> None:
         """VerificationError for the first statistics of the file that do not fit its values or those of its stripes."""
-        for column, above in enumerate(self._orc.tail.statistics):
-            self._compare(column, above, self._all.get(column), "the file")
-        for column, (above, parts) in enumerate(zip(self._orc.tail.statistics, self._whole or (), strict=False)):
-            self._check_level(column, above, parts, "the file")
+        for column, statistics in enumerate(self._orc.tail.statistics):
+            stated = self._stated(statistics)
+            self._compare(column, stated, self._all.get(column), "the file")
+            if self._whole is not None:
+                self._compare(column, stated, self._whole[column], "the file", parts=True)
+
+    def _stated(self, statistics: ColumnStatistics) -> _Figures:
+        return _Figures.stated(statistics, self._orc.tail.is_hybrid)
 
     def _judge(self) -> None:
         """The stripe whose rows have all passed."""
@@ -459,84 +465,54 @@ class IndexCheck:
         if not statistics:
             self._whole = None
         for column in range(len(tail.types)):
-            above = statistics[column] if statistics else None
+            above = self._stated(statistics[column]) if statistics else None
             if above is not None and self._whole is not None:
-                self._whole[column].add(above, self._bounds(column, above))
+                self._whole[column].add(above)
             entries = read_column_index(self._file, tail, footer, column).entries if tail.row_index_stride else None
             if entries is None:
                 if above is not None and not tail.row_index_stride:
                     self._compare(column, above, self._groups[0].columns.get(column), what)
                 continue
             self._check_entries(column, footer, entries)
-            parts = _Parts()
+            parts = _Figures()
             for number, entry in enumerate(entries):
-                stated = entry.statistics
-                if stated is None:
+                if entry.statistics is None:
+                    above = None
                     continue
-                parts.add(stated, self._bounds(column, stated))
+                stated = self._stated(entry.statistics)
+                parts.add(stated)
                 if number in self._groups:
                     seen = self._groups[number].columns.get(column)
                     self._compare(column, stated, seen, f"row group {number} of {what}")
-            if above is not None and all(entry.statistics is not None for entry in entries):
-                self._check_level(column, above, parts, what)
+            if above is not None:
+                self._compare(column, above, parts, what, parts=True)
 
-    def _check_level(self, column: int, above: ColumnStatistics, parts: _Parts, what: str) -> None:
-        """Statistics of the whole must hold what those of its parts say."""
-        if above.count is not None and parts.count is not None and above.count != parts.count:
-            raise self._wrong(column, what, f"count {above.count} values, those of its parts {parts.count}")
-        if above.has_null is False and parts.has_null:
-            raise self._wrong(column, what, "deny that it has NULLs")
-        total = _total(above)
-        if total is not None and parts.total is not None and total != parts.total:
-            raise self._wrong(column, what, "have another sum than those of its parts")
-        low, high = self._bounds(column, above)
-        if (low is not None and parts.low is not None and parts.low < low) or (
-            high is not None and parts.high is not None and parts.high > high
-        ):
-            raise self._wrong(column, what, "leave out values that its parts have")
+    def _compare(self, column: int, stated: _Figures, seen: _Figures | None, what: str, *, parts: bool = False) -> None:
+        """Statistics against the values that they are of, or against those of all `parts` of the same values.
 
-    def _compare(self, column: int, stated: ColumnStatistics, seen: _Values | None, what: str) -> None:
-        """Statistics against the values that they are of; what a writer left out claims nothing."""
+        What a writer left out claims nothing.
+        """
         if seen is None:
             return
-        if stated.count is not None and stated.count != seen.count:
-            raise self._wrong(column, what, f"count {stated.count} values, there are {seen.count}")
-        if stated.has_null is False and seen.count < seen.rows:
+        if None not in (stated.count, seen.count) and stated.count != seen.count:
+            others = f"those of its parts {seen.count}" if parts else f"there are {seen.count}"
+            raise self._wrong(column, what, f"count {stated.count} values, {others}")
+        if stated.has_null is False and seen.has_null:
             raise self._wrong(column, what, "deny that it has NULLs")
-        if not seen.count:
+        if seen.count == 0:
             return
-        total = _total(stated)
-        if total is not None and self._kinds[column] in (OrcKind.BOOLEAN, OrcKind.BINARY) and total != seen.total:
-            raise self._wrong(column, what, f"have the sum {total}, not {seen.total}")
-        low, high = self._bounds(column, stated)
-        if seen.low is None:
-            return
-        if self._kinds[column] is OrcKind.CHAR:
+        if None not in (stated.total, seen.total) and stated.total != seen.total:
+            other = "another sum than those of its parts" if parts else f"the sum {stated.total}, not {seen.total}"
+            raise self._wrong(column, what, f"have {other}")
+        low, high = stated.low, stated.high
+        if self._kinds[column] is OrcKind.CHAR and not parts and seen.low is not None:
             # A file may hold blanks at the end, which sort after a value that goes on with less than a blank.
             low = None if low is None or min(low, default=_BLANK) < _BLANK else low.rstrip(b" ")
             high = None if high is None or min(seen.high, default=_BLANK) < _BLANK else high.rstrip(b" ")
-        if (low is not None and seen.low < low) or (high is not None and seen.high > high):
-            raise self._wrong(column, what, f"say {low!r} to {high!r}, there are {seen.low!r} to {seen.high!r}")
-
-    def _bounds(self, column: int, stated: ColumnStatistics) -> tuple[Any, Any]:
-        values = stated.values
-        if values is None or (stated.of(*_IN_DAYS) and self._orc.tail.is_hybrid):
-            return None, None  # in days of another calendar
-        match values.kind:
-            case StatisticsKind.INTEGER | StatisticsKind.DATE:
-                return values.minimum, values.maximum
-            case StatisticsKind.DOUBLE:
-                bounds = values.minimum, values.maximum
-                return (None, None) if any(b is None or b != b for b in bounds) else bounds
-            case StatisticsKind.TIMESTAMP:
-                return values.minimum_utc, values.maximum_utc
-            case StatisticsKind.DECIMAL:
-                return stated_decimal(values.minimum), stated_decimal(values.maximum)
-            case StatisticsKind.STRING:
-                low = values.minimum if values.minimum is not None else values.lower_bound
-                high = values.maximum if values.maximum is not None else values.upper_bound
-                return _text(low), _text(high)
-        return None, None
+        below = low is not None and seen.low is not None and seen.low < low
+        if below or (high is not None and seen.high is not None and seen.high > high):
+            values = f"say {low!r} to {high!r}, there are {seen.low!r} to {seen.high!r}"
+            raise self._wrong(column, what, "leave out values that its parts have" if parts else values)
 
     def _check_entries(self, column: int, footer: StripeFooter, entries: Sequence[IndexEntry]) -> None:
         """One entry for each row group, whose positions go forward from the beginning of the streams."""
@@ -565,10 +541,9 @@ class IndexCheck:
         return self._error(f"the statistics of column {column} for {what} {how}")
 
 
-def _total(stated: ColumnStatistics) -> int | None:
-    """The sum that statistics keep of what adds up exactly."""
-    values = stated.of(StatisticsKind.BOOLEAN, StatisticsKind.BINARY)
-    return None if values is None else values.sum
+def _blank(figures: _Figures) -> _Figures:
+    """No values, with a sum where these have one."""
+    return _Figures(total=None if figures.total is None else 0)
 
 
 def _text(text: str | None) -> bytes | None:

@@ -367,7 +367,7 @@ def test_statistics_of_judged_stripes_are_forgotten(rows: Case) -> None:
         passed += len(batch)
         check.add(list(zip(orc.tail.types[0].subtypes, batch.columns, strict=True)), len(batch))
         if passed in ends:
-            kept.append(sum(isinstance(thing, verify._Values) for thing in gc.get_objects()))
+            kept.append(sum(isinstance(thing, verify._Figures) for thing in gc.get_objects()))
     check.finish()
     assert len(kept) > 2
     assert 0 < max(kept) == kept[0]
