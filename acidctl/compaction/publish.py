@@ -116,21 +116,31 @@ def publish(
     is published then; only when the second of two renames fails and the first cannot be undone, `work.half_published`
     is set, and the next run's `recover` completes it.
     """
-    require_window(storage, root, whole)
     copies = not storage.facts.atomic_rename
+    if copies and whole.visibility_txn is None and not whole.assume_exclusive:
+        # Somebody could read it half-done.
+        raise StalePlanError(
+            f"{storage.display(root)} is on a storage that cannot rename, and the plan was made for one that can",
+            path=storage.display(root),
+            hint="Plan anew with --visibility-txn, or with --assume-exclusive while nobody uses the table.",
+        )
     kept = _outputs_with_rows(storage, root, plan, results)
     _require_unchanged(storage, root, kept)
-    if copies:
-        _write_markers(storage, root, work, kept)
-    else:
-        _assemble(storage, root, work, kept, results)
+    _stage(storage, root, work, kept, results, copies=copies)
     listing = _require_unchanged(storage, root, kept)
     files = _files(kept, results, copies=copies)
     _require_complete(listing, work, files)
     verify_selection(listing, kept, whole)
     names = tuple(output.name for output in kept.outputs)
     lock.check()
-    journal = _journal(work, kept, whole, files if copies else ())
+    journal = Journal(
+        id=work.id,
+        outputs=names,
+        visibility_txn=whole.visibility_txn,
+        inputs=tuple(entry.name for entry in kept.inputs),
+        input_files=tuple(info for entry in kept.inputs for info in entry.files),
+        output_files=files if copies else (),
+    )
     if copies or len(names) > 1:
         write_file(storage, join(work.path, JOURNAL_NAME), journal.to_bytes(), root)
     if copies:
@@ -140,29 +150,10 @@ def publish(
     return names
 
 
-def require_window(storage: Storage, root: str, whole: CompactionPlan) -> None:
-    """Raise StalePlanError where this storage needs what the plan does not have: nobody who reads it half-done."""
-    if storage.facts.atomic_rename or whole.visibility_txn is not None or whole.assume_exclusive:
-        return
-    raise StalePlanError(
-        f"{storage.display(root)} is on a storage that cannot rename, and the plan was made for one that can",
-        path=storage.display(root),
-        hint="Plan anew with --visibility-txn, or with --assume-exclusive while nobody uses the table.",
-    )
-
-
-def require_absent(storage: Storage, root: str, listing: Listing, part: PartitionPlan) -> None:
-    """Raise NothingToDoError where another run has done all of it already: publishing would find out after the work."""
-    present = set(listing.directories)
-    if part.outputs and all(output.name in present for output in part.outputs):
-        shown = storage.display(join(root, part.outputs[0].name))
-        raise NothingToDoError(f"{shown} exists already", path=shown)
-
-
 def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> Listing:
     """List the location; StalePlanError or NothingToDoError where it is not as the plan needs it."""
     listing = list_location(storage, root)
-    _require_free(storage, root, listing, plan)
+    require_free(storage, root, listing, plan)
     require_inputs(listing, plan)
     return listing
 
@@ -239,26 +230,30 @@ def _outputs_with_rows(
     return replace(plan, outputs=kept)
 
 
-def _assemble(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan, results: Sequence[TaskResult]) -> None:
-    """Put the directories together as they will be published, with owner and mode of what they replace."""
-    like_dir, like_file = _models(root, plan.inputs)
-    make_directory(storage, join(work.path, OUT), root)
-    for output in plan.outputs:
-        make_directory(storage, work.out_dir(output.name), like_dir)
-    for result in results:
-        if result.path is not None:
-            target = join(work.path, f"{OUT}/{result.output}")
-            move(storage, join(work.path, result.path), target)
-            storage.inherit(target, like_file)
+def _stage(
+    storage: Storage, root: str, work: WorkDir, plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool
+) -> None:
+    """Put the directories together as they will be published, with owner and mode of the first input.
+
+    What will be copied stays where it is, and only markers are written.
+    """
+    like_file = root
+    if not copies:
+        names = [entry.name for entry in plan.inputs if entry.name != ORIGINALS_NAME]
+        paths = [info.path for entry in plan.inputs for info in entry.files]
+        like_dir = join(root, names[0]) if names else root
+        like_file = join(root, paths[0]) if paths else like_dir
+        make_directory(storage, join(work.path, OUT), root)
+        for output in plan.outputs:
+            make_directory(storage, work.out_dir(output.name), like_dir)
+        for result in results:
+            if result.path is not None:
+                target = join(work.path, f"{OUT}/{result.output}")
+                move(storage, join(work.path, result.path), target)
+                storage.inherit(target, like_file)
     for output in plan.outputs:
         for name, content in output.markers:
             write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"), like_file)
-
-
-def _write_markers(storage: Storage, root: str, work: WorkDir, plan: PartitionPlan) -> None:
-    for output in plan.outputs:
-        for name, content in output.markers:
-            write_file(storage, join(work.out_dir(output.name), name), content.encode("utf-8"), root)
 
 
 def _files(plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool) -> tuple[OutputFile, ...]:
@@ -275,15 +270,7 @@ def _files(plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool) 
     return tuple(files)
 
 
-def _models(root: str, inputs: Sequence[InputEntry]) -> tuple[str, str]:
-    """The directory and the file whose owner and mode the outputs get: those of the first input."""
-    directories = [entry.name for entry in inputs if entry.name != ORIGINALS_NAME]
-    files = [info.path for entry in inputs for info in entry.files]
-    directory = join(root, directories[0]) if directories else root
-    return directory, join(root, files[0]) if files else directory
-
-
-def _require_free(storage: Storage, root: str, listing: Listing, plan: PartitionPlan) -> None:
+def require_free(storage: Storage, root: str, listing: Listing, plan: PartitionPlan) -> None:
     """Raise when an output exists: NothingToDoError if all do, StalePlanError if one of two does."""
     present = set(listing.directories) | {info.path for info in listing.files}
     there = [output.name for output in plan.outputs if output.name in present]
@@ -321,17 +308,6 @@ def _require_complete(listing: Listing, work: WorkDir, files: Sequence[OutputFil
                 path=join(listing.root, prefix + path),
                 hint="Nothing was published. Run the command again; if it happens again, report it.",
             )
-
-
-def _journal(work: WorkDir, plan: PartitionPlan, whole: CompactionPlan, copied: tuple[OutputFile, ...]) -> Journal:
-    return Journal(
-        id=work.id,
-        outputs=tuple(output.name for output in plan.outputs),
-        visibility_txn=whole.visibility_txn,
-        inputs=tuple(entry.name for entry in plan.inputs),
-        input_files=tuple(info for entry in plan.inputs for info in entry.files),
-        output_files=copied,
-    )
 
 
 def _rename(storage: Storage, root: str, work: WorkDir, names: Sequence[str]) -> None:
@@ -470,7 +446,11 @@ def has_leftovers(listing: Listing) -> bool:
 
     Where nothing may be changed, nothing is recovered.
     """
-    return obstacle(listing) is None and any(_is_ours(name) for name in _top_names(listing))
+    if obstacle(listing) is not None:
+        return False
+    names = (*listing.directories, *listing.foreign, *(info.path for info in listing.files))
+    ours = (LOCK_NAME, TAKEN_PREFIX, WORK_PREFIX)
+    return any("/" not in name and name.startswith(ours) for name in names)
 
 
 def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: ValidTxns | None = None) -> list[str]:
@@ -511,18 +491,6 @@ def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: 
     for name in (*_taken_names(listing), *_unfinished(storage, root, listing, lock)):
         remove_file(storage, join(root, name))
     return sentences
-
-
-def _is_ours(name: str) -> bool:
-    return name == LOCK_NAME or name.startswith((TAKEN_PREFIX, WORK_PREFIX))
-
-
-def _top_names(listing: Listing) -> list[str]:
-    return [
-        *(path for path in listing.directories if "/" not in path),
-        *(i.path for i in listing.files if not i.directory),
-        *(path for path in listing.foreign if "/" not in path),
-    ]
 
 
 def _taken_names(listing: Listing) -> list[str]:
@@ -614,12 +582,18 @@ def _finish_or_undo(
             hint="End that process, then run the command again.",
         )
     aborted = journal.visibility_txn is not None and txns is not None and txns.is_aborted(journal.visibility_txn)
-    changes = [why for why in map(_Inputs(listing, journal).changed, journal.inputs) if why is not None]
+    inputs: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
+    for info in journal.input_files:
+        owner = info.path.partition("/")[0]
+        inputs.setdefault(owner if owner in inputs else ORIGINALS_NAME, []).append(info)
+    present = Present(listing)
+    planned = (InputEntry(name, "", None, None, tuple(inputs[name])) for name in journal.inputs)
+    changed = any(present.changed(entry) is not None for entry in planned)
     here = {info.path for info in listing.files}
     gone = sum(info.path not in here for info in journal.input_files)
     twin = _has_twin(listing, list(journal.outputs) if journal.output_files else list(absent))
     lock.check()
-    if _is_ready(listing, left, journal, absent) and not aborted and (gone or not changes) and not twin:
+    if _is_ready(listing, left, journal, absent) and not aborted and (gone or not changed) and not twin:
         _complete(storage, root, left, journal, absent)
         names = " and ".join(journal.outputs)
         whole = f"{names} are both" if len(journal.outputs) > 1 else f"{names} is"
@@ -678,18 +652,3 @@ def _span(name: str) -> tuple[object, ...] | None:
     if not isinstance(parsed, DeltaDir) or parsed.statement_id is not None:
         return None
     return parsed.kind, parsed.range
-
-
-class _Inputs:
-    """The inputs of a journal, as its plan saw them."""
-
-    def __init__(self, listing: Listing, journal: Journal) -> None:
-        self._present = Present(listing)
-        self._files: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
-        for info in journal.input_files:
-            owner = info.path.partition("/")[0]
-            self._files.setdefault(owner if owner in self._files else ORIGINALS_NAME, []).append(info)
-
-    def changed(self, name: str) -> str | None:
-        """What is not as it was, None when all is."""
-        return self._present.changed(InputEntry(name, "", None, None, tuple(self._files[name])))

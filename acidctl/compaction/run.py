@@ -23,7 +23,7 @@ from acidctl.compaction.coverage import require_read, require_selected
 from acidctl.compaction.decision import Decision, accept, decide
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
 from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TableView, from_options, to_options
-from acidctl.compaction.publish import has_leftovers, publish, recover, require_absent, require_inputs
+from acidctl.compaction.publish import has_leftovers, publish, recover, require_free, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import EngineChoice, make_engine
 from acidctl.engine.base import Engine, Task, TaskOutcome
@@ -340,7 +340,7 @@ class Compaction:
                 if compacts and self._prepared.replan is not None:
                     part = self._prepared.replan(part, listing)
             if part.action is Action.COMPACT:
-                require_absent(storage, root, listing, part)
+                require_free(storage, root, listing, part)
                 require_inputs(listing, part)
                 require_selected(listing, part, self._plan)
                 names = [output.name for output in part.outputs]

@@ -577,8 +577,8 @@ PUBLISHING = (
     ),
     Mutant(
         "compaction/publish.py",
-        "    for result in results:\n        if result.path is not None:\n            target",
-        "    for result in results[1:]:\n        if result.path is not None:\n            target",
+        "        for result in results:\n            if result.path is not None:\n                target",
+        "        for result in results[1:]:\n            if result.path is not None:\n                target",
         "a file is not published",
     ),
     Mutant(
