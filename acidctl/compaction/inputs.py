@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from acidctl.compaction.cross_check import (
     require_events,
     require_rows,
 )
-from acidctl.compaction.plan import FileRead, InputEntry, KeyCut, Role, TableFacts, TaskSpec
+from acidctl.compaction.plan import FileRead, InputEntry, Role, TableFacts, TaskResult, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
@@ -76,20 +76,38 @@ def _live_entry(entry: InputEntry) -> StateEntry:
     return StateEntry.of(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))
 
 
-def compactor_write_ids(spec: TaskSpec) -> ValidWriteIds:
-    """What counts as committed; of the rest nothing goes into an output."""
-    return ValidWriteIds.parse(spec.table.write_ids).compactor()
+def _projection(spec: TaskSpec) -> Projection:
+    """All columns of the output."""
+    columns = parse_type(spec.table.columns)
+    if not isinstance(columns, StructType):
+        raise InternalError(f"The columns of a task are {columns}, not a struct.")
+    return Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
 
 
-def span_of(spec: TaskSpec) -> KeySpan | None:
-    """The stretch of keys of a part; None for a whole bucket."""
-    if spec.lower is None and spec.upper is None:
-        return None
-    return KeySpan(_row_id(spec.lower), _row_id(spec.upper))
+class PlainRows:
+    """The rows of a task of an insert-only ORC table, file after file, as they are to be written.
 
+    `read` is the result of a task that wrote nothing.
+    """
 
-def _row_id(cut: KeyCut | None) -> RowId | None:
-    return None if cut is None else RowId(cut.write_id, cut.bucket_property, cut.row_id)
+    def __init__(self, spec: TaskSpec, storage: Storage, root: str) -> None:
+        self.read = TaskResult.nothing(spec)
+        self._projection = _projection(spec)
+        self._sources, _ = live_sources(storage, root, state_of(spec))
+        paths = {storage.display(join(root, path)): path for path in spec.task.files}
+        self._open = lambda name: storage.open(join(root, paths[name]))
+        self.columns = self._projection.columns
+
+    def __iter__(self) -> Iterator[EventBatch]:
+        sources, rows = self._sources, 0
+        sample = InputSample(self.columns, bucket_id=None, span=None, seed=self.read.output, stored=True)
+        sample.read(sources, self._open)
+        for source in sources:
+            for batch in sample.stored(source, source.events(self._projection, BATCH_ROWS)):
+                if len(batch):
+                    rows += len(batch)
+                    yield batch
+        self.read = replace(self.read, rows_in=rows)
 
 
 @dataclass(slots=True)
@@ -114,29 +132,29 @@ class FileTally:
 class TaskEvents:
     """The merged events of a task with role SURVIVING, INSERTS or DELETES, as they are to be written.
 
-    Each iteration reads them anew; `rows_in` and its like are those of the last one that was read to its end, as is
-    `read`: what was read of each file.
+    Each iteration reads them anew; `read` is the result of a task that wrote nothing, by the last one that was read to
+    its end.
     """
 
     def __init__(self, spec: TaskSpec, storage: Storage, root: str, *, threads: bool) -> None:
-        columns = parse_type(spec.table.columns)
-        if not isinstance(columns, StructType):
-            raise InternalError(f"The columns of a task are {columns}, not a struct.")
-        self.columns = columns
+        self.read = TaskResult.nothing(spec)
         self._task = spec.task
         self._threads = threads
-        self._write_ids = compactor_write_ids(spec)
-        self._span = span_of(spec)
-        self._projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
+        # What counts as committed; of the rest nothing goes into an output.
+        self._write_ids = ValidWriteIds.parse(spec.table.write_ids).compactor()
+        lower, upper = (
+            None if cut is None else RowId(cut.write_id, cut.bucket_property, cut.row_id)
+            for cut in (spec.lower, spec.upper)
+        )
+        self._span = None if lower is None and upper is None else KeySpan(lower, upper)
+        self._projection = _projection(spec)
+        self.columns = self._projection.columns
         self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
         paths = (*spec.task.files, *spec.task.delete_files)
         self._paths = {storage.display(join(root, path)): path for path in paths}
         self._open = lambda name: storage.open(join(root, self._paths[name]))
         self._committed = Committed.write_ids(spec.table.write_ids)
-        self.rows_in = self.hidden = self.deletes_applied = 0
-        self.read: tuple[FileRead, ...] = ()
-        self.committed: tuple[int, ...] = ()
-        self.hidden_ids: tuple[int, ...] = ()
+        self._applied = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
         _require_row_ids(self._inserts)
@@ -153,7 +171,7 @@ class TaskEvents:
                 if deletes is None
                 else lambda source, batches: delete_filter(source, deletes.stored(source, batches))
             )
-        self.deletes_applied = 0
+        self._applied = 0
         left = KeySum()
         if role is Role.DELETES:
             for batch in sample.compared(self._delete_events()):
@@ -170,21 +188,27 @@ class TaskEvents:
             self._require_rows(event_filter, delete_filter, left, sample)
             if deletes is not None:
                 deletes.require_found(self._committed, distinct([]))
-        self.rows_in, self.hidden = event_filter.rows_in, event_filter.hidden
-        self._report([*event_filter.tallies, *delete_filter.tallies])
+        self._report(event_filter, delete_filter)
 
-    def _report(self, tallies: Sequence[FileTally]) -> None:
+    def _report(self, event_filter: EventFilter, delete_filter: EventFilter) -> None:
         """What was read of each file, for the judgement of all tasks together."""
         buckets: dict[DataSource, Counter[int]] = {source: Counter() for source in (*self._inserts, *self._deletes)}
+        tallies = [*event_filter.tallies, *delete_filter.tallies]
         for tally in tallies:
             buckets[tally.source] += tally.buckets
-        self.read = tuple(
-            FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
-            for source, counts in buckets.items()
-            if source.name in self._paths
+        self.read = replace(
+            self.read,
+            rows_in=sum(tally.rows_in for tally in event_filter.tallies),
+            hidden=sum(tally.hidden for tally in event_filter.tallies),
+            deletes_applied=self._applied,
+            read=tuple(
+                FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
+                for source, counts in buckets.items()
+                if source.name in self._paths
+            ),
+            committed=tuple(sorted(set().union(*(tally.committed for tally in tallies)))),
+            hidden_ids=tuple(sorted(set().union(*(tally.aborted for tally in tallies)))),
         )
-        self.committed = tuple(sorted(set().union(*(tally.committed for tally in tallies))))
-        self.hidden_ids = tuple(sorted(set().union(*(tally.aborted for tally in tallies))))
 
     def _sample(self, *, stored: bool = False) -> InputSample:
         """Rows of some inputs, read beside all of this; with `stored` of the deletes that are applied to them."""
@@ -236,7 +260,7 @@ class TaskEvents:
             # A row of ACID version 1 that was updated becomes one that its first writer inserted.
             current = keys.write_id if collapse else keys.current
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
-        self.deletes_applied = merge.deletes_applied
+        self._applied = merge.deletes_applied
 
     def _delete_events(self) -> Iterator[EventBatch]:
         streams = [(source, stream_of(source, None, BATCH_ROWS, span=self._span)) for source in self._deletes]

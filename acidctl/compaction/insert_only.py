@@ -1,6 +1,6 @@
 """Files of insert-only tables: their rows have no ids, so compacting means putting files together.
 
-ORC rows are fitted to the table's columns; Parquet files of one schema become one, row group by row group; text is
+Parquet files of one schema become one, row group by row group; text is
 concatenated byte by byte. Whatever was written is read back and compared before it counts.
 """
 
@@ -10,8 +10,8 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
@@ -19,22 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from acidctl.compaction.cross_check import HINT, InputSample
+from acidctl.compaction.cross_check import HINT
 from acidctl.compaction.inputs import state_of
 from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
-from acidctl.compaction.verify import Attempt, Expected
+from acidctl.compaction.verify import Attempt
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
-from acidctl.format.events import EventBatch
-from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
-from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
-from acidctl.rows.pipeline import read_ahead
-from acidctl.rows.scan import BATCH_ROWS, Projection, live_sources
 from acidctl.state.resolve import data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest
-from acidctl.types.hive_types import Dialect, StructType
-from acidctl.types.schema import parse_type
 
 _CHUNK = 1 << 20
 _GZIP = ".gz"
@@ -44,12 +37,10 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _STRANGE_ENDINGS = (".bz2", ".deflate", ".snappy", ".lz4", ".lzo", ".zst", ".xz")
 
 
-def rewrite_plain(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
-    """A task with role ROWS or BYTES; see `compaction.task.run_task`."""
+def rewrite_plain(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
+    """A task with role BYTES, or ROWS of Parquet files; see `compaction.task.run_task`."""
     if spec.task.role is Role.BYTES:
         return _concatenate(spec, storage, root)
-    if spec.table.file_format == "orc":
-        return _rewrite_orc(spec, storage, root, threads)
     if spec.table.file_format == "parquet":
         return rewrite_parquet(spec, storage, root, _plain_paths(spec))
     raise InternalError(f"Rows of a table in {spec.table.file_format} cannot be rewritten.")
@@ -60,46 +51,6 @@ def _plain_paths(spec: TaskSpec) -> list[str]:
     entries = live_entries(state_of(spec))
     files = (file.info for entry in entries for file in data_files(entry, insert_only=True))
     return [info.path for info in files if info.size]
-
-
-def _rewrite_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool) -> TaskResult:
-    try:
-        return _write_orc(spec, storage, root, threads, Backend.ARROW)
-    except NeedsExactWriter:
-        return _write_orc(spec, storage, root, threads, Backend.EXACT)
-
-
-def _write_orc(spec: TaskSpec, storage: Storage, root: str, threads: bool, backend: Backend) -> TaskResult:
-    columns = parse_type(spec.table.columns)
-    assert isinstance(columns, StructType)
-    projection = Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
-    sources, _ = live_sources(storage, root, state_of(spec))
-    digest = RowDigest()
-    sample = InputSample(columns, bucket_id=None, span=None, seed=spec.task.output, stored=True)
-    paths = {storage.display(join(root, path)): path for path in spec.task.files}
-    sample.read(sources, lambda name: storage.open(join(root, paths[name])))
-
-    def rows() -> Iterator[EventBatch]:
-        for source in sources:
-            for batch in sample.stored(source, source.events(projection, BATCH_ROWS)):
-                if len(batch):
-                    digest.update(None, batch.columns)
-                    yield batch
-
-    stream = read_ahead(rows()) if threads else rows()
-    metadata = {TARGET: spec.table.dialect.encode()}
-    with closing(stream):  # type: ignore[type-var]
-        first = next(stream, None)
-        if first is None:
-            return TaskResult.nothing(spec)
-        attempt = Attempt(storage, root, spec)
-        with attempt.create() as sink:
-            batches = chain([first], stream)
-            written = write_orc(
-                sink, batches, columns, spec.table.writer, acid=False, metadata=metadata, backend=backend
-            )
-    expected = Expected(digest.rows, digest.hexdigest(), str(columns), acid=False, metadata=metadata)
-    return replace(attempt.verified(written, expected, threads=threads), rows_in=digest.rows)
 
 
 def _concatenate(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:

@@ -11,15 +11,15 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
-from acidctl.compaction.inputs import TaskEvents
+from acidctl.compaction.inputs import PlainRows, TaskEvents
 from acidctl.compaction.plan import Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine.base import TaskOutcome
@@ -50,15 +50,28 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     started = time.monotonic()
     _allow_open_files()
     storage, root = resolve(spec.url, spec.storage_options)
-    if spec.task.role in (Role.ROWS, Role.BYTES):
+    role = spec.task.role
+    if role is Role.JOIN:
+        result = join_parts(spec, storage, root, threads=threads)
+    elif role is Role.BYTES or (role is Role.ROWS and spec.table.file_format != "orc"):
         from acidctl.compaction.insert_only import rewrite_plain
 
-        result = rewrite_plain(spec, storage, root, threads=threads)
-    elif spec.task.role is Role.JOIN:
-        result = join_parts(spec, storage, root, threads=threads)
+        result = rewrite_plain(spec, storage, root)
     else:
-        result = _rewrite(spec, storage, root, threads)
-    return replace(result, seconds=time.monotonic() - started, peak_memory=_peak_memory())
+        plain = role is Role.ROWS
+        events = PlainRows(spec, storage, root) if plain else TaskEvents(spec, storage, root, threads=threads)
+        try:
+            result = _write(spec, storage, root, events, Backend.ARROW, threads)
+        except NeedsExactWriter:
+            # Which values there are shows while they pass; then everything is written once more, value by value.
+            result = _write(spec, storage, root, events, Backend.EXACT, threads)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Of this process so far, in bytes.
+    return replace(
+        result,
+        seconds=time.monotonic() - started,
+        peak_memory=peak if sys.platform == "darwin" else peak * 1024,
+    )
 
 
 def _allow_open_files() -> None:
@@ -88,81 +101,55 @@ def outcome_of(index: int, spec: TaskSpec, threads: bool = True) -> TaskOutcome:
     return TaskOutcome(index, error=error)
 
 
-@dataclass(slots=True)
-class Measured:
-    """What goes into a file: its digest, and its rows by write id and bucket property."""
+def _write(
+    spec: TaskSpec,
+    storage: Storage,
+    root: str,
+    events: TaskEvents | PlainRows,
+    backend: Backend,
+    threads: bool,
+) -> TaskResult:
+    role, metadata = spec.task.role, {TARGET: spec.table.dialect.encode()}
+    acid = role is not Role.ROWS
+    digest, counts = RowDigest(), Counter[tuple[int, int]]()
 
-    digest: RowDigest = field(default_factory=RowDigest)
-    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
-
-    def __call__(self, batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-        """The same batches, taken note of as they pass."""
-        for batch in batches:
-            keys = batch.keys
-            self.digest.update(keys, batch.columns)
-            heads = keys.run_heads()
-            for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
-                self.counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
+    def measured() -> Iterator[EventBatch]:
+        """What goes into the file, taken note of as it passes."""
+        for batch in events:
+            keys = batch.keys if acid else None
+            digest.update(keys, batch.columns)
+            if keys is not None:
+                heads = keys.run_heads()
+                for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
+                    counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
             yield batch
 
-    def sorted_counts(self) -> tuple[tuple[int, int, int], ...]:
-        """(write id, bucket property, rows), ascending."""
-        return tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(self.counts.items()))
-
-
-def _rewrite(spec: TaskSpec, storage: Storage, root: str, threads: bool) -> TaskResult:
-    events = TaskEvents(spec, storage, root, threads=threads)
-    try:
-        return _write(spec, storage, root, events, Backend.ARROW, threads)
-    except NeedsExactWriter:
-        # Which values there are shows while they pass; then everything is written once more, value by value.
-        return _write(spec, storage, root, events, Backend.EXACT, threads)
-
-
-def _write(
-    spec: TaskSpec, storage: Storage, root: str, events: TaskEvents, backend: Backend, threads: bool
-) -> TaskResult:
-    metadata = {TARGET: spec.table.dialect.encode()}
-    measured = Measured()
-    stream = measured(events)
-    if threads:
-        stream = read_ahead(stream)
+    stream = read_ahead(measured()) if threads else measured()
     with closing(stream):  # type: ignore[type-var]
         first = next(stream, None)
-        written: WrittenFile | None = None
-        if first is not None:
-            attempt = Attempt(storage, root, spec)
-            with attempt.create() as sink:
-                written = write_orc(
-                    sink,
-                    chain([first], stream),
-                    events.columns,
-                    spec.table.writer,
-                    acid=True,
-                    metadata=metadata,
-                    backend=backend,
-                )
-    read: dict[str, Any] = {
-        "rows_in": events.rows_in,
-        "hidden": events.hidden,
-        "deletes_applied": events.deletes_applied,
-        "read": events.read,
-        "committed": events.committed,
-        "hidden_ids": events.hidden_ids,
-    }
-    if written is None:
-        return TaskResult(output=spec.task.output, path=None, rows=0, bytes=0, **read)
+        if first is None:
+            return events.read
+        attempt = Attempt(storage, root, spec)
+        batches, columns, settings = chain([first], stream), events.columns, spec.table.writer
+        with attempt.create() as sink:
+            written = write_orc(sink, batches, columns, settings, acid=acid, metadata=metadata, backend=backend)
     expected = Expected(
-        rows=measured.digest.rows,
-        digest=measured.digest.hexdigest(),
-        columns=str(events.columns),
-        counts=measured.sorted_counts(),
-        operation=Operation.DELETE if spec.task.role is Role.DELETES else Operation.INSERT,
-        collapsed=spec.task.role is Role.SURVIVING,
+        rows=digest.rows,
+        digest=digest.hexdigest(),
+        columns=str(columns),
+        counts=_sorted(counts),
+        acid=acid,
+        operation=Operation.DELETE if role is Role.DELETES else Operation.INSERT,
+        collapsed=role is Role.SURVIVING,
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
     )
-    return replace(attempt.verified(written, expected, threads=threads), **read)
+    return attempt.verified(written, expected, events.read, threads=threads)
+
+
+def _sorted(counts: Counter[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """(write id, bucket property, rows), ascending."""
+    return tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items()))
 
 
 def _portable(error: AcidctlError) -> AcidctlError:
@@ -177,12 +164,6 @@ def _portable(error: AcidctlError) -> AcidctlError:
     return plain
 
 
-def _peak_memory() -> int:
-    """Largest resident memory of this process so far, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
 # --- The finished parts of a large bucket as one file.
 
 
@@ -193,19 +174,20 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
     the parts.
     """
     parts = [part for part in spec.parts if part.rows]
+    nothing = TaskResult.nothing(spec)
     if not parts:
-        return TaskResult(spec.task.output, None, 0, 0)
+        return nothing
     if len(parts) == 1:
         # It was verified, and its name is as unique as any.
+        part = parts[0]
         return replace(
-            parts[0],
-            output=spec.task.output,
-            rows_in=0,
-            hidden=0,
-            deletes_applied=0,
-            read=(),
-            committed=(),
-            hidden_ids=(),
+            nothing,
+            path=part.path,
+            rows=part.rows,
+            bytes=part.bytes,
+            counts=part.counts,
+            digest=part.digest,
+            writer=part.writer,
         )
     counts: Counter[tuple[int, int]] = Counter()
     for part in parts:
@@ -231,13 +213,13 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
         digest=combined([part.digest for part in parts]),
         parts=tuple((part.rows, part.digest) for part in parts),
         columns=str(columns),
-        counts=tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items())),
+        counts=_sorted(counts),
         operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
         collapsed=spec.task.output.startswith(BASE_PREFIX),
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
     )
-    return attempt.verified(written, expected, threads=threads)
+    return attempt.verified(written, expected, nothing, threads=threads)
 
 
 def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:

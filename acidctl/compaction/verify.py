@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, BinaryIO
 
@@ -564,7 +564,6 @@ class Attempt:
     def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
         part = "" if spec.part is None else f"p{spec.part}-"
         name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
-        self._output = spec.task.output
         self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
         self._storage = storage
         self._place = join(root, f"{spec.work}/{self.path}")
@@ -592,11 +591,14 @@ class Attempt:
         found = self._storage.stat(self._place)
         return 0 if found is None else found.size
 
-    def verified(self, written: WrittenFile, expected: Expected, *, threads: bool) -> TaskResult:
-        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`."""
+    def verified(self, written: WrittenFile, expected: Expected, read: TaskResult, *, threads: bool) -> TaskResult:
+        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`.
+
+        `read` is the result of the task as far as it has read.
+        """
         verify_file(self.open, self.name, expected, threads=threads)
-        return TaskResult(
-            output=self._output,
+        return replace(
+            read,
             path=self.path,
             rows=written.rows,
             bytes=written.bytes,

@@ -570,7 +570,7 @@ PUBLISHING = (
         "tasks do not get their delete files",
     ),
     Mutant(
-        "compaction/insert_only.py",
+        "compaction/inputs.py",
         "        for source in sources:\n            for batch in sample",
         "        for source in sources[:1]:\n            for batch in sample",
         "only the first file of an insert-only table",
