@@ -17,7 +17,7 @@ class Mutant:
 
 
 _FINISH = "    inner = [finisher(tail, child, extra) for child in entry.subtypes]\n"
-_CHILD = "            fitted.append(fit_array(arrays[child[0]], child[1]))"
+_CHILD = "null_array(kind, rows) if fit is None else fit_array(read[fit[0]], fit[1])"
 _KEYS = "        events = EventBatch(keys_of(batch, name=self.name), columns)"
 _V1 = (
     "refused but in tables of Hive 1 and 2, where rows are updated in place: there no sum of keys tells which events "
@@ -256,13 +256,11 @@ READING = (
         "timestamps a second late",
     ),
     Mutant("orc/postprocess.py", 'pc.ascii_rtrim(array, characters=" ")', "array", "char not trimmed", _CONVERTED),
-    Mutant(
-        "rows/scan.py", _CHILD, _CHILD.replace("child[0]]", "child[0] ^ (position == 14)]"), "a column read as another"
-    ),
+    Mutant("rows/scan.py", _CHILD, _CHILD.replace("fit[0]]", "fit[0] ^ (fit[0] == 14)]"), "a column read as another"),
     Mutant(
         "rows/scan.py",
         _CHILD,
-        "            fitted.append(null_array(projection.columns.fields[position].type, rows))",
+        "null_array(kind, rows)",
         "all values read as NULL",
     ),
     Mutant(
@@ -330,8 +328,8 @@ MERGING = (
     ),
     Mutant(
         "rows/merge.py",
-        "deletes &= mask\n            if deletes",
-        "deletes |= ~mask\n            if deletes",
+        "deletes &= mask\n            # Which",
+        "deletes |= ~mask\n            # Which",
         "deletes of aborted writes apply",
     ),
     Mutant("rows/merge.py", "deleted[hits] = True", "deleted[hits - 1] = True", "the row before a deleted one goes"),
@@ -361,15 +359,15 @@ MERGING = (
     ),
     Mutant(
         "rows/merge.py",
-        "if len(kept):\n                    yield kept",
-        "if len(kept) > 100:\n                    yield kept",
+        "if len(kept):\n                yield kept",
+        "if len(kept) > 100:\n                yield kept",
         "small batches are lost",
         _V1,
     ),
     Mutant(
         "rows/scan.py",
-        "apart = buckets is not None and (buckets[1] < span[0] or buckets[0] > span[1])",
-        "apart = buckets is not None",
+        "apart = span and buckets and (buckets[1] < span[0] or buckets[0] > span[1])",
+        "apart = span and buckets",
         "deletes are left out by statistics",
     ),
     Mutant(
