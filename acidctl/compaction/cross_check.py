@@ -192,26 +192,14 @@ def wrong(name: str, what: str) -> VerificationError:
     return VerificationError(f"{name} is not what was to be written: {what}", path=name, hint=HINT)
 
 
-@dataclass(frozen=True, slots=True)
-class _OutputWindow:
-    """Rows of a written file as our reader gave them, from row `start` on."""
-
-    start: int
-    keys: EventKeys | None
-    columns: tuple[pa.Array, ...]
-
-    @property
-    def rows(self) -> int:
-        return len(self.columns[0]) if self.keys is None else len(self.keys)
-
-
 class OutputSample:
     """Some rows of a written file, kept while our reader gives them, and then compared with what pyorc reads."""
 
     def __init__(self, orc: OrcFile) -> None:
         self._orc = orc
         self._wanted = _sample_rows(orc)
-        self._windows: list[_OutputWindow] = []
+        #: The number of the first row, keys, columns.
+        self._windows: list[tuple[int, EventKeys | None, list[pa.Array]]] = []
 
     def keep(self, keys: EventKeys | None, columns: Sequence[pa.Array], first: int, count: int) -> None:
         """Copy what is wanted of the next `count` rows, which begin with row `first`."""
@@ -224,37 +212,47 @@ class OutputSample:
                 stop = start + max(1, (stop - start) * _SAMPLE_BYTES // size)
             # A slice would hold the whole batch.
             positions = np.arange(start - first, stop - first)
-            taken = tuple(column.take(pa.array(positions)) for column in columns)
-            self._windows.append(_OutputWindow(start, None if keys is None else keys.select(positions), taken))
+            taken = [column.take(pa.array(positions)) for column in columns]
+            self._windows.append((start, None if keys is None else keys.select(positions), taken))
 
     def require_same(self, file: BinaryIO) -> None:
         """VerificationError where pyorc reads other keys or values; what it cannot read is left out."""
         orc, windows = self._orc, self._windows
-        if not windows:
-            return
-        fields = orc.columns.fields if windows[0].columns else ()
+        fields = orc.columns.fields if windows and windows[0][2] else ()
         places = [
             place
             for place, column in enumerate(fields)
             if pyorc_reader.incomparable(column.type, orc) is None
-            and all(pyorc_reader.unreadable(column.type, window.columns[place]) is None for window in windows)
+            and all(pyorc_reader.unreadable(column.type, columns[place]) is None for _, _, columns in windows)
         ]
-        if not places and windows[0].keys is None:
+        if not windows or (not places and windows[0][1] is None):
             return
         try:
             rows = pyorc_reader.Rows(file, orc, places)
             if len(rows) != orc.rows:
                 raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
-            for window in windows:
-                keys, values = rows.read(window.start, window.rows)
-                if window.keys is not None:
-                    _compare_keys(orc.name, window.start, window.keys, keys)
-                if places:
-                    _compare_rows(orc, window, places, values)
+            for start, keys, columns in windows:
+                their_keys, values = rows.read(start, len(columns[0]) if keys is None else len(keys))
+                if keys is not None and _stored_keys(keys) != [tuple(key) for key in their_keys]:
+                    raise wrong(orc.name, f"another ORC library reads other keys near row {start}")
+                present = [row for row in values if row is not None]
+                if places and len(present) < len(values):
+                    raise wrong(orc.name, f"another ORC library finds no row in an event near row {start}")
+                for index, place in enumerate(places):
+                    column = fields[place]
+                    if not _same_values([row[index] for row in present], column.type, columns[place]):
+                        what = f"other values in column '{column.name}' near row {start}"
+                        raise wrong(orc.name, f"another ORC library reads {what}")
         except pyorc_reader.CannotRead:
             return
         except ValueError as error:
             raise wrong(orc.name, f"another ORC library cannot read it: {error}") from error
+
+
+def _stored_keys(keys: EventKeys) -> list[tuple[int, ...]]:
+    codes = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
+    parts = (codes, keys.write_id, keys.bucket, keys.row_id, keys.current)
+    return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
 def _sample_rows(orc: OrcFile) -> list[tuple[int, int]]:
@@ -274,27 +272,6 @@ def _sample_rows(orc: OrcFile) -> list[tuple[int, int]]:
         spans = sorted([spans[0], *middle, spans[-1]])
     size = max(1, _SAMPLE_ROWS // max(len(spans), 1))
     return [(start, min(end, start + size)) for start, end in spans]
-
-
-def _compare_keys(name: str, start: int, keys: EventKeys, read: Sequence[tuple[int, ...]]) -> None:
-    codes = np.zeros(len(keys), dtype=np.int64) if keys.operation is None else keys.operation
-    ours = zip(*(part.tolist() for part in (codes, keys.write_id, keys.bucket, keys.row_id, keys.current)), strict=True)
-    if list(ours) != [tuple(key) for key in read]:
-        raise wrong(name, f"another ORC library reads other keys near row {start}")
-
-
-def _compare_rows(
-    orc: OrcFile, window: _OutputWindow, places: Sequence[int], rows: Sequence[tuple[object, ...] | None]
-) -> None:
-    present = [row for row in rows if row is not None]
-    if len(present) < len(rows):
-        raise wrong(orc.name, f"another ORC library finds no row in an event near row {window.start}")
-    for index, place in enumerate(places):
-        column = orc.columns.fields[place]
-        if not _same_values([row[index] for row in present], column.type, window.columns[place]):
-            raise wrong(
-                orc.name, f"another ORC library reads other values in column '{column.name}' near row {window.start}"
-            )
 
 
 def _same_values(values: Sequence[object], kind: HiveType, ours: pa.Array) -> bool:
@@ -324,12 +301,13 @@ _MOST_ROW_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Window:
-    """Rows of one file that lie together; `values` are by output column (None: the file does not have it)."""
+    """Rows of one file that lie together; `columns` are of the output, each with its place in `rows` (None: the file
+    does not have it).
+    """
 
     name: str
     keys: EventKeys
-    columns: tuple[tuple[int, int | None], ...]
-    types: StructType
+    columns: dict[int, int | None]
     rows: list[tuple[Any, ...]]
     found: Any = field(init=False)
 
@@ -379,20 +357,19 @@ class InputSample:
         return several and source.facts.rows <= _MIXED_ROWS
 
     def _read_file(self, source: DataSource, orc: OrcFile, open_file: Callable[[str], BinaryIO]) -> None:
-        places = () if self._events else self._places(orc)
+        columns = {} if self._events else self._places(orc)
         starts = self._starts(orc, source)
-        if places is None or not starts or orc.tail.file_length // max(orc.rows, 1) > _MOST_ROW_BYTES:
+        if columns is None or not starts or orc.tail.file_length // max(orc.rows, 1) > _MOST_ROW_BYTES:
             return
         try:
             with open_file(source.name) as stream:
                 if stream.seek(0, 2) != orc.tail.file_length:
                     return  # pyorc reads no file up to its logical end
-                rows = pyorc_reader.Rows(stream, orc, [file for _, file in places if file is not None])
+                rows = pyorc_reader.Rows(stream, orc, [place for place, read in columns.items() if read is not None])
                 for index, start, count in starts:
                     # pyorc believes what it reads, and wrong lengths end the process.
                     orc.check_streams(index)
-                    keys, values = rows.read_stripe(index, count)
-                    self._add(source, orc, start, keys, values, places)
+                    self._add(source, orc, start, *rows.read_stripe(index, count), columns)
         except (pyorc_reader.CannotRead, ValueError):
             # Whether the file can be read at all, our own reader says.
             return
@@ -412,21 +389,22 @@ class InputSample:
         most = _MIXED_ROWS if self._is_mixed(source) else _ROWS
         return [(index, ends[index] - rows[index], min(most, rows[index])) for index in chosen]
 
-    def _places(self, orc: OrcFile) -> tuple[tuple[int, int | None], ...] | None:
-        """Per output column the column of the file, None for columns added later; None where it is not so simple."""
+    def _places(self, orc: OrcFile) -> dict[int, int | None] | None:
+        """Columns of the output with their place among those that are read of the file, None for columns added later;
+        None where it is not so simple.
+        """
         ours, theirs = self._columns.fields, orc.columns.fields
-        if len(theirs) > len(ours):
-            return None
         # Files of old writers name their columns by place.
-        for place, known in enumerate(theirs):
-            if known.name.lower() not in (ours[place].name.lower(), f"_col{place}"):
-                return None
-        same = (
-            (place, place)
+        if len(theirs) > len(ours) or any(
+            known.name.lower() not in (ours[place].name.lower(), f"_col{place}") for place, known in enumerate(theirs)
+        ):
+            return None
+        same = [
+            place
             for place, known in enumerate(theirs)
             if known.type == ours[place].type and pyorc_reader.incomparable(known.type, orc) is None
-        )
-        return (*same, *((place, None) for place in range(len(theirs), len(ours))))
+        ]
+        return {**{place: read for read, place in enumerate(same)}, **dict.fromkeys(range(len(theirs), len(ours)))}
 
     def _add(
         self,
@@ -435,7 +413,7 @@ class InputSample:
         start: int,
         keys: Sequence[tuple[int, ...]],
         values: Sequence[tuple[Any, ...] | None],
-        places: Sequence[tuple[int, int | None]],
+        columns: dict[int, int | None],
     ) -> None:
         if source.facts.is_acid:
             parts = np.array(keys, dtype=np.int64).reshape(len(values), -1)
@@ -454,7 +432,7 @@ class InputSample:
             own &= ~same & ~np.append(same[1:], start + len(values) < orc.rows)
         if own.any():
             rows = [value or () for value, mine in zip(values, own.tolist(), strict=True) if mine]
-            self._windows.append(_Window(source.name, found.select(own), tuple(places), orc.columns, rows))
+            self._windows.append(_Window(source.name, found.select(own), columns, rows))
 
     def _is_own(self, key: RowId) -> bool:
         if self._bucket_id is not None and bucket_of(key.bucket_property) != self._bucket_id:
@@ -462,22 +440,15 @@ class InputSample:
         lower, upper = (None, None) if self._span is None else (self._span.lower, self._span.upper)
         return (lower is None or key >= lower) and (upper is None or key < upper)
 
-    def compared(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        """The same batches, in the order of their keys; VerificationError for values that differ."""
-        for batch in batches:
-            if self._windows and len(batch) and not self._stored:
-                first, last = batch.keys.at(0), batch.keys.at(-1)
-                for window in self._windows:
-                    if window.keys.at(0) <= last and window.keys.at(-1) >= first and not window.found.all():
-                        self._compare(window, batch)
-            yield batch
+    def compared(self, batches: Iterator[EventBatch], source: DataSource | None = None) -> Iterator[EventBatch]:
+        """The same batches: those of one file as they are read, or without `source` those that are to be written.
 
-    def stored(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        """The same batches of one file, compared as they are read."""
+        VerificationError for values that differ.
+        """
         for batch in batches:
-            if self._stored and len(batch):
+            if len(batch) and self._stored is (source is not None):
                 for window in self._windows:
-                    if window.name == source.name and not window.found.all():
+                    if (source is None or window.name == source.name) and not window.found.all():
                         self._compare(window, batch)
             yield batch
 
@@ -485,29 +456,19 @@ class InputSample:
         sampled, written = _matches(window.keys, batch.keys, events=self._events or self._stored)
         window.found[sampled] = True
         if (batch.keys.current[written] != window.keys.current[sampled]).any():
-            raise VerificationError(
-                f"rows of {window.name} would be written with other write ids than another ORC library reads in them",
-                path=window.name,
-                hint=HINT,
-            )
+            raise _other(window, "write ids than another ORC library reads in them")
         if not len(sampled) or not batch.columns:
             return
         part = batch.take(written)
-        nested = [place for place, file in window.columns if file is not None]
-        for place, file in window.columns:
+        for place, read in window.columns.items():
             ours, known = part.columns[place], self._columns.fields[place]
-            if file is None:
+            if read is None:
                 same = ours.null_count == len(ours)
             else:
-                values = [window.rows[i][nested.index(place)] for i in sampled.tolist()]
+                values = [window.rows[i][read] for i in sampled.tolist()]
                 same = pyorc_reader.unreadable(known.type, ours) is not None or _same_values(values, known.type, ours)
             if not same:
-                raise VerificationError(
-                    f"rows of {window.name} would be written with other values in column '{known.name}' than another "
-                    "ORC library reads in them",
-                    path=window.name,
-                    hint=HINT,
-                )
+                raise _other(window, f"values in column '{known.name}' than another ORC library reads in them")
 
     def require_found(self, committed: Committed, deleted: Hashes) -> None:
         """VerificationError for a row that is missing although no event deletes it; `deleted` are hashes, ascending."""
@@ -533,25 +494,22 @@ class InputSample:
                     )
 
 
+def _other(window: _Window, what: str) -> VerificationError:
+    return VerificationError(f"rows of {window.name} would be written with other {what}", path=window.name, hint=HINT)
+
+
 def _matches(sampled: EventKeys, written: EventKeys, *, events: bool) -> tuple[Int64Array, Int64Array]:
     """Positions of equal keys, in the first and in the second; with `events` the current write ids are equal too."""
-    ours: list[int] = []
-    theirs: list[int] = []
-    for head in sampled.run_heads().tolist():
-        key = sampled.at(head)
-        same = np.flatnonzero((sampled.write_id == key.write_id) & (sampled.bucket == key.bucket_property))
-        place = np.flatnonzero((written.write_id == key.write_id) & (written.bucket == key.bucket_property))
-        rows = written.row_id[place]
-        if events:
-            events_there = zip(rows.tolist(), written.current[place].tolist(), strict=True)
-            known = dict(zip(events_there, place.tolist(), strict=True))
-            pairs = [(int(sampled.row_id[i]), int(sampled.current[i])) for i in same.tolist()]
-            found = [(i, known[pair]) for i, pair in zip(same.tolist(), pairs, strict=True) if pair in known]
-            ours += [i for i, _ in found]
-            theirs += [at for _, at in found]
-        elif len(rows):
-            at = np.minimum(np.searchsorted(rows, sampled.row_id[same]), len(rows) - 1)
-            hits = rows[at] == sampled.row_id[same]
-            ours += same[hits].tolist()
-            theirs += place[at[hits]].tolist()
-    return np.array(ours, dtype=np.int64), np.array(theirs, dtype=np.int64)
+
+    def keys_at(keys: EventKeys, places: Int64Array) -> Iterator[tuple[int, ...]]:
+        parts = (keys.row_id, keys.write_id, keys.bucket, *([keys.current] if events else []))
+        return zip(*(part[places].tolist() for part in parts), strict=True)
+
+    known = {key: place for place, key in enumerate(keys_at(sampled, np.arange(len(sampled))))}
+    near = np.isin(written.write_id, np.unique(sampled.write_id)) & np.isin(written.row_id, np.unique(sampled.row_id))
+    places = np.flatnonzero(near)
+    pairs = [
+        (known[key], at) for key, at in zip(keys_at(written, places), places.tolist(), strict=True) if key in known
+    ]
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]

@@ -103,7 +103,7 @@ class PlainRows:
         sample = InputSample(self.columns, bucket_id=None, span=None, seed=self.read.output, stored=True)
         sample.read(sources, self._open)
         for source in sources:
-            for batch in sample.stored(source, source.events(self._projection, BATCH_ROWS)):
+            for batch in sample.compared(source.events(self._projection, BATCH_ROWS), source):
                 if len(batch):
                     rows += len(batch)
                     yield batch
@@ -163,13 +163,13 @@ class TaskEvents:
         delete_filter = EventFilter(self._task.bucket_id, self._write_ids, same_write=role is Role.INSERTS, keep=True)
         sample = self._sample()
         for source in self._inserts:
-            source.through = lambda source, batches: event_filter(source, sample.stored(source, batches))
+            source.through = lambda source, batches: event_filter(source, sample.compared(batches, source))
         deletes = self._sample(stored=True) if self._deletes and role is not Role.DELETES else None
         for source in self._deletes:
             source.through = (
                 event_filter
                 if deletes is None
-                else lambda source, batches: delete_filter(source, deletes.stored(source, batches))
+                else lambda source, batches: delete_filter(source, deletes.compared(batches, source))
             )
         self._applied = 0
         left = KeySum()

@@ -118,7 +118,7 @@ def publish(
     """
     copies = not storage.facts.atomic_rename
     if copies and whole.visibility_txn is None and not whole.assume_exclusive:
-        # Somebody could read it half-done.
+        # A reader could see it half-done.
         raise StalePlanError(
             f"{storage.display(root)} is on a storage that cannot rename, and the plan was made for one that can",
             path=storage.display(root),
