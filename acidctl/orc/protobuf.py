@@ -8,7 +8,8 @@ newer writer put there is not ours to drop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -191,15 +192,38 @@ class Message:
 
 # --- Written.
 
+#: A number, a double, bytes (texts and messages too), or as many fields as there are bytes; None for no field.
+Value = int | float | bytes | Iterable[bytes] | None
+
+
+def encoded(fields: Mapping[int, Value]) -> bytes:
+    """A message of these fields, in this order; numbers with a sign are the caller's to convert (`zigzagged`)."""
+    return b"".join(_field(field, value) for field, value in fields.items())
+
+
+def _field(field: int, value: Value) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, int):
+        return number(field, value)
+    if isinstance(value, float):
+        return encode_varint(field << 3 | _FIXED64) + struct.pack("<d", value)
+    return block(field, value) if isinstance(value, bytes) else b"".join(block(field, item) for item in value)
+
 
 def number(field: int, value: int) -> bytes:
-    """An unsigned number as a field; signed ones are the caller's to convert (`unsigned`, `zigzagged`)."""
+    """An unsigned number as a field."""
     return encode_varint(field << 3) + encode_varint(int(value))
 
 
 def block(field: int, data: bytes) -> bytes:
     """Bytes, text or a message as a field."""
-    return encode_varint(field << 3 | 2) + encode_varint(len(data)) + data
+    return encode_varint(field << 3 | _BYTES) + encode_varint(len(data)) + data
+
+
+def packed(values: Iterable[int]) -> bytes:
+    """A repeated number as the bytes of its field."""
+    return b"".join(map(encode_varint, values))
 
 
 def encode_varint(value: int) -> bytes:
@@ -238,10 +262,10 @@ def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield key >> 3, data[start:at]
 
 
-def rewritten(data: bytes, changes: Mapping[int, bytes]) -> bytes:
-    """The message with all fields of each number in `changes` replaced by the encoded ones there, which come first.
+def rewritten(data: bytes, changes: Mapping[int, Value]) -> bytes:
+    """The message with all fields of each number in `changes` replaced by those there, which come first.
 
     What was last stays last: readers look for the letters at the end of a postscript without parsing it.
     """
     kept = (field for number, field in raw_fields(data) if number not in changes)
-    return b"".join((*changes.values(), *kept))
+    return encoded(changes) + b"".join(kept)

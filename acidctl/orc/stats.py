@@ -10,7 +10,7 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from acidctl.orc.protobuf import Message, WireError, block, encode_varint, number, signed, zigzagged
+from acidctl.orc.protobuf import Message, Value, WireError, encoded, packed, signed, zigzagged
 
 T = TypeVar("T")
 
@@ -154,17 +154,22 @@ def merged_statistics(parts: Sequence[bytes]) -> bytes:
     counts, nulls, sizes = (
         _complete(message.uint(field) for message in messages) for field in (_COUNT, _HAS_NULL, _BYTES)
     )
-    result = b"" if counts is None else number(_COUNT, sum(counts))
+    typed: dict[int, Value] = {}
     counting = [message for message in messages if message.uint(_COUNT) != 0]
     if counting:
         kinds = {kind for message in counting for kind in _FIELDS if kind in message}
         inner = _complete(message.message(max(kinds)) for message in counting) if len(kinds) == 1 else None
-        result += b"" if inner is None else block(max(kinds), _merged(max(kinds), inner))
+        typed = {} if inner is None else {max(kinds): encoded(_merged(max(kinds), inner))}
     else:
-        result += b"".join(block(kind, data) for kind in _FIELDS if (data := messages[0].data(kind)) is not None)
-    if nulls is not None:
-        result += number(_HAS_NULL, any(nulls))
-    return result if sizes is None else result + number(_BYTES, sum(sizes))
+        typed = {kind: messages[0].data(kind) for kind in _FIELDS}
+    return encoded(
+        {
+            _COUNT: None if counts is None else sum(counts),
+            **typed,
+            _HAS_NULL: None if nulls is None else any(nulls),
+            _BYTES: None if sizes is None else sum(sizes),
+        }
+    )
 
 
 def _complete(values: Iterable[T | None]) -> list[T] | None:
@@ -177,18 +182,18 @@ def _complete(values: Iterable[T | None]) -> list[T] | None:
     return result
 
 
-def _merged(kind: StatisticsKind, parts: Sequence[Message]) -> bytes:
+def _merged(kind: StatisticsKind, parts: Sequence[Message]) -> dict[int, Value]:
     """The part of the column's type, of messages that count values; without what one of them lacks."""
     if kind is StatisticsKind.BOOLEAN:
         counts = [part.uints(1) for part in parts]
         same = len({len(count) for count in counts}) == 1
-        return block(1, b"".join(encode_varint(sum(column)) for column in zip(*counts, strict=True))) if same else b""
+        return {1: packed(sum(column) for column in zip(*counts, strict=True)) if same else None}
     if kind is StatisticsKind.STRING:
         return _merged_texts(parts)
     if kind is StatisticsKind.TIMESTAMP:
         return _merged_timestamps(parts)
-    read, write, add, order = _MERGES.get(kind, (Message.sint, _sint, _sum, None))
-    result = b""
+    read, write, add, order = _MERGES.get(kind, (Message.sint, zigzagged, _sum, None))
+    result: dict[int, Value] = {}
     for field, name in enumerate(_FIELDS[kind], 1):
         values = _complete(read(part, field) for part in parts)
         if values is None:
@@ -196,24 +201,16 @@ def _merged(kind: StatisticsKind, parts: Sequence[Message]) -> bytes:
         try:
             merged = add(values) if name == "sum" else (min if name == "minimum" else max)(values, key=order)
         except InvalidOperation:
-            return b""
+            return {}
         if name != "sum" and any(value != value for value in values):
-            return b""  # NaN has no place in an order
-        result += b"" if merged is None else write(field, merged)
+            return {}  # NaN has no place in an order
+        result[field] = None if merged is None else write(merged)
     return result
-
-
-def _sint(field: int, value: int) -> bytes:
-    return number(field, zigzagged(value))
 
 
 def _sum(values: Sequence[int]) -> int | None:
     """The sum; None beyond 64 bits."""
     return total if -(1 << 63) <= (total := sum(values)) < 1 << 63 else None
-
-
-def _fixed(field: int, value: float) -> bytes:
-    return encode_varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _decimal(value: bytes) -> Decimal:
@@ -228,42 +225,42 @@ def _decimal_sum(values: Sequence[bytes]) -> bytes | None:
 
 
 # How values are read and written, added up, and compared, where they are not numbers with a sign.
-_MERGES: Mapping[int, tuple[_Read, Callable[[int, Any], bytes], Callable[[Any], Any], Callable[[Any], Any] | None]] = {
-    StatisticsKind.DOUBLE: (_double, _fixed, sum, None),
-    StatisticsKind.DECIMAL: (Message.data, block, _decimal_sum, _decimal),
-    StatisticsKind.COLLECTION: (Message.uint, number, sum, None),
+_MERGES: Mapping[int, tuple[_Read, Callable[[Any], Value], Callable[[Any], Any], Callable[[Any], Any] | None]] = {
+    StatisticsKind.DOUBLE: (_double, float, sum, None),
+    StatisticsKind.DECIMAL: (Message.data, bytes, _decimal_sum, _decimal),
+    StatisticsKind.COLLECTION: (Message.uint, int, sum, None),
 }
 
 
-def _merged_texts(parts: Sequence[Message]) -> bytes:
-    result = b""
+def _merged_texts(parts: Sequence[Message]) -> dict[int, Value]:
+    result: dict[int, Value] = {}
     # A bound (fields 4 and 5) stands in for a least or greatest value that is too long to be kept.
     for fields, choose in (((1, 4), min), ((2, 5), max)):
         bounds = _complete(
             next(((data, field) for field in fields if (data := part.data(field)) is not None), None) for part in parts
         )
         if bounds is None:
-            return b""
+            return {}
         value, field = choose(bounds, key=itemgetter(0))
-        result += block(field, value)
+        result[field] = value
     lengths = _complete(part.sint(3) for part in parts)
     total = None if lengths is None else _sum(lengths)
-    return result if total is None else result + _sint(3, total)
+    return result if total is None else {**result, 3: zigzagged(total)}
 
 
-def _merged_timestamps(parts: Sequence[Message]) -> bytes:
-    result = b""
-    for low, high, has_nanos in ((1, 2, False), (3, 4, True)):
+def _merged_timestamps(parts: Sequence[Message]) -> dict[int, Value]:
+    result: dict[int, Value] = {}
+    for low, high in ((1, 2), (3, 4)):
         least = _complete(_moment(part, low, 5, 0) for part in parts)
         greatest = _complete(_moment(part, high, 6, _MOST_NANOS) for part in parts)
         if least is None or greatest is None:
             continue
         (first, first_nanos), (last, last_nanos) = min(least), max(greatest)
-        result += _sint(low, first) + _sint(high, last)
-        if has_nanos:
+        result |= {low: zigzagged(first), high: zigzagged(last)}
+        if low == 3:
             # They are stored as one more than they are, and not at all where they are what a reader assumes.
-            result += number(5, first_nanos + 1) if first_nanos else b""
-            result += number(6, last_nanos + 1) if last_nanos != _MOST_NANOS else b""
+            result[5] = first_nanos + 1 if first_nanos else None
+            result[6] = last_nanos + 1 if last_nanos != _MOST_NANOS else None
     return result
 
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
-from acidctl.orc.protobuf import Budget, Message, WireError, block, encode_varint, raw_fields, rewritten
+from acidctl.orc.protobuf import Budget, Message, WireError, block, packed, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
 from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_section
 
@@ -363,9 +363,8 @@ def moved_positions(
             # What the tags' own PRESENT says is what the struct's says.
             positions += more[-1 - _RUNS :]
         moved = _moved(positions, streams, places)
-        packed = b"".join(map(encode_varint, moved))
         # Without a stream there are no positions, and no field.
-        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: block(_POSITIONS, packed) if packed else b""})))
+        entries.append(block(_ENTRY, rewritten(entry, {_POSITIONS: packed(moved) or None})))
     return b"".join(entries)
 
 

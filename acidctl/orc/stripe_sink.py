@@ -31,7 +31,7 @@ from typing import NamedTuple
 from acidctl.errors import InternalError
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.codec import Compression, chunk_of, expand, pack
-from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
+from acidctl.orc.protobuf import Message, Value, encoded, packed, rewritten
 from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer, moved_positions, recorded
 from acidctl.orc.tail import MAGIC, OrcKind, OrcType
 from acidctl.orc.tail_edit import CONTENT_LENGTH, STATISTICS, STRIPES, TYPES, Appended, end_lengths, sealed
@@ -260,10 +260,9 @@ class StripeSink(io.RawIOBase):
             parts += stored
             length = sum(map(len, stored))
             new[section] += length
-            changes = {_COLUMN: number(_COLUMN, column), _LENGTH: number(_LENGTH, length)}
-            messages.append(block(_STREAMS, rewritten(message, changes)))
-        changes = {_STREAMS: b"".join(messages), _ENCODINGS: self._kept(_ENCODINGS, Message(raw))}
-        parts.append(pack(rewritten(raw, changes), self._compression, self._block_size))
+            messages.append(rewritten(message, {_COLUMN: column, _LENGTH: length}))
+        changed = rewritten(raw, {_STREAMS: messages, _ENCODINGS: self._kept(_ENCODINGS, Message(raw))})
+        parts.append(pack(changed, self._compression, self._block_size))
         new[2] = len(parts[-1])
         return parts, old, new
 
@@ -292,10 +291,10 @@ class StripeSink(io.RawIOBase):
             own[StreamKind.DATA] = runs[written + 1, StreamKind.DATA]
         return moved_positions(plain, streams, {name: partial(chunks.place, *run) for name, run in own.items()}, tags)
 
-    def _kept(self, field: int, message: Message) -> bytes:
+    def _kept(self, field: int, message: Message) -> list[bytes]:
         """The field that a message has for each written column, of those that are columns of the file."""
         pairs = zip(self._columns, message.blobs(field), strict=True)
-        return b"".join(block(field, entry) for (_, part), entry in pairs if part is Part.SELF)
+        return [entry for (_, part), entry in pairs if part is Part.SELF]
 
     def _send_tail(self, metadata: bytes, raw: bytes, post: bytes) -> None:
         """Send the tail, whose parts are plain; InternalError for stripes that lie elsewhere than those sent."""
@@ -304,20 +303,19 @@ class StripeSink(io.RawIOBase):
         found = [Message(message).numbers(*_PLACE) for message in messages]
         if found != [old for old, _ in self._places]:
             raise InternalError("the stripes of a writer do not lie where it wrote them")
-        stripes = (
-            rewritten(message, {field: number(field, value) for field, value in zip(_PLACE, new, strict=True)})
-            for message, (_, new) in zip(messages, self._places, strict=True)
-        )
-        changes = {
-            CONTENT_LENGTH: number(CONTENT_LENGTH, self._target.tell() - len(MAGIC)),
-            STRIPES: b"".join(block(STRIPES, stripe) for stripe in stripes),
+        changes: dict[int, Value] = {
+            CONTENT_LENGTH: self._target.tell() - len(MAGIC),
+            STRIPES: [
+                rewritten(message, dict(zip(_PLACE, new, strict=True)))
+                for message, (_, new) in zip(messages, self._places, strict=True)
+            ],
         }
         if self._unions:
             statistics = (self._kept(_PARTS, stripe) for stripe in Message(metadata).messages(_PARTS))
-            metadata = rewritten(metadata, {_PARTS: b"".join(block(_PARTS, stripe) for stripe in statistics)})
+            metadata = rewritten(metadata, {_PARTS: [encoded({_PARTS: kept}) for kept in statistics]})
             pairs = zip(self._columns, footer.blobs(TYPES), strict=True)
             changes |= {
-                TYPES: b"".join(self._type(i, entry) for (i, part), entry in pairs if part is Part.SELF),
+                TYPES: [self._type(i, entry) for (i, part), entry in pairs if part is Part.SELF],
                 STATISTICS: self._kept(STATISTICS, footer),
             }
         end = sealed(rewritten(raw, changes), post, self._compression, self._block_size, metadata=metadata)
@@ -326,12 +324,10 @@ class StripeSink(io.RawIOBase):
     def _type(self, column: int, message: bytes) -> bytes:
         """The type of a column, from the one with which it was written."""
         subtypes = Message(message).uints(_SUBTYPES)
-        changes = {_SUBTYPES: b""}
+        changes: dict[int, Value] = {}
         if self._types[column].kind is OrcKind.UNION:
             # After the tags come arrays, and right after each its elements.
             subtypes = tuple(array + 1 for array in subtypes[1:])
-            changes |= {_KIND: number(_KIND, OrcKind.UNION), _NAMES: b""}
-        if subtypes:
-            new = b"".join(encode_varint(self._columns[child].column) for child in subtypes)
-            changes[_SUBTYPES] = block(_SUBTYPES, new)
-        return block(TYPES, rewritten(message, changes))
+            changes = {_KIND: OrcKind.UNION, _NAMES: None}
+        new = packed(self._columns[child].column for child in subtypes)
+        return rewritten(message, {**changes, _SUBTYPES: new or None})

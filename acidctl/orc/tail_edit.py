@@ -14,8 +14,8 @@ from typing import BinaryIO, Protocol
 from acidctl.errors import InternalError
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc.codec import Compression, pack
-from acidctl.orc.protobuf import Message, block, encode_varint, number, rewritten
-from acidctl.orc.tail import MAGIC, PRIMITIVES, OrcKind, OrcType, Stripe, Tail
+from acidctl.orc.protobuf import Message, Value, encoded, packed, rewritten
+from acidctl.orc.tail import MAGIC, PRIMITIVES, OrcKind, OrcType, Tail
 from acidctl.types.hive_types import Field, HiveType, Primitive, StructType, TypeKind, children
 
 _KINDS = {hive: orc for orc, hive in PRIMITIVES.items()} | {
@@ -71,24 +71,20 @@ def _add_type(types: list[OrcType], kind: HiveType) -> int:
 
 def encode_type(entry: OrcType) -> bytes:
     """A type as it stands in a footer."""
-    parts = [number(1, entry.kind)]
-    if entry.subtypes:
-        parts.append(block(2, b"".join(map(encode_varint, entry.subtypes))))
-    parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names]
-    for place, value in ((4, entry.max_length), (5, entry.precision), (6, entry.scale)):
-        if value is not None:
-            parts.append(number(place, value))
-    parts += [block(7, block(1, key.encode()) + block(2, value.encode())) for key, value in entry.attributes]
-    return b"".join(parts)
+    return encoded(
+        {
+            1: entry.kind,
+            2: packed(entry.subtypes) if entry.subtypes else None,
+            3: [name.encode("utf-8", "replace") for name in entry.names],
+            4: entry.max_length,
+            5: entry.precision,
+            6: entry.scale,
+            7: [encoded({1: key.encode(), 2: value.encode()}) for key, value in entry.attributes],
+        }
+    )
 
 
-def _encode_stripe(stripe: Stripe) -> bytes:
-    """A stripe's place as it stands in a footer."""
-    values = (stripe.offset, stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows)
-    return b"".join(number(place, value) for place, value in enumerate(values, 1))
-
-
-def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
+def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> list[bytes]:
     """The footer's types as `wanted`; InternalError when the columns of the file are not encoded as these would be."""
     if len(tail.types) != len(wanted):
         raise InternalError(f"{tail.name} has {len(tail.types)} columns where {len(wanted)} were meant")
@@ -99,13 +95,13 @@ def renamed_types(tail: Tail, wanted: tuple[OrcType, ...]) -> bytes:
             raise InternalError(
                 f"{tail.name} has {found.kind.name} in column {column}, where {new.kind.name} was meant"
             )
-    return b"".join(block(TYPES, encode_type(entry)) for entry in wanted)
+    return [encode_type(entry) for entry in wanted]
 
 
-def merged_metadata(tail: Tail, metadata: Mapping[str, bytes]) -> bytes:
+def merged_metadata(tail: Tail, metadata: Mapping[str, bytes]) -> list[bytes]:
     """The footer's user metadata with the given keys set and all others kept."""
     values = {**dict(tail.user_metadata), **metadata}
-    return b"".join(block(METADATA, block(1, key.encode()) + block(2, value)) for key, value in values.items())
+    return [encoded({1: key.encode(), 2: value}) for key, value in values.items()]
 
 
 def sealed(
@@ -117,14 +113,13 @@ def sealed(
     compressed yet. Without statistics those before the footer stay as they are.
     """
     stored = pack(footer, compression, block_size)
-    changes = {_FOOTER_LENGTH: number(_FOOTER_LENGTH, len(stored))}
+    changes: dict[int, Value] = {_FOOTER_LENGTH: len(stored)}
     if Message(postscript).uint(_COMPRESSION) != compression:
-        changes[_COMPRESSION] = number(_COMPRESSION, compression)
-        changes[_BLOCK_SIZE] = number(_BLOCK_SIZE, block_size)
+        changes |= {_COMPRESSION: compression, _BLOCK_SIZE: block_size}
     statistics = b""
     if metadata is not None:
         statistics = pack(metadata, compression, block_size)
-        changes[_METADATA_LENGTH] = number(_METADATA_LENGTH, len(statistics))
+        changes[_METADATA_LENGTH] = len(statistics)
     new = rewritten(postscript, changes)
     if len(new) > 255:
         raise InternalError(f"a postscript of {len(new)} bytes has no room in its length byte")
@@ -157,32 +152,26 @@ def safe_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tu
     it.
     """
     content_end = max((stripe.end for stripe in tail.stripes), default=0)
-    footer = b"".join(
-        (
-            number(1, 3),
-            number(2, content_end),
-            *(block(3, _encode_stripe(stripe)) for stripe in tail.stripes),
-            *(block(4, encode_type(entry)) for entry in _offered_types(tail, wide, flatten)),
-            number(6, tail.rows),
+    footer = encoded(
+        {
+            1: 3,
+            2: content_end,
+            3: [
+                encoded({1: s.offset, 2: s.index_length, 3: s.data_length, 4: s.footer_length, 5: s.rows})
+                for s in tail.stripes
+            ],
+            4: [encode_type(entry) for entry in _offered_types(tail, wide, flatten)],
+            6: tail.rows,
             # Without a stride the reader ignores row indexes, which a plain scan never needs.
-            number(8, 0),
-            number(9, tail.writer_code if tail.writer_code < 1 << 31 else 0),
-            number(11, tail.calendar),
-        )
+            8: 0,
+            9: tail.writer_code if tail.writer_code < 1 << 31 else 0,
+            11: tail.calendar,
+        }
     )
     post = tail.postscript
     stored = pack(footer, post.compression, post.block_size, shrink=False)
-    postscript = b"".join(
-        (
-            number(1, len(stored)),
-            number(2, post.compression),
-            number(3, post.block_size),
-            block(4, b"".join(map(encode_varint, (0, 12)))),
-            number(5, 0),
-            number(6, post.writer_version),
-            block(8000, MAGIC),
-        )
-    )
+    ends: dict[int, Value] = {1: len(stored), 2: post.compression, 3: post.block_size, 4: packed((0, 12)), 5: 0}
+    postscript = encoded({**ends, 6: post.writer_version, 8000: MAGIC})
     return content_end, bytes(_FIRST_READ) + stored + postscript + bytes([len(postscript)])
 
 

@@ -25,7 +25,7 @@ from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical, has_union
 from acidctl.orc.codec import Compression, shrunk
-from acidctl.orc.protobuf import Message, block, number, rewritten
+from acidctl.orc.protobuf import Message, Value, encoded, rewritten
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
 from acidctl.orc.stripe import read_stripe_metadata
@@ -260,11 +260,11 @@ class OrcWriter:
                 ACID_STATS: self._keys.stats(),
                 KEY_INDEX: self._keys.index(tail),
             }
-        changes = {
+        changes: dict[int, Value] = {
             TYPES: renamed_types(tail, self._types),
             METADATA: merged_metadata(tail, metadata),
-            STRIDE: number(STRIDE, self._settings.row_index_stride),
-            CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),
+            STRIDE: self._settings.row_index_stride,
+            CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
         }
         post = tail.postscript
         old = read_range(self._sink, tail.file_length - post.length - 1, post.length, tail.name)
@@ -516,7 +516,7 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     section = b""
     # One stripe without statistics would shift those of all after it.
     if all(len(known) == len(run.numbers) for known, run in zip(per_stripe, runs, strict=True)):
-        section = b"".join(block(1, message) for known in per_stripe for message in known)
+        section = encoded({1: [message for known in per_stripe for message in known]})
     keys = _keys(runs) if base.metadata_value(KEY_INDEX) is not None else None
     values = dict(metadata or {})
     if keys is not None:
@@ -526,10 +526,10 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     footer = rewritten(
         base.footer,
         {
-            CONTENT_LENGTH: number(CONTENT_LENGTH, content_end),
-            STRIPES: b"".join(block(STRIPES, message) for message in stripes),
+            CONTENT_LENGTH: content_end,
+            STRIPES: stripes,
             METADATA: merged_metadata(base, values),
-            ROWS: number(ROWS, rows),
+            ROWS: rows,
             STATISTICS: _file_statistics(runs, per_stripe),
         },
     )
@@ -558,7 +558,7 @@ def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> tuple[list[bytes], int]:
             stripe = run.tail.stripes[i]
             for start in range(stripe.offset, stripe.end, _COPIED):
                 write_all(sink, read_range(run.file, start, min(_COPIED, stripe.end - start), run.tail.name))
-            messages.append(rewritten(entries[i], {1: number(1, at)}))
+            messages.append(rewritten(entries[i], {1: at}))
             at += stripe.end - stripe.offset
     return messages, at
 
@@ -569,7 +569,7 @@ def _stripe_statistics(run: StripeRun) -> list[bytes]:
     return [messages[i] for i in run.numbers] if len(messages) == len(run.tail.stripes) else []
 
 
-def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[bytes]]) -> bytes:
+def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[bytes]]) -> list[bytes]:
     """The encoded statistics of all columns; nothing when a run does not say."""
     parts: list[list[bytes]] = []
     for run, stripes in zip(runs, per_stripe, strict=True):
@@ -579,11 +579,11 @@ def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[by
         else:
             parts += [list(Message(stripe).blobs(1)) for stripe in stripes]
             if len(stripes) < len(run.numbers):
-                return b""
+                return []
     columns = len(runs[0].tail.types)
     if not parts or any(len(part) != columns for part in parts):
-        return b""
-    return b"".join(block(STATISTICS, merged_statistics(column)) for column in zip(*parts, strict=True))
+        return []
+    return [merged_statistics(column) for column in zip(*parts, strict=True)]
 
 
 def _keys(runs: Sequence[StripeRun]) -> list[RowId]:

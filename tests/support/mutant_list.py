@@ -433,14 +433,14 @@ WRITING = (
     Mutant("orc/writer.py", 'ACID_VERSION: b"2",', 'ACID_VERSION: b"1",', "another ACID version"),
     Mutant(
         "orc/writer.py",
-        "CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),",
-        "CALENDAR: number(CALENDAR, Calendar.JULIAN_GREGORIAN),",
+        "CALENDAR: Calendar.PROLEPTIC_GREGORIAN,",
+        "CALENDAR: Calendar.JULIAN_GREGORIAN,",
         "dates marked as of another calendar",
     ),
     Mutant(
         "orc/writer.py",
-        "STRIDE: number(STRIDE, self._settings.row_index_stride),",
-        "STRIDE: number(STRIDE, 2 * self._settings.row_index_stride),",
+        "STRIDE: self._settings.row_index_stride,",
+        "STRIDE: 2 * self._settings.row_index_stride,",
         "row groups called twice as large",
         "refused where a stripe has several row groups; in stripes of one it changes nothing for readers",
     ),
@@ -458,8 +458,8 @@ WRITING = (
     ),
     Mutant(
         "orc/tail_edit.py",
-        'parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names]',
-        'parts += [block(3, name.encode("utf-8", "replace")) for name in entry.names[::-1]]',
+        '3: [name.encode("utf-8", "replace") for name in entry.names]',
+        '3: [name.encode("utf-8", "replace") for name in entry.names[::-1]]',
         "columns under the names of others",
     ),
     Mutant(
@@ -492,7 +492,7 @@ WRITING = (
         "orc/stripe.py",
         "        (entry,) = Message(field).blobs(_ENTRY)\n",
         "        (entry,) = Message(field).blobs(_ENTRY)\n"
-        "        entry = rewritten(entry, {2: block(2, next(Message(next(Message(index).blobs(1))).blobs(2)))})\n",
+        "        entry = rewritten(entry, {2: next(Message(next(Message(index).blobs(1))).blobs(2))})\n",
         "statistics of row group 0 everywhere",
     ),
     Mutant(
@@ -510,25 +510,25 @@ WRITING = (
     Mutant("orc/stats.py", _BOUND, _BOUND.replace('== "minimum"', '== "minimum" and kind != 2'), "least numbers"),
     Mutant("orc/stats.py", _BOUND, _BOUND.replace("else max", "else (min if kind == 3 else max)"), "greatest doubles"),
     Mutant("orc/stats.py", _BOUND, _BOUND.replace('== "minimum"', '== "minimum" and not order'), "least decimals"),
-    Mutant("orc/stats.py", "number(_HAS_NULL, any(nulls))", "number(_HAS_NULL, False)", "NULLs denied"),
-    Mutant("orc/stats.py", "number(_COUNT, sum(counts))", "number(_COUNT, max(counts))", "too small a count"),
+    Mutant("orc/stats.py", "None if nulls is None else any(nulls)", "False", "NULLs denied"),
+    Mutant("orc/stats.py", "None if counts is None else sum(counts)", "max(counts or [0])", "too small a count"),
     Mutant(
         "orc/stats.py",
-        "encode_varint(sum(column)) for column",
-        "encode_varint(max(column)) for column",
+        "packed(sum(column) for column",
+        "packed(max(column) for column",
         "too few true values",
     ),
     Mutant(
         "orc/writer.py",
-        "messages.append(rewritten(entries[i], {1: number(1, at)}))",
+        "messages.append(rewritten(entries[i], {1: at}))",
         "messages.append(entries[i])",
         "places",
     ),
     Mutant("orc/writer.py", "values[ACID_STATS] = _acid_stats(runs)", "pass", "ACID statistics of the first part"),
     Mutant(
         "orc/writer.py",
-        'section = b"".join(block(1, message) for known in per_stripe for message in known)',
-        'section = b"".join(block(1, per_stripe[0][0]) for known in per_stripe for message in known)',
+        "section = encoded({1: [message for known in per_stripe for message in known]})",
+        "section = encoded({1: [per_stripe[0][0] for known in per_stripe for message in known]})",
         "statistics of stripe 0 for all stripes",
     ),
     Mutant(

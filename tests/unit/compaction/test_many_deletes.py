@@ -86,7 +86,7 @@ def test_wrong_statistics_bring_no_row_back(tmp_path: Path) -> None:
     wrong = zigzagged(77)
     # Column 2 is originalTransaction; the field 2 of its statistics are the bounds of an integer.
     statistics[2] = number(1, 2) + block(2, number(1, wrong) + number(2, wrong)) + number(10, 0)
-    footer = rewritten(tail.footer, {STATISTICS: b"".join(block(STATISTICS, each) for each in statistics)})
+    footer = rewritten(tail.footer, {STATISTICS: statistics})
     post = tail.postscript
     end = len(data) - 1 - post.length
     path.write_bytes(data[: end - post.footer_length] + sealed(footer, data[end:-1], post.compression, post.block_size))

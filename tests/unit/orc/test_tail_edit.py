@@ -15,6 +15,7 @@ from acidctl.errors import InternalError
 from acidctl.orc.codec import Compression, expand, pack
 from acidctl.orc.protobuf import (
     Message,
+    Value,
     WireError,
     block,
     encode_varint,
@@ -47,7 +48,7 @@ def tail_of(data: bytes) -> Tail:
     return read_tail(io.BytesIO(data), name="f")
 
 
-def edited(data: bytes, changes: dict[int, bytes]) -> bytes:
+def edited(data: bytes, changes: dict[int, Value]) -> bytes:
     """The file with some fields of its footer replaced."""
     tail = tail_of(data)
     post = tail.postscript
@@ -64,10 +65,10 @@ def test_types_metadata_and_calendar(codec: str) -> None:
     data = by_arrow(table, compression=codec)
     old = tail_of(data)
     wanted = parse_type("struct<`a b`:char(2),v:varchar(7),s:struct<`p.q`:string>>")
-    changes = {
+    changes: dict[int, Value] = {
         TYPES: renamed_types(old, orc_types(wanted)),
         METADATA: merged_metadata(old, {"key": b"\x00\xff", "other": b""}),
-        CALENDAR: number(CALENDAR, Calendar.PROLEPTIC_GREGORIAN),
+        CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
     }
     result = edited(data, changes)
     new = tail_of(result)
@@ -108,7 +109,7 @@ def test_unknown_fields_stay() -> None:
     newer = data[:kept] + sealed(
         extra + tail.footer, data[-1 - post.length : -1] + number(903, 7), post.compression, post.block_size
     )
-    result = edited(newer, {CALENDAR: number(CALENDAR, 2)})
+    result = edited(newer, {CALENDAR: 2})
     footer = Message(tail_of(result).footer)
     assert (footer.data(900), footer.data(901), footer.data(902)) == (b"new", b"1234", b"12345678")
     assert Message(result[-1 - result[-1] : -1]).uint(903) == 7
