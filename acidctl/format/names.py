@@ -148,13 +148,6 @@ class DeltaDir:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherDir:
-    """A directory that is neither base nor delta; files below it are original files."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class HiddenName:
     """A name that readers pass over."""
 
@@ -204,7 +197,7 @@ class Marker:
     name: str
 
 
-ParsedDirectory = BaseDir | DeltaDir | OtherDir | HiddenName | Unrecognised
+ParsedDirectory = BaseDir | DeltaDir | HiddenName | Unrecognised
 ParsedFile = BucketFile | SideFile | OriginalFile | Marker | HiddenName | Unrecognised
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -253,8 +246,11 @@ def parse_long(text: str) -> int | None:
 
 # The same names stand in every partition.
 @lru_cache(maxsize=1 << 14)
-def parse_directory(name: str) -> ParsedDirectory:
-    """Say what a directory name means (ParsedBaseLight.parseBase, ParsedDeltaLight.parse in Hive)."""
+def parse_directory(name: str) -> ParsedDirectory | None:
+    """Say what a directory name means (ParsedBaseLight.parseBase, ParsedDeltaLight.parse in Hive).
+
+    None where it means nothing: files below such a directory are original files.
+    """
     if name.startswith(BASE_PREFIX):
         return _parse_base(name)
     # `delete_delta_` contains `delta_`: only prefixes count.
@@ -262,7 +258,7 @@ def parse_directory(name: str) -> ParsedDirectory:
         return _parse_delta(name, DELETE_DELTA_PREFIX, DeltaKind.DELETE)
     if name.startswith(DELTA_PREFIX):
         return _parse_delta(name, DELTA_PREFIX, DeltaKind.INSERT)
-    return _hidden(name) or OtherDir(name)
+    return _hidden(name)
 
 
 @lru_cache(maxsize=4096)

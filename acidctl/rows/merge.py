@@ -189,6 +189,7 @@ class Oddity(Enum):
 Notice = Callable[[Oddity, RowId], None]
 
 
+@dataclass(slots=True)
 class MergeReader:
     """The visible rows of one bucket, in ROW__ID order.
 
@@ -198,30 +199,21 @@ class MergeReader:
     first oddity of each batch.
     """
 
-    def __init__(
-        self,
-        streams: Sequence[EventStream],
-        *,
-        write_ids: ValidWriteIds,
-        deleted: DeletedRows,
-        updates: bool = False,
-        notice: Notice | None = None,
-    ) -> None:
-        self._notice = notice
-        self._streams = streams
-        self._write_ids = write_ids
-        self._deleted = deleted
-        self._updates = updates
-        self.deletes_applied = 0
+    streams: Sequence[EventStream]
+    write_ids: ValidWriteIds
+    deleted: DeletedRows
+    updates: bool = False
+    notice: Notice | None = None
+    deletes_applied: int = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
-        merged = _merge_sorted([replace(stream, open=partial(self._visible, stream)) for stream in self._streams])
-        if self._updates:
+        merged = _merge_sorted([replace(stream, open=partial(self._visible, stream)) for stream in self.streams])
+        if self.updates:
             merged = self._newest_events(merged)
-        elif self._notice is not None:
-            merged = _watched(merged, self._notice)
+        elif self.notice is not None:
+            merged = _watched(merged, self.notice)
         for batch in merged:
-            deleted = self._deleted.mask(batch.keys)
+            deleted = self.deleted.mask(batch.keys)
             if deleted is None:
                 yield batch
                 continue
@@ -234,8 +226,8 @@ class MergeReader:
         for batch, first in _first_of_each(batches, EventKeys.same_as_previous):
             keep = first
             operation = batch.keys.operation
-            if self._notice is not None and not first.all():
-                _notice_double_inserts(batch.keys, first, self._notice)
+            if self.notice is not None and not first.all():
+                _notice_double_inserts(batch.keys, first, self.notice)
             if operation is not None:
                 keep = first & (operation != Operation.DELETE)
                 self.deletes_applied += int(np.count_nonzero(first)) - int(np.count_nonzero(keep))
@@ -247,8 +239,8 @@ class MergeReader:
     def _visible(self, stream: EventStream) -> Iterator[EventBatch]:
         last: RowId | None = None
         for batch in stream.open():
-            mask = valid_mask(batch.keys.current, self._write_ids)
-            if self._updates and len(batch):
+            mask = valid_mask(batch.keys.current, self.write_ids)
+            if self.updates and len(batch):
                 check_order(batch.keys, last, stream.name)
                 last = batch.keys.at(-1)
             elif batch.keys.operation is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -35,10 +35,9 @@ from acidctl.state.resolve import (
     DataFile,
     EntryKind,
     StateEntry,
-    SyntheticGroup,
+    by_bucket,
     data_files,
     live_entries,
-    synthetic_layout,
 )
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType, plan_fit
@@ -321,11 +320,17 @@ def live_sources(
 def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, tails: _Tails) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
     files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.has_rows}
-    for group in synthetic_layout(entry, (file.info for file in files.values())):
-        bucket = None if state.insert_only else _bucket_property(group, state.acid_v1)
+    write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id
+    statement_id = entry.statement_id or 0
+    for bucket_id, group in by_bucket(file.info for file in files.values()).items():
+        bucket = None
+        if bucket_id is not None and not state.insert_only:
+            # Plain in Hive 2; None where the name tells none that fits.
+            with suppress(BucketCodecError):
+                bucket = encode(bucket_id, statement_id, version=0 if state.acid_v1 else 1)
         before: DataSource | None = None
         numbered = False
-        for info in group.files:
+        for info in group:
             parsed = files[info.path].parsed
             named_original = isinstance(parsed, OriginalFile)
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
@@ -333,11 +338,11 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
             source = DataSource(
                 name=storage.display(join(root, info.path)),
                 open=partial(_opened, storage, root, files[info.path], state.insert_only, tails),
-                bucket_id=group.bucket_id,
+                bucket_id=bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
-                statement_id=group.statement_id,
-                raw_write_id=group.write_id,
+                statement_id=statement_id,
+                raw_write_id=write_id or 0,
                 raw_bucket=-1 if strange else bucket,
                 # Hive 2 numbers the rows of a bucket's second file as those of the first: no row may hide another.
                 apart=strange or (state.acid_v1 and numbered and named_original),
@@ -347,16 +352,6 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
             # Hive 2 counts the rows of each file from 0.
             before = None if state.acid_v1 else source
             yield source
-
-
-def _bucket_property(group: SyntheticGroup, acid_v1: bool) -> int | None:
-    """The packed bucket of rows in original files, plain in Hive 2; None where the name tells none that fits."""
-    if group.bucket_id is None:
-        return None
-    try:
-        return encode(group.bucket_id, group.statement_id, version=0 if acid_v1 else 1)
-    except BucketCodecError:
-        return None
 
 
 @contextmanager
@@ -386,24 +381,16 @@ def _opened(storage: Storage, root: str, file: DataFile, insert_only: bool, tail
         yield orc
 
 
+@dataclass(slots=True)
 class LocationReader:
     """Reads one location: `inserts` and `deletes` are its live data files, `row_ids` False for insert-only tables."""
 
-    def __init__(
-        self,
-        inserts: Sequence[DataSource],
-        deletes: Sequence[DataSource],
-        write_ids: ValidWriteIds,
-        *,
-        row_ids: bool = True,
-        findings: Findings | None = None,
-    ) -> None:
-        self._inserts = inserts
-        self._deletes = deletes
-        self._write_ids = write_ids
-        self._row_ids = row_ids
-        self._findings = findings
-        self._held: tuple[tuple[object, ...], DeletedRows] | None = None
+    inserts: Sequence[DataSource]
+    deletes: Sequence[DataSource]
+    write_ids: ValidWriteIds
+    row_ids: bool = True
+    findings: Findings | None = None
+    _held: tuple[tuple[object, ...], DeletedRows] | None = field(default=None, init=False)
 
     def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All visible rows, bucket by bucket, in ROW__ID order within each."""
@@ -426,7 +413,7 @@ class LocationReader:
     def _buckets(self) -> Iterator[list[DataSource]]:
         """Sources by the bucket id of their file names, in ascending order; those without one come last."""
         groups: dict[int | None, list[DataSource]] = {}
-        for source in self._inserts:
+        for source in self.inserts:
             if source.facts.rows:
                 groups.setdefault(source.bucket_id, []).append(source)
         for bucket_id in sorted(groups, key=lambda b: (b is None, b or 0)):
@@ -434,10 +421,10 @@ class LocationReader:
 
     def _parted(self, group: Sequence[DataSource]) -> tuple[list[list[DataSource]], list[DataSource]]:
         """What has to be merged, in groups, and the files whose rows have no ids."""
-        with_ids = [source for source in group if self._row_ids and source.has_row_ids]
+        with_ids = [source for source in group if self.row_ids and source.has_row_ids]
         together = [source for source in with_ids if not source.apart]
         apart = [[source] for source in with_ids if source.apart]
-        plain = [source for source in group if not (self._row_ids and source.has_row_ids)]
+        plain = [source for source in group if not (self.row_ids and source.has_row_ids)]
         return [*([together] if together else []), *apart], plain
 
     def _read(self, group: Sequence[DataSource], projection: Projection, batch_rows: int) -> Iterator[RowBatch]:
@@ -461,7 +448,7 @@ class LocationReader:
 
         `span` narrows the keys. Without `threads` nothing is decoded ahead.
         """
-        sources = [source for source in self._inserts if source.facts.rows]
+        sources = [source for source in self.inserts if source.facts.rows]
         return self._merge(sources, projection, batch_rows, span, threads)
 
     def _merge(
@@ -482,18 +469,18 @@ class LocationReader:
         if updates:
             streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
         deleted = self._deleted_rows(sources, updates, span)
-        notice = None if self._findings is None else self._findings.watch(sources)
-        return MergeReader(streams, write_ids=self._write_ids, deleted=deleted, updates=updates, notice=notice)
+        notice = None if self.findings is None else self.findings.watch(sources)
+        return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
     def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
         """Whether each stored row of these files is visible, as far as tails tell."""
         if any(source.facts.may_update for source in sources) or self._deletes_for(sources, updates=False):
             return False
-        if self._findings is not None and self._findings.overlap(sources):
+        if self.findings is not None and self.findings.overlap(sources):
             return False
         for source in sources:
             low, high = source.bounds(updates=False)
-            if low is None or high is None or not self._write_ids.covers(low.write_id, high.write_id):
+            if low is None or high is None or not self.write_ids.covers(low.write_id, high.write_id):
                 return False
         return True
 
@@ -504,7 +491,7 @@ class LocationReader:
         """
         span = _bucket_span(sources, updates)
         chosen = []
-        for delete in self._deletes:
+        for delete in self.deletes:
             buckets = delete.buckets
             apart = span and buckets and (buckets[1] < span[0] or buckets[0] > span[1])
             if delete.facts.rows and not apart:
@@ -524,7 +511,7 @@ class LocationReader:
             if span is not None:
                 low, high = span
                 keys = (part.select((part.bucket >= low) & (part.bucket <= high)) for part in keys)
-            self._held = (wanted, DeletedRows.collect(keys, self._write_ids))
+            self._held = (wanted, DeletedRows.collect(keys, self.write_ids))
         return self._held[1]
 
 

@@ -219,20 +219,6 @@ class DataFile:
         return isinstance(self.parsed, OriginalFile)
 
 
-@dataclass(frozen=True, slots=True)
-class SyntheticGroup:
-    """Original files of an entry that number their rows together: one bucket, files in path order.
-
-    A row's id is (`write_id`, bucket property of `bucket_id` and `statement_id`, rows of the files before it
-    plus its position). `bucket_id` is None for files whose name does not tell it; they have no row ids.
-    """
-
-    write_id: int
-    statement_id: int
-    bucket_id: int | None
-    files: tuple[FileInfo, ...]
-
-
 def _visible_files(entry: Directory) -> list[FileInfo]:
     prefix = f"{entry.name}/" if entry.parsed is not None else ""
     return [f for f in entry.files if not has_hidden_part(f.path[len(prefix) :])]
@@ -283,24 +269,18 @@ def empty_file_notes(state: AcidState) -> list[str]:
     return [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
 
 
-def synthetic_layout(entry: Directory, files: Iterable[FileInfo]) -> tuple[SyntheticGroup, ...]:
-    """Group original files of an entry, or of the location itself, for their row ids.
+def by_bucket(files: Iterable[FileInfo]) -> dict[int | None, list[FileInfo]]:
+    """Original files of one directory that number their rows together, by the bucket that their names tell.
 
-    The order is Hive's and frozen: stored delete keys name rows by it (OrcRawRecordMerger.OriginalReaderPair).
+    Buckets ascend, files without one come last; the order within a bucket is Hive's and frozen: stored delete keys name
+    rows by it (OrcRawRecordMerger.OriginalReaderPair).
     """
-    parsed = entry.parsed
-    write_id = statement_id = 0
-    if isinstance(parsed, BaseDir):
-        write_id = parsed.write_id
-    elif isinstance(parsed, DeltaDir):
-        write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0
     groups: dict[int | None, list[FileInfo]] = defaultdict(list)
     for file in sorted(files, key=_by_path):
         name = parse_file(file.name)
         # Only names of original files tell a bucket here; a stray bucket_* among originals has one as well.
         groups[name.bucket_id if isinstance(name, OriginalFile | BucketFile) else None].append(file)
-    order = sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))
-    return tuple(SyntheticGroup(write_id, statement_id, bucket, tuple(groups[bucket])) for bucket in order)
+    return {bucket: groups[bucket] for bucket in sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))}
 
 
 def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[str]:

@@ -42,13 +42,12 @@ from acidctl.state.entries import (
 )
 from acidctl.state.inventory import (
     DataFile,
-    SyntheticGroup,
     attempt_notes,
+    by_bucket,
     data_files,
     empty_file_notes,
     ignored_files,
     live_entries,
-    synthetic_layout,
     take_inventory,
 )
 from acidctl.state.selection import Selection, list_as_hive, select_hive4, select_strict, without
@@ -66,17 +65,16 @@ __all__ = [
     "Profile",
     "Reader",
     "StateEntry",
-    "SyntheticGroup",
     "TableGuess",
     "TableType",
     "Verdict",
+    "by_bucket",
     "data_files",
     "empty_file_notes",
     "guess_table_type",
     "ignored_files",
     "live_entries",
     "resolve",
-    "synthetic_layout",
 ]
 
 # What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.

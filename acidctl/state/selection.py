@@ -512,7 +512,7 @@ def _is_acid(path: str) -> bool:
 
 def select_hive4(listed: Iterable[Listed], listing: Listing, reader: Reader, *, tolerant: bool) -> Selection:
     """Run Hive's algorithm; with `tolerant` a failure is noted and the directory passed over, else raised."""
-    run = _HiveRun(listing, reader, tolerant)
+    run = _HiveRun(listing, reader, tolerant, reader.effective_write_ids)
     answer = run.answer
     for directory in listed:
         if _is_acid(directory.path):
@@ -530,34 +530,34 @@ def select_hive4(listed: Iterable[Listed], listing: Listing, reader: Reader, *, 
     return answer
 
 
+@dataclass(slots=True)
 class _HiveRun:
     """One pass over the directories, as Hive's processing of base and delta directories keeps its state."""
 
-    def __init__(self, listing: Listing, reader: Reader, tolerant: bool) -> None:
-        self.ids = reader.effective_write_ids
-        self.oldest: Directory | None = None
-        self.admitted: list[Directory] = []
-        self.answer = Selection()
-        self._listing = listing
-        self._reader = reader
-        self._tolerant = tolerant
+    listing: Listing
+    reader: Reader
+    tolerant: bool
+    ids: ValidWriteIds
+    oldest: Directory | None = None
+    admitted: list[Directory] = field(default_factory=list)
+    answer: Selection = field(default_factory=Selection)
 
     def consider(self, listed: Listed) -> None:
         """Hive's on_base or on_delta for one directory."""
         parsed = parse_directory(listed.path.rpartition("/")[2])
         if not isinstance(parsed, BaseDir | DeltaDir):
             why = f"Hive 4 fails here with {_exception(listed.path)} on the name {listed.path}"
-            self._fail(HiveFailureError(why, path=self._listing.root or None))
+            self._fail(HiveFailureError(why, path=self.listing.root or None))
             return
         marker, problem = MarkerContent.ABSENT, None
         if listed.metadata is not None:
-            marker, problem = read_marker(self._listing.markers.get(listed.metadata.path))
+            marker, problem = read_marker(self.listing.markers.get(listed.metadata.path))
         directory = Directory(listed.path, parsed, tuple(listed.files), marker, problem)
         self.answer.considered[directory.name] = directory
-        if self._reader.txns is None:
+        if self.reader.txns is None:
             why = f"Hive 4 does not read {listed.path} without a list of valid transactions"
             self._fail(MissingTxnListError(why, hint="Give one with --validtxns."))
-        verdict = judge_visibility(parsed, self._reader.effective_txns)
+        verdict = judge_visibility(parsed, self.reader.effective_txns)
         if verdict is None:
             verdict = self._on_base(directory) if isinstance(parsed, BaseDir) else self._on_delta(directory)
         if verdict is not None:
@@ -602,11 +602,11 @@ class _HiveRun:
         """Hive asks for the marker only where it matters, so a bad one fails only there."""
         if base.visibility_txn_id is None and base.marker is MarkerContent.BAD:
             why = f"Hive 4 fails here: {base.name}/_metadata_acid {base.marker_problem}"
-            self._fail(HiveFailureError(why, path=self._listing.root or None))
+            self._fail(HiveFailureError(why, path=self.listing.root or None))
         return base.is_compacted
 
     def _fail(self, error: HiveFailureError | MissingTxnListError) -> None:
-        if not self._tolerant:
+        if not self.tolerant:
             raise error
         if not any(known.message == error.message for known in self.answer.failures):
             self.answer.failures.append(error)

@@ -1,21 +1,16 @@
 """Digests of rows: one that depends on neither their order nor how they are stored, one of rows as they are stored.
 
-`Digest`: each row becomes one canonical line of text, each line a 128-bit hash, and the digest is the sum of the
-hashes modulo 2**128: order does not matter, duplicates do. The text says the value and not its form, so that
-the digest is the same before and after a compaction and after a column's type was widened: a number is its
-shortest decimal text whatever its type (5, 5.00 and 5.0 are equal, so are 0.0 and -0.0; a float is widened
-to a double first), a char is trimmed, a date is the same as a timestamp at midnight, structs are by
-position, and it does not show how unions, dictionaries or wide timestamps are laid out. Strings count byte
-by byte, valid UTF-8 or not.
+`Digest` is the sum, modulo 2**128, of the hashes of one canonical line of text a row: order does not matter, duplicates
+do. The text says the value and not its form, so that the digest is the same before and after a compaction and after a
+column's type was widened: a number is its shortest decimal text whatever its type (5, 5.00 and 5.0 are equal, so are
+0.0 and -0.0; a float is widened to a double first), a char is trimmed, a date is the same as a timestamp at midnight,
+structs are by position. Strings count byte by byte, valid UTF-8 or not.
 
-`RowDigest`: rows as they are stored, in their order; equal before and after a rewrite that keeps every bit. It proves
-that a file holds what was merged. Unlike `Digest` it is not the same for values that merely compare equal (0.0 and
--0.0, 5 and 5.00), and no file should keep it. What it does not tell apart are forms of one value in memory:
+`RowDigest` is equal before and after a rewrite that keeps every bit and every row in its place; it proves that a file
+holds what was merged, and no file should keep it. What it does not tell apart are forms of one value in memory:
 timestamp[ns] and WIDE, plain and dictionary, string and large_string, dense and sparse, sliced and whole, one batch and
-many.
-
-How: each column is a few streams of bytes (values, lengths of texts and lists, positions of NULLs), as are the columns
-of a struct and the values of a list below it. Each stream is hashed as it comes; what lies below a NULL is left out.
+many. Each column is a few streams of bytes (values, lengths of texts and lists, positions of NULLs), as are the columns
+of a struct and the values of a list below it; what lies below a NULL is left out.
 """
 
 from __future__ import annotations

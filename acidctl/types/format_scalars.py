@@ -150,16 +150,10 @@ def day_text(days: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY) ->
 
 def civil(days: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Year, month and day of days since 1970-01-01, proleptic Gregorian, any year."""
-    # Years here begin in March, so that the leap day is the last; an era is 400 years.
-    shifted = days + 719_468
-    era = shifted // 146_097
-    day_of_era = shifted - era * 146_097
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    march_month = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * march_month + 2) // 5 + 1
-    month = np.where(march_month < 10, march_month + 3, march_month - 9)
-    return year_of_era + era * 400 + (month <= 2), month, day
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    number = months.astype(np.int64)
+    return number // 12 + 1970, number % 12 + 1, (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
 
 
 def hive_year(year: Int64Array) -> pa.Array:

@@ -1,20 +1,18 @@
-"""Text of floating-point numbers as Java 8 to 18 prints them.
+"""Text of floating-point numbers as Java 8 to 18 prints them, not shortest before JDK 19 (JDK-4511638).
 
-`Double.toString` and `Float.toString` were not shortest before JDK 19 (JDK-4511638), and tools that ran on
-those versions left their text everywhere. `double_text` and `float_text` repeat the digit generation of one
-value exactly; `doubles` does a whole column, through Arrow's shortest form wherever both provably give one
-text.
-
-Why they mostly do: Java stops at the first digit position where a decimal lies within half an ulp of the
-value and takes the nearer candidate, ties to even; so does the shortest form. They part only where
-- the value is a power of two: Java narrows the interval to a quarter ulp on both sides (this matters below
-  1e-3 only: from there up to 2**53 the value itself has few digits);
-- a decimal of at most 17 digits is exactly the midpoint of two doubles: Java ignores the parity of the
-  significand. A midpoint is an odd 54-bit number times 2**e. For e < 0 its digits end in a 5 that cannot be
-  cut and are more than 17, unless e = -1, where the value is an integer; so only values from 2**53 up matter;
-- the value is an integer of 2**54 or more but below 2**63: Java rounds its digits by a rule of its own;
-- precision is so low (subnormals) that the second digit, which the exponent form demands, decides.
+`double_text` and `float_text` repeat the digit generation of one value exactly; `doubles` does a whole column, through
+Python's and Arrow's shortest form wherever both provably give one text.
 """
+
+# Why they mostly do: Java stops at the first digit position where a decimal lies within half an ulp of the value and
+# takes the nearer candidate, ties to even; so does the shortest form. They part only where
+# - the value is a power of two: Java narrows the interval to a quarter ulp on both sides (this matters below 1e-3 only:
+#   from there up to 2**53 the value itself has few digits);
+# - a decimal of at most 17 digits is exactly the midpoint of two doubles: Java ignores the parity of the significand.
+#   A midpoint is an odd 54-bit number times 2**e. For e < 0 its digits end in a 5 that cannot be cut and are more than
+#   17, unless e = -1, where the value is an integer; so only values from 2**53 up matter;
+# - the value is an integer of 2**54 or more but below 2**63: Java rounds its digits by a rule of its own;
+# - precision is so low (subnormals) that the second digit, which the exponent form demands, decides.
 
 from __future__ import annotations
 

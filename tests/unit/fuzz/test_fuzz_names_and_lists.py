@@ -120,7 +120,7 @@ def _names_of(text: str) -> tuple[str, str]:
     unescape_partition_value(text)
     with contextlib.suppress(AcidctlError):
         parse_partition(text)
-    return found.name, file.name
+    return name if found is None else found.name, file.name
 
 
 def _complaint(text: str, table: str | None, form: str | None) -> str:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from acidctl.format.names import BucketFile, OriginalFile, Unrecognised
 from acidctl.format.write_ids import Reader, ValidWriteIds
-from acidctl.state.resolve import AcidState, StateEntry, TableType, data_files, ignored_files, resolve, synthetic_layout
+from acidctl.rows.scan import live_sources
+from acidctl.state.resolve import AcidState, StateEntry, TableType, by_bucket, data_files, ignored_files, resolve
+from acidctl.storage.local import LocalStorage
 from tests.support.vectors import listing_of
 
 
@@ -110,27 +112,28 @@ def test_originals_number_their_rows_bucket_by_bucket() -> None:
             "random",
         ]
     )
-    groups = synthetic_layout(state.entries[0], state.originals)
-    assert [g.bucket_id for g in groups] == [0, 1, 2, None]
-    assert {(g.write_id, g.statement_id) for g in groups} == {(0, 0)}
-    assert [f.path for f in groups[0].files] == [
+    groups = by_bucket(state.originals)
+    assert list(groups) == [0, 1, 2, None]
+    sources, _ = live_sources(LocalStorage(), "/t", state)
+    assert {(source.raw_write_id, source.statement_id) for source in sources} == {(0, 0)}
+    assert [f.path for f in groups[0]] == [
         "000000_0",
         "000000_0_copy_1",
         "HIVE_UNION_SUBDIR_15/000000_0",
         "HIVE_UNION_SUBDIR_16/000000_0",
     ]
-    assert [f.path for f in groups[1].files] == ["000001_0", "HIVE_UNION_SUBDIR_16/000001_0"]
-    assert [f.path for f in groups[3].files] == ["random"]
+    assert [f.path for f in groups[1]] == ["000001_0", "HIVE_UNION_SUBDIR_16/000001_0"]
+    assert [f.path for f in groups[None]] == ["random"]
 
 
 def test_loaded_files_are_numbered_by_their_directory() -> None:
     """Rows of LOAD DATA have the write id and statement of the delta, or the write id of the base."""
-    entry = only(state_of(["delta_10000001_10000001_0001/000002_0", "delta_10000001_10000001_0001/000002_3"]))
-    (group,) = synthetic_layout(entry, [f.info for f in data_files(entry)])
-    assert (group.write_id, group.statement_id, group.bucket_id) == (10000001, 1, 2)
-    base = only(state_of(["base_5/000000_0"]))
-    (group,) = synthetic_layout(base, [f.info for f in data_files(base)])
-    assert (group.write_id, group.statement_id, group.bucket_id) == (5, 0, 0)
+    state = state_of(["delta_10000001_10000001_0001/000002_0", "delta_10000001_10000001_0001/000002_3"])
+    (first, second), _ = live_sources(LocalStorage(), "/t", state)
+    assert (first.raw_write_id, first.statement_id, first.bucket_id) == (10000001, 1, 2)
+    assert second.before is first
+    ((source,), _) = live_sources(LocalStorage(), "/t", state_of(["base_5/000000_0"]))
+    assert (source.raw_write_id, source.statement_id, source.bucket_id) == (5, 0, 0)
 
 
 def test_parsed_names_are_kept() -> None:
