@@ -7,7 +7,7 @@ arrays, all of one length. It knows no file and no storage. Field names follow H
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
@@ -263,33 +263,40 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_timestamp(array.type):
         return widen(array)
-    mask = array.is_null() if array.null_count and not pa.types.is_union(array.type) else None
-    if pa.types.is_struct(target):
-        children = [conform(array.field(i), field.type) for i, field in enumerate(target)]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     if pa.types.is_map(target):
-        keys, items = conform(array.keys, target.key_type), conform(array.items, target.item_type)
-        return pa.MapArray.from_arrays(plain_offsets(array), keys, items, mask=mask)
-    if pa.types.is_list(target):
-        values = conform(array.values, target.value_type)
-        return pa.ListArray.from_arrays(plain_offsets(array), values, mask=mask)
-    if pa.types.is_union(target):
+        kinds = [target.key_type, target.item_type]
+    elif pa.types.is_nested(target):
+        kinds = [target.field(i).type for i in range(target.num_fields)]
+    else:
+        return array.cast(target)
+    names = [field.name for field in target] if pa.types.is_struct(target) else ()
+    return rebuilt(array, lambda index, child: conform(child, kinds[index]), names)
+
+
+def rebuilt(array: pa.Array, change: Callable[[int, pa.Array], pa.Array], names: Sequence[str]) -> pa.Array:
+    """A nested array of changed children: fields of a struct with these names, values of a list, keys and items of a
+    map, alternatives of a union, which becomes dense. What is NULL stays so.
+    """
+    kind = array.type
+    if pa.types.is_union(kind):
         array = flat(array)
-        children = [conform(array.field(i), field.type) for i, field in enumerate(target)]
-        return dense_union(array, children)
-    return array.cast(target)
+        children = [change(i, array.field(i)) for i in range(kind.num_fields)]
+        offsets = array.offsets if kind.mode == "dense" else pa.array(np.arange(len(array), dtype=np.int32))
+        return pa.UnionArray.from_dense(array.type_codes, offsets, children, [str(i) for i in range(len(children))])
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind):
+        children = [change(i, array.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, names=names, mask=mask)
+    # The offsets as an array without an offset of its own, as the children have none.
+    offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False))
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(offsets, change(0, array.keys), change(1, array.items), mask=mask)
+    return pa.ListArray.from_arrays(offsets, change(0, array.values), mask=mask)
 
 
 def flat(array: pa.Array) -> pa.Array:
     """The same values without an offset: the children and type codes of a slice are those of the whole."""
     return pa.concat_arrays([array]) if array.offset else array
-
-
-def dense_union(array: pa.UnionArray, children: Sequence[pa.Array]) -> pa.UnionArray:
-    """A dense union of new children in place of those of `array`, which is `flat` and may be sparse."""
-    names = [str(i) for i in range(len(children))]
-    offsets = array.offsets if array.type.mode == "dense" else pa.array(np.arange(len(array), dtype=np.int32))
-    return pa.UnionArray.from_dense(array.type_codes, offsets, list(children), names)
 
 
 def widen(array: pa.TimestampArray) -> pa.StructArray:
@@ -299,8 +306,3 @@ def widen(array: pa.TimestampArray) -> pa.StructArray:
     children = [pa.array(seconds), pa.array(nanos.astype(np.int32))]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(WIDE), mask=mask)
-
-
-def plain_offsets(array: pa.Array) -> pa.Array:
-    """The offsets of a list or map array into its `values`, as an array without an offset of its own."""
-    return pa.array(array.offsets.to_numpy(zero_copy_only=False))

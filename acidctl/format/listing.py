@@ -6,7 +6,7 @@ lists a `Listing` is all that `state` needs; nothing here touches storage, and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
@@ -113,25 +113,22 @@ def obstacle(listing: Listing) -> Obstacle | None:
     Hive follows links, and so do our reading commands. But what lies behind one belongs to somebody else, or to the
     table by another name as well: it may not be published into, nor counted as a cover, nor removed.
     """
-    return next(_obstacles(listing), None)
-
-
-def _obstacles(listing: Listing) -> Iterator[Obstacle]:
     for path, kind in sorted(listing.special.items()):
         if not any(is_hidden(part) for part in path.split("/")):
-            yield Obstacle(
+            return Obstacle(
                 f"{path} is {kind} and no regular file",
                 "Remove it, or put the data file in its place; then run the command again.",
                 damaged=True,
             )
     if "" in listing.links:
-        yield Obstacle(
+        return Obstacle(
             f"{listing.root} is reached by a symbolic link, through which nothing is changed",
             f"Name the directory itself: {listing.links['']}.",
         )
     for path, target in sorted(listing.links.items()):
-        if path and not is_foreign(path):
-            yield Obstacle(
+        if not is_foreign(path):
+            return Obstacle(
                 f"{path} is a symbolic link to {target}, and only what lies in the table is compacted or cleaned",
                 "Put the file or directory itself in the place of the link, then run the command again.",
             )
+    return None

@@ -12,8 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from acidctl.errors import UsageError
 from acidctl.format.names import MAX_LONG, WriteIdRange, parse_long
@@ -60,6 +59,11 @@ class IdList:
         open_ids, aborted = set(self.open), set(self.aborted) - set(self.open)
         for name, ids in (("open", open_ids), ("aborted", aborted), ("exceptions", open_ids | aborted)):
             object.__setattr__(self, name, tuple(sorted(ids)))
+
+    @classmethod
+    def everything(cls) -> Self:
+        """The list that excepts nothing."""
+        return cls()
 
     @property
     def lowest_open(self) -> int | None:
@@ -133,11 +137,6 @@ class ValidWriteIds(IdList):
     compacting: bool = False
 
     @classmethod
-    def everything(cls) -> ValidWriteIds:
-        """The list that excepts nothing."""
-        return cls()
-
-    @classmethod
     def as_of(cls, write_id: int) -> ValidWriteIds:
         """Write ids up to and including `write_id`, nothing excepted."""
         return cls(high_watermark=write_id)
@@ -183,12 +182,6 @@ class ValidWriteIds(IdList):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidTxns(IdList):
     """Valid transactions (ValidReadTxnList); they decide about compactor output, `_v` names."""
-
-    @classmethod
-    @cache
-    def everything(cls) -> ValidTxns:
-        """The list that excepts nothing."""
-        return cls()
 
     @classmethod
     def parse(cls, text: str, *, list_format: TxnListFormat = TxnListFormat.HIVE4) -> ValidTxns:

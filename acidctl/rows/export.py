@@ -18,9 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import StorageError, UsageError
-from acidctl.format.events import WIDE, dense_union, flat, plain_offsets, widen
+from acidctl.format.events import WIDE, rebuilt, widen
 from acidctl.orc.schema_evolution import arrow_type
-from acidctl.types.hive_types import Field, HiveType, ListType, MapType, StructType, TypeKind, UnionType, kinds
+from acidctl.types.hive_types import (
+    Field,
+    HiveType,
+    ListType,
+    MapType,
+    StructType,
+    TypeKind,
+    UnionType,
+    children,
+    kinds,
+)
 
 ROW_ID = "ROW__ID"
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
@@ -87,25 +97,13 @@ def public_array(array: pa.Array, hive_type: HiveType, form: Timestamps, name: s
     # A union inside may be sparse, and outside is dense.
     if kinds(hive_type).isdisjoint({*_TIMESTAMPS, TypeKind.UNION}):
         return array
-    mask = array.is_null() if array.null_count else None
-    if isinstance(hive_type, StructType):
-        children = [public_array(array.field(i), field.type, form, name) for i, field in enumerate(hive_type.fields)]
-        return pa.StructArray.from_arrays(children, names=hive_type.names, mask=mask)
-    if isinstance(hive_type, ListType):
-        values = public_array(array.values, hive_type.element, form, name)
-        return pa.ListArray.from_arrays(plain_offsets(array), values, mask=mask)
-    if isinstance(hive_type, MapType):
-        keys = public_array(array.keys, hive_type.key, form, name)
-        items = public_array(array.items, hive_type.value, form, name)
-        return pa.MapArray.from_arrays(plain_offsets(array), keys, items, mask=mask)
-    if isinstance(hive_type, UnionType):
-        array = flat(array)
-        children = [
-            public_array(array.field(i), alternative, form, name)
-            for i, alternative in enumerate(hive_type.alternatives)
-        ]
-        return dense_union(array, [*children, array.field(len(children))])
-    return array
+    parts = children(hive_type)
+
+    def change(index: int, child: pa.Array) -> pa.Array:
+        # The last child of a union, which marks those that are NULL themselves, stays.
+        return public_array(child, parts[index], form, name) if index < len(parts) else child
+
+    return rebuilt(array, change, hive_type.names if isinstance(hive_type, StructType) else ())
 
 
 def _timestamps(array: pa.Array, target: pa.DataType, form: Timestamps, name: str) -> pa.Array:

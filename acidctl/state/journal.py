@@ -24,7 +24,6 @@ from acidctl.format.names import (
     is_journal,
     parse_directory,
 )
-from acidctl.state.entries import ORIGINALS_NAME
 
 JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1
@@ -147,12 +146,6 @@ def standing_of(journal: Journal, listing: Listing) -> Standing:
         present = set(listing.directories)
         found = [(name, name in present) for name in journal.outputs]
     return Standing(tuple(path for path, there in found if there), tuple(path for path, there in found if not there))
-
-
-def missing_inputs(journal: Journal, listing: Listing, *, has_originals: bool) -> tuple[str, ...]:
-    """Inputs that somebody has removed since the journal was written."""
-    present = set(listing.directories)
-    return tuple(name for name in journal.inputs if not (has_originals if name == ORIGINALS_NAME else name in present))
 
 
 def is_unowned(name: str, files: Iterable[FileInfo]) -> bool:

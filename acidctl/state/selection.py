@@ -37,6 +37,7 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import RangeAnswer, Reader, ValidTxns, ValidWriteIds, describe_ids
 from acidctl.state.entries import (
+    ORIGINALS_NAME,
     Directory,
     EntryState,
     HistoryGap,
@@ -58,7 +59,7 @@ from acidctl.state.entries import (
     span,
 )
 from acidctl.state.inventory import read_marker
-from acidctl.state.journal import journals_of, missing_inputs, standing_of
+from acidctl.state.journal import journals_of, standing_of
 
 
 @dataclass(slots=True)
@@ -289,16 +290,17 @@ def without(inventory: Inventory, names: Collection[str]) -> Inventory:
 def _judge_half_published(listing: Listing, inventory: Inventory, selection: Selection) -> set[str]:
     """Outputs of which a part stands alone although a journal says that all were to be published together."""
     names: set[str] = set()
+    present = {*listing.directories, *([ORIGINALS_NAME] if inventory.original_files else [])}
     for journal in journals_of(listing):
         standing = standing_of(journal, listing)
         if not standing.half:
             continue
         first, absent = standing.shown[0], standing.missing[0]
-        gone = missing_inputs(journal, listing, has_originals=bool(inventory.original_files))
-        if gone:
+        gone = next((name for name in journal.inputs if name not in present), None)
+        if gone is not None:
             what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
             selection.doubts.append(
-                f"{first} {what}: {absent} was never published, and of their inputs {gone[0]} is gone. Rows may be "
+                f"{first} {what}: {absent} was never published, and of their inputs {gone} is gone. Rows may be "
                 "wrong; run `acidctl compact` to complete it."
             )
             continue

@@ -101,16 +101,12 @@ def _timestamps(array: pa.Array, local: bool) -> pa.Array:
     return pc.if_else(midnight, pc.utf8_slice_codeunits(text, 0, -len(" 00:00:00")), text)
 
 
-def _strings(text: pa.Array, damage: Damage) -> pa.Array:
-    return escape_ascii(text, special_bytes(text))
-
-
 _CANONICAL = Style(
     floats=_floats,
     decimals=format_scalars.short_decimals,
     dates=format_scalars.dates,
     timestamps=_timestamps,
-    strings=_strings,
+    strings=lambda text, damage: escape_ascii(text, special_bytes(text)),
     bare_decimals=True,
     names=False,
 )
