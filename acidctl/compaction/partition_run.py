@@ -19,7 +19,7 @@ from acidctl.compaction.plan import (
 )
 from acidctl.compaction.publish import NothingToDoError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, InternalError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import SIDE_FILE_SUFFIX

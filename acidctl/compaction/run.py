@@ -25,8 +25,7 @@ from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart,
 from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TableView, from_options, to_options
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_free, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.engine import EngineChoice, make_engine
-from acidctl.engine.base import Engine, Task, TaskOutcome
+from acidctl.engine import Engine, EngineChoice, Task, TaskOutcome, make_engine
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns

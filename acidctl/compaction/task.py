@@ -22,7 +22,7 @@ import numpy as np
 from acidctl.compaction.inputs import PlainRows, TaskEvents
 from acidctl.compaction.plan import Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX

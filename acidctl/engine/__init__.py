@@ -1,16 +1,16 @@
-"""Where tasks run: in processes of this machine, or on Spark; which of the two, and the engine that does it."""
+"""Where tasks run: in processes of this machine, or on Spark; what an engine is, and which of the two it is."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
-from acidctl.engine.base import Engine
-from acidctl.errors import UsageError
+from acidctl.errors import AcidctlError, UsageError
 
 NAMES = ("auto", "local", "spark")
 #: A Spark inside the driver's own JVM: its cores, and how often a task may fail.
@@ -18,6 +18,68 @@ LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\])?")
 
 # What a core gets through in about an hour, read and written compressed.
 _HOUR_OF_A_CORE = 32 << 30
+#: The module of the function that carries out a task, and its name; loaded where tasks run, which takes half a second.
+WORK = ("acidctl.compaction.task", "outcome_of")
+
+
+class Task(Protocol):
+    """What an engine knows of a task; all of it travels to where the task runs, by pickle.
+
+    `url` is the location it works on, `output` the file it makes (for messages), `bytes_in` what it reads; `hosts` are
+    the machines that hold the most of that, the best first, where it is known.
+    """
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def output(self) -> str: ...
+
+    @property
+    def bytes_in(self) -> int: ...
+
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """The `result` of one task, or the `error` why there is none; `index` is its place in the sequence of tasks."""
+
+    index: int
+    result: Any = None
+    error: AcidctlError | None = None
+
+
+#: Carries out a task, given its place in the sequence, the task, and whether it should use several threads.
+Work = Callable[[int, Any, bool], TaskOutcome]
+
+
+class Engine(Protocol):
+    """Runs tasks somewhere, each at least once; the first finished attempt counts.
+
+    An engine that makes use of the hosts of tasks, so that asking the storage for them is worth it, has a true
+    `uses_hosts`.
+    """
+
+    name: str
+
+    def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
+        """One outcome per task, as they finish; a task that fails for good gives its error, the others go on.
+
+        Tasks are taken in the order given. Raises what concerns all of them (no Java, executors that cannot work).
+        """
+        ...
+
+    def close(self) -> None:
+        """End what the engine started."""
+        ...
+
+
+def default_work() -> Work:
+    """The function that `WORK` names; raises ImportError where something that it needs is missing."""
+    work: Work = getattr(import_module(WORK[0]), WORK[1])
+    return work
 
 
 @dataclass(frozen=True, slots=True)

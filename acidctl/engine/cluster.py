@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import acidctl
-from acidctl.engine import LOCAL_MASTER
-from acidctl.engine.base import TaskOutcome, Work, default_work
+from acidctl.engine import LOCAL_MASTER, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError, InternalError, MissingDependencyError, StorageError, UsageError
 from acidctl.storage.redact import without_credentials
 

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
 from typing import Any
 
-from acidctl.engine.base import Task, TaskOutcome, Work, default_work
+from acidctl.engine import Task, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError
 
 #: What a task may need at most, whatever its size.

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import acidctl
-from acidctl.engine import cluster
-from acidctl.engine.base import Task, TaskOutcome, Work
+from acidctl.engine import Task, TaskOutcome, Work, cluster
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.storage.panics import live_stderr
 from acidctl.storage.resolve import packages_elsewhere

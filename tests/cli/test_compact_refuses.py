@@ -21,7 +21,7 @@ from acidctl.compaction import tasks as planned_tasks
 from acidctl.compaction.plan import Role
 from acidctl.compaction.tasks import make_tasks
 from acidctl.compaction.verify import Attempt
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.format.events import EventKeys

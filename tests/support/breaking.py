@@ -21,7 +21,7 @@ from acidctl.compaction.plan import CompactionPlan
 from acidctl.compaction.report import CompactionReport, Outcome
 from acidctl.compaction.run import Prepared
 from acidctl.compaction.task import outcome_of
-from acidctl.engine.base import Task, TaskOutcome
+from acidctl.engine import Task, TaskOutcome
 from acidctl.errors import AcidctlError
 from acidctl.options import CleanOptions
 from acidctl.state.resolve import live_entries

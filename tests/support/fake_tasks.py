@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from acidctl.compaction.plan import TaskResult, TaskSpec
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 from acidctl.errors import DamagedDataError, InternalError
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts, TaskSpec
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 
 Work = Callable[[int, TaskSpec, bool], TaskOutcome]
 
@@ -67,7 +67,7 @@ def standing_in(
         from pathlib import Path
 
         from acidctl.compaction.plan import TaskResult
-        from acidctl.engine.base import TaskOutcome
+        from acidctl.engine import TaskOutcome
         from acidctl.errors import DamagedDataError, InternalError
 
         bucket = spec.task.bucket_id

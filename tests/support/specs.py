@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from acidctl import open_table
 from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, TaskSpec, WriterSettings
-from acidctl.engine.base import Task
+from acidctl.engine import Task
 from acidctl.format.bucket_codec import decode, encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta

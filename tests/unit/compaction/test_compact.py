@@ -18,8 +18,7 @@ from acidctl.compaction.plan import Action, Role, TaskSpec
 from acidctl.compaction.publish import publish
 from acidctl.compaction.report import Outcome
 from acidctl.compaction.run import Prepared, Progress
-from acidctl.engine import EngineChoice
-from acidctl.engine.base import Task, TaskOutcome
+from acidctl.engine import EngineChoice, Task, TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import DamagedDataError, MissingDependencyError, StalePlanError, UsageError, VerificationError
 from acidctl.maintenance.lock import acquire

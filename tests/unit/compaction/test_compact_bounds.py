@@ -20,7 +20,7 @@ import acidctl
 from acidctl.compaction import run as module
 from acidctl.compaction.report import PartitionReport
 from acidctl.compaction.run import Prepared
-from acidctl.engine.base import Task, TaskOutcome
+from acidctl.engine import Task, TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.maintenance.limits import TimeLimit

@@ -17,8 +17,7 @@ import pytest
 
 import acidctl
 from acidctl.compaction.plan import TaskResult, TaskSpec
-from acidctl.engine import EngineChoice, cluster, make_engine
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import EngineChoice, TaskOutcome, cluster, make_engine
 from acidctl.engine.cluster import AddedAnswers, Body, TaskCrashedError, Unfit
 from acidctl.engine.spark import SparkEngine
 from acidctl.errors import (

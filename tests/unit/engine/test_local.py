@@ -17,7 +17,7 @@ import acidctl
 from acidctl.compaction import task
 from acidctl.compaction.plan import PlannedTask, Role, TableFacts, TaskSpec
 from acidctl.compaction.task import outcome_of
-from acidctl.engine.base import TaskOutcome
+from acidctl.engine import TaskOutcome
 from acidctl.engine.cluster import zip_package
 from acidctl.engine.local import ATTEMPTS, WORKER_BYTES, LocalEngine, usable_cores
 from acidctl.errors import ExitCode

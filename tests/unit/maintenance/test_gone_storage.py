@@ -16,7 +16,7 @@ from acidctl.api import Table
 from acidctl.compaction.report import CompactionReport
 from acidctl.compaction.run import Prepared
 from acidctl.compaction.task import outcome_of
-from acidctl.engine.base import Task, TaskOutcome
+from acidctl.engine import Task, TaskOutcome
 from acidctl.errors import AcidctlError, DeniedError, StorageError, UnreachableError
 from acidctl.maintenance.limits import IN_A_ROW
 from acidctl.storage.local import LocalStorage
