@@ -21,7 +21,7 @@ is done under a visibility transaction that is still open, or while nobody else 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acidctl.compaction.coverage import verify_selection
 from acidctl.compaction.plan import CompactionPlan, InputEntry, PartitionPlan, TaskResult
@@ -421,26 +421,6 @@ def _half_published_error(storage: Storage, place: str, work: WorkDir, what: str
 _LIMIT = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """A work directory of another run; `owner` is None where nothing valid says whose it is.
-
-    `unowned`: a cleaner may let it go by its age. `linked`: it is a symbolic link or holds some.
-    """
-
-    name: str
-    owner: Owner | None
-    failed: bool
-    bare: bool
-    unowned: bool
-    linked: bool
-
-    @property
-    def id(self) -> str:
-        """What its name says."""
-        return self.name.removeprefix(WORK_PREFIX)
-
-
 def has_leftovers(listing: Listing) -> bool:
     """Whether a location holds locks or work directories of any run; `recover` then has something to look at.
 
@@ -469,34 +449,50 @@ def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: 
         for path in listing.foreign
         if "/" not in path
     ]
-    taken = _taken_locks(storage, root, listing)
-    works = [left for left in _works(storage, root, listing) if left.id != lock.id]
+
+    def owner_of(path: str, kind: str, id_: str) -> Owner | None:
+        """What another owner says under such a name proves nothing."""
+        with storage.open(join(root, path)) as stream:
+            owner = from_bytes(stream.read(_LIMIT), kind)
+        return owner if owner is not None and owner.id == id_ else None
+
+    # Locks that were taken over: `_acidctl_lock_<id of the dead>`.
+    locks = {info.path: info.path.removeprefix(TAKEN_PREFIX) for info in listing.files if not info.directory}
+    taken = {path: id_ for path, id_ in locks.items() if path.startswith(TAKEN_PREFIX) and is_id(id_)}
+    ended = {id_ for path, id_ in taken.items() if owner_of(path, LOCK_TYPE, id_) is not None}
+    works = {path: path.removeprefix(WORK_PREFIX) for path in sorted(listing.directories) if "/" not in path}
     journals = {journal.work: journal for journal in journals_of(listing)}
-    for left in works:
-        dead = left.id in taken or (left.owner is not None and _is_dead(left.owner))
-        journal = None if left.linked else journals.get(left.name)
+    for name, id_ in works.items():
+        if not name.startswith(WORK_PREFIX) or not is_id(id_) or id_ == lock.id:
+            continue
+        infos = [info for info in listing.files if info.path.startswith(f"{name}/")]
+        files = {info.path[len(name) + 1 :] for info in infos}
+        owner = owner_of(f"{name}/{OWNER_NAME}", WORK_TYPE, id_) if OWNER_NAME in files else None
+        dead = id_ in ended or (owner is not None and _is_dead(owner))
+        linked = name in listing.linked_entries
+        journal = None if linked else journals.get(name)
         if journal is not None:
-            sentences += _finish_or_undo(storage, root, left, journal, dead, lock, txns)
-        if left.linked:
-            sentences.append(f"Left {left.name} as it is: it holds a symbolic link, and acidctl makes none.")
+            sentences += _finish_or_undo(storage, root, owner, journal, dead, lock, txns)
+        if linked:
+            sentences.append(f"Left {name} as it is: it holds a symbolic link, and acidctl makes none.")
+        elif FAILED_NAME in files:
             continue
-        if left.failed:
-            continue
-        if not dead or (left.owner is None and not left.bare):
-            sentences.append(_kept(left))
-            continue
-        lock.check()
-        remove_work(storage, join(root, left.name))
-        sentences.append(f"Removed {left.name}, which a run that died had left.")
-    for name in (*_taken_names(listing), *_unfinished(storage, root, listing, lock)):
+        elif dead and (owner is not None or files <= {OWNER_NAME}):
+            lock.check()
+            remove_work(storage, join(root, name))
+            sentences.append(f"Removed {name}, which a run that died had left.")
+        elif owner is not None:
+            sentences.append(f"Left {name} as it is: cannot tell whether {owner.described} has ended.")
+        else:
+            advice = (
+                "`acidctl clean --leftovers` removes it by age."
+                if is_unowned(name, infos)
+                else "No command removes it; remove it by hand once no run of acidctl can need it."
+            )
+            sentences.append(f"Did not recover {name}: its owner is unknown. {advice}")
+    for name in (*taken, *_unfinished(storage, root, listing, lock)):
         remove_file(storage, join(root, name))
     return sentences
-
-
-def _taken_names(listing: Listing) -> list[str]:
-    """Locks that were taken over: `_acidctl_lock_<id of the dead>`."""
-    names = (info.path for info in listing.files if not info.directory)
-    return [name for name in names if name.startswith(TAKEN_PREFIX) and is_id(name.removeprefix(TAKEN_PREFIX))]
 
 
 def _unfinished(storage: Storage, root: str, listing: Listing, lock: Lock) -> list[str]:
@@ -519,54 +515,19 @@ def _unfinished(storage: Storage, root: str, listing: Listing, lock: Lock) -> li
     return found
 
 
-def _taken_locks(storage: Storage, root: str, listing: Listing) -> set[str]:
-    """Ids of runs whose lock was taken over; a lock of another owner under such a name proves nothing."""
-    ids = set()
-    for name in _taken_names(listing):
-        with storage.open(join(root, name)) as stream:
-            owner = from_bytes(stream.read(_LIMIT), LOCK_TYPE)
-        if owner is not None and owner.id == name.removeprefix(TAKEN_PREFIX):
-            ids.add(owner.id)
-    return ids
-
-
-def _works(storage: Storage, root: str, listing: Listing) -> list[_Left]:
-    """Work directories whose names are acidctl's, by name."""
-    found = []
-    for name in listing.directories:
-        if "/" in name or not name.startswith(WORK_PREFIX) or not is_id(name.removeprefix(WORK_PREFIX)):
-            continue
-        infos = [info for info in listing.files if info.path.startswith(f"{name}/")]
-        files = {info.path[len(name) + 1 :] for info in infos}
-        owner = None
-        if OWNER_NAME in files:
-            with storage.open(join(root, f"{name}/{OWNER_NAME}")) as stream:
-                owner = from_bytes(stream.read(_LIMIT), WORK_TYPE)
-        if owner is not None and owner.id != name.removeprefix(WORK_PREFIX):
-            owner = None
-        bare, linked = files <= {OWNER_NAME}, name in listing.linked_entries
-        found.append(_Left(name, owner, FAILED_NAME in files, bare, is_unowned(name, infos), linked))
-    return sorted(found, key=lambda left: left.name)
-
-
 def _is_dead(owner: Owner) -> bool:
     """Whether a work directory's run is over; our own process holds another lock now, so it has given this one up."""
     return life_of(owner) in (Life.DEAD, Life.OURSELVES)
 
 
-def _kept(left: _Left) -> str:
-    if left.owner is None:
-        advice = (
-            "`acidctl clean --leftovers` removes it by age."
-            if left.unowned
-            else "No command removes it; remove it by hand once no run of acidctl can need it."
-        )
-        return f"Did not recover {left.name}: its owner is unknown. {advice}"
-    return f"Left {left.name} as it is: cannot tell whether {left.owner.described} has ended."
-
-
 def _finish_or_undo(
-    storage: Storage, root: str, left: _Left, journal: Journal, dead: bool, lock: Lock, txns: ValidTxns | None
+    storage: Storage,
+    root: str,
+    owner: Owner | None,
+    journal: Journal,
+    dead: bool,
+    lock: Lock,
+    txns: ValidTxns | None,
 ) -> list[str]:
     """Complete or undo a publication that takes several steps."""
     # Earlier recoveries may have moved something since.
@@ -574,18 +535,18 @@ def _finish_or_undo(
     standing = standing_of(journal, listing)
     if not standing.half:
         return []
-    first, absent = standing.shown[0], standing.missing
-    if not dead and left.owner is not None and life_of(left.owner) is Life.ALIVE:
+    first, absent, work = standing.shown[0], standing.missing, join(root, journal.work)
+    if not dead and owner is not None and life_of(owner) is Life.ALIVE:
         raise StalePlanError(
-            f"{first} is being published by {left.owner.described}, whose lock was broken",
+            f"{first} is being published by {owner.described}, whose lock was broken",
             path=storage.display(root),
             hint="End that process, then run the command again.",
         )
     aborted = journal.visibility_txn is not None and txns is not None and txns.is_aborted(journal.visibility_txn)
     inputs: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
     for info in journal.input_files:
-        owner = info.path.partition("/")[0]
-        inputs.setdefault(owner if owner in inputs else ORIGINALS_NAME, []).append(info)
+        name = info.path.partition("/")[0]
+        inputs.setdefault(name if name in inputs else ORIGINALS_NAME, []).append(info)
     present = Present(listing)
     planned = (InputEntry(name, "", None, None, tuple(inputs[name])) for name in journal.inputs)
     changed = any(present.changed(entry) is not None for entry in planned)
@@ -593,8 +554,12 @@ def _finish_or_undo(
     gone = sum(info.path not in here for info in journal.input_files)
     twin = _has_twin(listing, list(journal.outputs) if journal.output_files else list(absent))
     lock.check()
-    if _is_ready(listing, left, journal, absent) and not aborted and (gone or not changed) and not twin:
-        _complete(storage, root, left, journal, absent)
+    if _is_ready(listing, journal, absent) and not aborted and (gone or not changed) and not twin:
+        if journal.output_files:
+            copy_files(storage, root, work, [file for file in journal.output_files if file.path in absent], [])
+        else:
+            for name in absent:
+                rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
         names = " and ".join(journal.outputs)
         whole = f"{names} are both" if len(journal.outputs) > 1 else f"{names} is"
         return [f"Completed an interrupted compaction: {whole} published now."]
@@ -603,42 +568,27 @@ def _finish_or_undo(
             f"{first} is half of an interrupted compaction; it cannot be taken back, because {gone} files of "
             f"its inputs are gone, nor can {absent[0]} be published with it",
             path=storage.display(join(root, first)),
-            hint=f"Do not let anything write to this table. What is left of {absent[0]} lies in {left.name}.",
+            hint=f"Do not let anything write to this table. What is left of {absent[0]} lies in {journal.work}.",
         )
     if journal.output_files:
         there = set(standing.there)
         remove_copies(storage, root, [file for file in journal.output_files if file.path in there])
     else:
+        if standing.there and storage.stat(join(work, OUT)) is None:
+            storage.mkdir(join(work, OUT), root)
         for name in standing.there:
-            rename_dir(storage, join(root, name), _place(storage, root, join(root, left.name), name))
+            rename_dir(storage, join(root, name), join(work, f"{OUT}/{name}"))
     alone = " and ".join(standing.shown)
     return [f"Undid an interrupted compaction: {alone} alone would have shown wrong rows."]
 
 
-def _is_ready(listing: Listing, left: _Left, journal: Journal, absent: Sequence[str]) -> bool:
+def _is_ready(listing: Listing, journal: Journal, absent: Sequence[str]) -> bool:
     """Whether all that is missing lies in the work directory, whole, and nothing else is in its place."""
     if not journal.output_files:
-        return all(f"{left.name}/{OUT}/{name}" in listing.directories for name in absent)
+        return all(f"{journal.work}/{OUT}/{name}" in listing.directories for name in absent)
     sizes = {info.path: info.size for info in listing.files}
     files = [file for file in journal.output_files if file.path in absent]
-    return all(file.path not in sizes and sizes.get(f"{left.name}/{file.source}") == file.size for file in files)
-
-
-def _complete(storage: Storage, root: str, left: _Left, journal: Journal, absent: Sequence[str]) -> None:
-    work = join(root, left.name)
-    if journal.output_files:
-        copy_files(storage, root, work, [file for file in journal.output_files if file.path in absent], [])
-        return
-    for name in absent:
-        rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
-
-
-def _place(storage: Storage, root: str, work: str, name: str) -> str:
-    """Where a directory goes back to."""
-    out = join(work, OUT)
-    if storage.stat(out) is None:
-        storage.mkdir(out, root)
-    return join(out, name)
+    return all(file.path not in sizes and sizes.get(f"{journal.work}/{file.source}") == file.size for file in files)
 
 
 def _has_twin(listing: Listing, names: list[str]) -> bool:
