@@ -141,14 +141,14 @@ PLAN = (
 LISTS = (
     Mutant(
         "format/write_ids.py",
-        '"exceptions", tuple(sorted(open_set | aborted_set))',
-        '"exceptions", tuple(sorted(open_set | aborted_set))[:1]',
+        '("exceptions", open_ids | aborted)',
+        '("exceptions", sorted(open_ids | aborted)[:1])',
         "only the first exception heeded",
     ),
     Mutant(
         "format/write_ids.py",
-        '"exceptions", tuple(sorted(open_set | aborted_set))',
-        '"exceptions", tuple(sorted(open_set))',
+        '("exceptions", open_ids | aborted)',
+        '("exceptions", open_ids)',
         "aborted write ids count as valid",
     ),
     Mutant("rows/merge.py", "    if excepted:\n", "    if False:\n", "aborted events are visible"),
