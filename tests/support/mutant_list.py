@@ -302,9 +302,9 @@ READING = (
         _V1,
     ),
     Mutant(
-        "state/inventory.py",
-        "write_id, statement_id = parsed.min_write_id, parsed.statement_id or 0",
-        "write_id, statement_id = parsed.min_write_id + 1, parsed.statement_id or 0",
+        "rows/scan.py",
+        "write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id",
+        "write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id + 1",
         "loaded files with the write id of another delta",
     ),
     Mutant(
