@@ -12,10 +12,11 @@ and returns values: no clock, no storage; the guards are in `plan`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import takewhile
+from typing import NamedTuple
 
 from acidctl.format.listing import Listing
 from acidctl.format.names import FAILED_NAME, WORK_PREFIX, DeltaDir, DeltaKind, WriteIdRange, is_journal
@@ -99,25 +100,35 @@ class Classification:
         """Names of the entries that may go."""
         return tuple(name for name, decision in self.decisions.items() if decision.label is Label.DELETE)
 
+    @property
+    def causes(self) -> set[str]:
+        """Names of the entries because of which others may go."""
+        return {cause for name in self.victims for cause in self.decisions[name].because_of}
+
 
 def classify(inventory: Inventory, common: Reader, kind: TableGuess, withheld: Collection[str] = ()) -> Classification:
     """Decide about every base, every delta and the original files; what is `withheld` neither goes nor covers."""
     decisions: dict[str, Decision] = {}
+
+    def decide(name: str, decision: Decision) -> None:
+        decisions[name] = WITHHELD if name in withheld and decision.label is Label.DELETE else decision
+
     bases = []
     for base in inventory.bases:
         decision = _judge_visibility(base, common) or _judge_base(base, common.effective_write_ids, kind)
-        if base.name in withheld and (decision is None or decision.label is Label.DELETE):
-            decision = WITHHELD
-        if decision is None:
-            bases.append(base)
+        if decision is not None:
+            decide(base.name, decision)
+        elif base.name in withheld:
+            decisions[base.name] = WITHHELD
         else:
-            decisions[base.name] = decision
+            bases.append(base)
     best = max(bases, key=lambda b: (b.base.write_id, _compacted(b, kind), b.visibility_txn_id or 0), default=None)
-    for base in bases:
-        decisions[base.name] = _decide_base(base, best, kind)
-    _keep_masks(inventory.bases, best, kind, decisions)
+    if best is not None:
+        decisions |= {base.name: _decide_base(base, best, kind) for base in bases}
+    elif any(_compacted(base, kind) for base in inventory.bases):
+        _keep_masks(decisions)
     if inventory.group_files:
-        decisions[ORIGINALS_NAME] = _decide_originals(inventory, best, kind, withheld)
+        decide(ORIGINALS_NAME, _decide_originals(inventory, best, kind))
     decided: list[Directory] = []
     undecided: list[Directory] = []
     for delta in inventory.deltas:
@@ -125,10 +136,10 @@ def classify(inventory: Inventory, common: Reader, kind: TableGuess, withheld: C
         if decision is None:
             decided.append(delta)
             continue
-        decisions[delta.name] = WITHHELD if decision.label is Label.DELETE and delta.name in withheld else decision
+        decide(delta.name, decision)
         if decision.reason_code in ("write_open", "above_watermark"):
             undecided.append(delta)
-    _decide_deltas([d for d in decided if d.name not in withheld], best, decisions)
+    _decide_deltas([delta for delta in decided if delta.name not in withheld], best, decisions)
     for delta in decided:
         decisions.setdefault(delta.name, WITHHELD)
     return Classification(decisions, best, tuple(decided), tuple(undecided))
@@ -177,8 +188,7 @@ def _judge_base(base: Directory, ids: ValidWriteIds, kind: TableGuess) -> Decisi
     return Decision.by(verdict, Label.DELETE)
 
 
-def _decide_base(base: Directory, best: Directory | None, kind: TableGuess) -> Decision:
-    assert best is not None
+def _decide_base(base: Directory, best: Directory, kind: TableGuess) -> Decision:
     if base is best:
         return Decision(Label.KEEP, "base", "the newest base that every reader can use")
     if base.base.write_id != best.base.write_id:
@@ -189,33 +199,26 @@ def _decide_base(base: Directory, best: Directory | None, kind: TableGuess) -> D
     return Decision.by(same_ids_as_base(best), Label.DELETE)
 
 
-def _keep_masks(
-    bases: Iterable[Directory], best: Directory | None, kind: TableGuess, decisions: dict[str, Decision]
-) -> None:
+def _keep_masks(decisions: dict[str, Decision]) -> None:
     """Keep aborted overwrites below a compacted base that some readers cannot use, where no base serves all of them.
 
     Hive 4 reports missing history when the *oldest* base is a compacted one; an aborted overwrite below it keeps
     readers that still find every delta from failing.
     """
-    if best is not None or not any(_compacted(base, kind) for base in bases):
-        return
-    for base in bases:
-        decision = decisions[base.name]
+    for name, decision in decisions.items():
         if decision.label is Label.DELETE and decision.reason_code == "write_aborted":
             why = f"{decision.reason}, but without it Hive 4 may refuse to read here (not enough history)"
-            decisions[base.name] = Decision(Label.KEEP, "masks_history", why)
+            decisions[name] = Decision(Label.KEEP, "masks_history", why)
 
 
-def _decide_originals(
-    inventory: Inventory, best: Directory | None, kind: TableGuess, withheld: Collection[str]
-) -> Decision:
+def _decide_originals(inventory: Inventory, best: Directory | None, kind: TableGuess) -> Decision:
     if kind.type is TableType.INSERT_ONLY:
         return Decision.by(judge_originals(None, True), Label.IGNORE)
     if best is None:
         return Decision.by(judge_originals(None, False), Label.KEEP)
     if any("/" in entry.name for entry in inventory.decided):
         return Decision(Label.IGNORE, "nested", "base or delta directories lie among them")
-    return WITHHELD if ORIGINALS_NAME in withheld else Decision.by(judge_originals(best, False), Label.DELETE)
+    return Decision.by(judge_originals(best, False), Label.DELETE)
 
 
 def _judge_delta(directory: Directory, common: Reader, kind: TableGuess) -> Decision | None:
@@ -261,17 +264,17 @@ def _decide_deltas(deltas: Iterable[Directory], best: Directory | None, decision
         elif best is not None and delta.max_write_id <= floor:
             decisions[directory.name] = Decision.by(covered_by_base("", best), Label.DELETE)
         else:
-            decisions[directory.name] = _decide_covered(delta, covers)
-
-
-def _decide_covered(delta: DeltaDir, covers: list[Directory]) -> Decision:
-    # Chosen deltas reach ever farther, so those that reach far enough are the last ones.
-    far = takewhile(lambda c: c.delta.max_write_id >= delta.max_write_id, reversed(covers))
-    wider = [c for c in far if contains(c.delta, delta)]
-    if not wider:
-        why = f"readers pass over {span(delta.range)}, but no entry holds all of it"
-        return Decision(Label.KEEP, "no_cover", why)
-    return Decision.by(covered_by_deltas(sorted(c.name for c in wider), wider[-1].delta), Label.DELETE)
+            wider = []
+            for cover in reversed(covers):
+                # Chosen deltas reach ever farther, so those that reach far enough are the last ones.
+                if cover.delta.max_write_id < delta.max_write_id:
+                    break
+                wider += [cover] if contains(cover.delta, delta) else []
+            why = f"readers pass over {span(delta.range)}, but no entry holds all of it"
+            decisions[directory.name] = Decision(Label.KEEP, "no_cover", why)
+            if wider:
+                verdict = covered_by_deltas(sorted(c.name for c in wider), wider[-1].delta)
+                decisions[directory.name] = Decision.by(verdict, Label.DELETE)
 
 
 def contains(cover: DeltaDir, delta: DeltaDir) -> bool:
@@ -301,51 +304,60 @@ def _compacted(base: Directory, kind: TableGuess) -> bool:
 # --- what dead or failed runs have left ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(NamedTuple):
     """A hidden entry that may go by its age; `at_least` is the lowest age in seconds, None for those that stay.
 
     It holds no data, is hidden from every reader, and is in the way. `at_once`: nobody can need it any more, however
     young it is.
     """
 
-    name: str
     reason_code: str
     reason: str
     at_least: float | None = 0.0
     at_once: bool = False
 
-    def decide(self, modified: float | None, now: float, older_than: float | None) -> Decision:
+    def decide(self, modified: float | None, rules: Rules) -> Decision:
         """What becomes of it."""
         if self.at_least is None:
             return Decision(Label.IGNORE, self.reason_code, self.reason)
-        old = modified is not None and now - modified >= max(older_than or 0.0, self.at_least)
-        if older_than is None or self.at_once or old:
+        old = modified is not None and rules.now - modified >= max(rules.older_than or 0.0, self.at_least)
+        if rules.older_than is None or self.at_once or old:
             return Decision(Label.DELETE, self.reason_code, self.reason)
         code = "too_young" if modified is not None else "age_unknown"
         return Decision(Label.IGNORE, code, f"{self.reason}, but younger than the retention")
 
 
-def find_leftovers(
-    inventory: Inventory, halves: frozenset[str], dead: frozenset[str], linked: frozenset[str], *, leftovers: bool
-) -> Iterator[Leftover]:
-    """Every hidden entry that a dead or failed run may have left.
+def _leftover(entry: StateEntry, half: bool, dead: bool, linked: bool, asked: bool) -> Leftover | None:
+    """What a hidden entry is that a dead or failed run may have left.
 
     A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended (`dead`). One
     that names no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), look like what a running one needs,
-    so they go only on request, by age. `halves` are the work directories of half published compactions, `linked` the
-    names that are symbolic links or hold some: acidctl makes none, so those are somebody else's.
+    so they go only when `asked`, by age. `half`: it is of a half published compaction. `linked`: it is a symbolic link
+    or holds one; acidctl makes none, so that is somebody else's.
     """
-    for entry in inventory.decided:
-        if entry.name in linked:
-            if entry.reason_code != "foreign_link":
-                yield Leftover(entry.name, "holds_link", f"{entry.reason}; holds a symbolic link, so it stays", None)
-        elif entry.name.startswith(WORK_PREFIX):
-            yield _work(entry, entry.name in halves, entry.name in dead, leftovers=leftovers)
-        elif entry.name.startswith(_HIVE_PREFIXES) and leftovers:
-            yield Leftover(entry.name, "temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
-        elif entry.name.startswith(_HIVE_PREFIXES):
-            yield Leftover(entry.name, "temporary", f"{entry.reason}; --leftovers removes old ones", None)
+    name, files = entry.name, entry.files
+    if linked:
+        why = f"{entry.reason}; holds a symbolic link, so it stays"
+        return None if entry.reason_code == "foreign_link" else Leftover("holds_link", why, None)
+    if name.startswith(_HIVE_PREFIXES):
+        if asked:
+            return Leftover("temporary", f"{entry.reason}, left behind", HIVE_TIMEOUT)
+        return Leftover("temporary", f"{entry.reason}; --leftovers removes old ones", None)
+    if not name.startswith(WORK_PREFIX):
+        return None
+    if half:
+        return Leftover("half_published", "a compaction that `acidctl compact` has to complete or undo", None)
+    if any(info.path == f"{name}/{FAILED_NAME}" for info in files):
+        return Leftover("work_failed", "work directory of a compaction that failed; kept as evidence")
+    if dead:
+        return Leftover("work_dead", "left by an acidctl run that has died", at_once=True)
+    if not is_unowned(name, files):
+        return Leftover("work", "work directory of an acidctl run that may still be working", None)
+    # Whoever removes it holds the lock; a run that has lost its own publishes nothing.
+    why = "work directory that names no owner"
+    if asked:
+        return Leftover("work_unowned", f"{why}, left behind", HIVE_TIMEOUT)
+    return Leftover("work_unowned", f"{why}; --leftovers removes old ones", None)
 
 
 def half_published(listing: Listing) -> frozenset[str]:
@@ -355,23 +367,6 @@ def half_published(listing: Listing) -> frozenset[str]:
     paths = [info.path for info in listing.files if is_journal(info.path)]
     unread = {path.partition("/")[0] for path in paths if path not in listing.markers}
     return frozenset(half | (unread - {journal.work for journal in journals}))
-
-
-def _work(directory: Directory, half: bool, dead: bool, *, leftovers: bool) -> Leftover:
-    name, files = directory.name, directory.files
-    if half:
-        return Leftover(name, "half_published", "a compaction that `acidctl compact` has to complete or undo", None)
-    if any(info.path == f"{name}/{FAILED_NAME}" for info in files):
-        return Leftover(name, "work_failed", "work directory of a compaction that failed; kept as evidence")
-    if dead:
-        return Leftover(name, "work_dead", "left by an acidctl run that has died", at_once=True)
-    if is_unowned(name, files):
-        # Whoever removes it holds the lock; a run that has lost its own publishes nothing.
-        why = "work directory that names no owner"
-        if leftovers:
-            return Leftover(name, "work_unowned", f"{why}, left behind", HIVE_TIMEOUT)
-        return Leftover(name, "work_unowned", f"{why}; --leftovers removes old ones", None)
-    return Leftover(name, "work", "work directory of an acidctl run that may still be working", None)
 
 
 # --- one location: decisions and ages ------------------------------------------------------------------------------
@@ -399,11 +394,12 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One location as `clean` judges it: `chosen` is what counts, `ageless` the same without retention.
+    """One location as `clean` judges it; `common` is what every live reader sees.
 
-    `common` is what every live reader sees; its transactions are None where nothing is known of them. `covers` are the
-    directories because of which something goes; `one_sided` are deltas under a minor compaction of which only the half
-    of the other kind is there, so that they may go only if they hold nothing.
+    `entries` are all entries with what becomes of them and when they changed last, None where that is not known. `held`
+    is how many of them the retention alone keeps. `covers` are the directories because of which something goes;
+    `one_sided` are deltas under a minor compaction of which only the half of the other kind is there, so that they may
+    go only if they hold nothing.
     """
 
     listing: Listing
@@ -411,42 +407,11 @@ class Survey:
     common: Reader
     kind: TableGuess
     rules: Rules
-    times: Mapping[str, float | None]
     chosen: Classification
-    ageless: Classification
-    leftovers: Mapping[str, Leftover]
+    entries: tuple[tuple[Directory, Decision, float | None], ...]
+    held: int
     covers: tuple[Directory, ...]
     one_sided: tuple[Directory, ...]
-
-    @property
-    def wanted_times(self) -> tuple[str, ...]:
-        """Directories of victims and covers whose own time is not known yet."""
-        names = {*self.ageless.victims, *self.chosen.victims, *self.leftovers}
-        for seen in (self.ageless, self.chosen):
-            names.update(name for decision in seen.decisions.values() for name in decision.because_of)
-        directories = {path for path in self.listing.directories if "/" not in path}
-        return tuple(sorted((names & directories) - self.times.keys()))
-
-    def modified(self, directory: Directory) -> float | None:
-        """When something last changed in an entry; None when the storage does not say."""
-        times = [info.modified for info in directory.files]
-        if any(time is None for time in times):
-            return None
-        # A rename into place leaves the times of the files alone, so the directory's own counts as well.
-        return max((t for t in (*times, self.times.get(directory.name)) if t is not None), default=None)
-
-    def decision(self, name: str, modified: float | None) -> Decision:
-        """The decision that counts, in words that say so where only the retention keeps an entry."""
-        chosen, ageless = self.chosen.decisions[name], self.ageless.decisions[name]
-        if chosen.label is Label.DELETE or ageless.label is not Label.DELETE:
-            return ageless if chosen.label is not Label.DELETE else chosen
-        if not self.rules.is_young(modified):
-            code, why = "cover_too_young", "but that is younger than the retention"
-        elif modified is None:
-            code, why = "age_unknown", "but its age is not known"
-        else:
-            code, why = "too_young", "but younger than the retention"
-        return Decision(Label.IGNORE, code, f"{ageless.reason}, {why}", ageless.because_of)
 
 
 def survey(
@@ -455,28 +420,65 @@ def survey(
     kind: TableGuess,
     rules: Rules,
     *,
-    times: Mapping[str, float | None] | None = None,
-    dead: Iterable[str] = (),
+    time_of: Callable[[str], float | None] = lambda name: None,
+    dead: Collection[str] = (),
 ) -> Survey:
-    """Judge a listing; `times` are modification times of directories themselves, by name.
+    """Judge a listing. `time_of` is asked when directories by which something goes, or that go, changed themselves.
 
-    `dead` names work directories whose owner is known to have ended. The caller adds `wanted_times` and calls
-    again until there are none.
+    `dead` names work directories whose owner is known to have ended.
     """
-    inventory = take_inventory(listing)
-    common = _capped(common, rules.highest_write_id)
-    ageless = classify(inventory, common, kind)
-    halves = half_published(listing)
-    lying = find_leftovers(inventory, halves, frozenset(dead), listing.linked_entries, leftovers=rules.leftovers)
-    leftovers = {item.name: item for item in lying}
-    first = Survey(listing, inventory, common, kind, rules, dict(times or {}), ageless, ageless, leftovers, (), ())
-    directories = {c.name: c for c in (*inventory.bases, *inventory.deltas)}
-    aged = [*directories.values(), originals_of(inventory)]
-    young = frozenset(c.name for c in aged if rules.is_young(first.modified(c)))
-    chosen = classify(inventory, common, kind, young) if young else ageless
-    because = {cause for name in chosen.victims for cause in chosen.decisions[name].because_of}
-    covers = tuple(directories[name] for name in sorted(because))
-    return replace(first, chosen=chosen, covers=covers, one_sided=tuple(_one_sided(covers, chosen.decided)))
+    inventory, common = take_inventory(listing), _capped(common, rules.highest_write_id)
+    halves, linked = half_published(listing), listing.linked_entries
+    leftovers = {
+        entry.name: found
+        for entry in inventory.decided
+        if (found := _leftover(entry, entry.name in halves, entry.name in dead, entry.name in linked, rules.leftovers))
+    }
+    directories = {entry.name: entry for entry in (*inventory.bases, *inventory.deltas)}
+    judged = [*directories.values(), *([originals_of(inventory)] if inventory.group_files else ())]
+    tops = {path for path in listing.directories if "/" not in path}
+    times: dict[str, float | None] = {}
+
+    def modified(entry: Directory) -> float | None:
+        found = [info.modified for info in entry.files]
+        # A rename into place leaves the times of the files alone, so the directory's own counts as well.
+        known = [time for time in (*found, times.get(entry.name)) if time is not None]
+        return None if None in found else max(known, default=None)
+
+    chosen = ageless = classify(inventory, common, kind)
+    for _ in range(1 + len(tops)):
+        wanted = ({*chosen.victims, *chosen.causes, *leftovers} & tops) - times.keys()
+        times |= {name: time_of(name) for name in sorted(wanted)}
+        young = frozenset(entry.name for entry in judged if rules.is_young(modified(entry)))
+        chosen = classify(inventory, common, kind, young) if young else ageless
+        if not wanted:
+            break
+    entries = []
+    for entry in (*judged, *inventory.decided):
+        changed, leftover = modified(entry), leftovers.get(entry.name)
+        if leftover is not None:
+            decision = leftover.decide(changed, rules)
+        elif isinstance(entry, StateEntry):
+            decision = Decision.by(entry, Label.IGNORE)
+        else:
+            decision = _counted(chosen.decisions[entry.name], ageless.decisions[entry.name], changed, rules)
+        entries.append((entry, decision, changed))
+    covers = tuple(directories[name] for name in sorted(chosen.causes))
+    one_sided = tuple(_one_sided(covers, chosen.decided))
+    held = len(set(ageless.victims) - set(chosen.victims))
+    return Survey(listing, inventory, common, kind, rules, chosen, tuple(entries), held, covers, one_sided)
+
+
+def _counted(chosen: Decision, ageless: Decision, modified: float | None, rules: Rules) -> Decision:
+    """The decision that counts, in words that say so where only the retention keeps an entry."""
+    if chosen.label is Label.DELETE or ageless.label is not Label.DELETE:
+        return chosen if chosen.label is Label.DELETE else ageless
+    code, why = "too_young", "but younger than the retention"
+    if not rules.is_young(modified):
+        code, why = "cover_too_young", "but that is younger than the retention"
+    elif modified is None:
+        code, why = "age_unknown", "but its age is not known"
+    return Decision(Label.IGNORE, code, f"{ageless.reason}, {why}", ageless.because_of)
 
 
 def originals_of(inventory: Inventory) -> Directory:

@@ -9,22 +9,17 @@ clock, no storage.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from acidctl.cleaning.decisions import Decision, Label, Survey, half_published, originals_of
-from acidctl.compaction.plan import InputEntry, decode, encode, fingerprint_of
+from acidctl.compaction.plan import InputEntry, fingerprint_of
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, first_crossing, same_table
 from acidctl.format.write_ids import MAX_ID, Reader
 from acidctl.state.entries import ORIGINALS_NAME, Directory, EntryKind
 from acidctl.state.equivalence import boundary_readers, equivalent
 from acidctl.state.inventory import take_inventory
-
-PLAN_TYPE = "clean_plan"
-SCHEMA_VERSION = 1
-GUARDS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "own_files", "simulation")
 
 # Hive 4 renames what a non-blocking DROP has given up (HIVE-25688).
 _DROPPED = re.compile(r"\.v[0-9]+$")
@@ -40,27 +35,15 @@ class GuardResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverFacts:
-    """What opening a cover shows: `problem` is None when it is complete, `rows` None when nobody counted.
-
-    `rows_below` and `deletes_below` are the rows and deletes of what it covers, counted only where it has none.
-    """
-
-    problem: str | None = None
-    rows: int | None = None
-    rows_below: int | None = None
-    deletes_below: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
-    """What opened files show. `empty` says of deltas by name whether readers see any event in them.
+    """What opened files show: of each cover in a sentence why it is not one, None for a complete one.
 
-    `linked` is a symbolic link elsewhere in the table by which something here is read. `changed` is what differs from
-    an earlier plan, when this one is made right before the deletion.
+    `empty` says of deltas by name whether readers see no event in them. `linked` is a symbolic link elsewhere in the
+    table by which something here is read. `changed` is what differs from an earlier plan, when this one is made `again`
+    right before the deletion.
     """
 
-    covers: Mapping[str, CoverFacts] = field(default_factory=dict)
+    covers: Mapping[str, str | None] = field(default_factory=dict)
     empty: Mapping[str, bool] = field(default_factory=dict)
     changed: str | None = None
     again: bool = False
@@ -151,20 +134,25 @@ class CleanPlan:
 
 def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path: str = "") -> LocationPlan:
     """The plan of one location: victims only when every guard holds there."""
-    entries = _entries(seen)
-    results = judge(seen, evidence)
+    now = seen.rules.now
+    entries = [_entry(d, decision, None if time is None else now - time) for d, decision, time in seen.entries]
     victims = [entry for entry in entries if entry.label is Label.DELETE]
     kept = [entry for entry in entries if entry.label is not Label.DELETE]
+    results = []
+    for guard, ask in GUARDS.items():
+        try:
+            results.append(GuardResult(guard, True, ask(seen, evidence)))
+        except _FailsError as error:
+            results.append(GuardResult(guard, False, str(error)))
     failed = [result.guard for result in results if not result.holds]
     if failed:
-        verb = "does" if len(failed) == 1 else "do"
-        why = f"but {' and '.join(failed)} {verb} not hold here"
-        kept += [_kept(entry, "guard_failed", why) for entry in victims]
-        return LocationPlan(partition, path, results, (), tuple(kept))
-    covers = tuple((c.name, _fingerprint(c)) for c in seen.covers)
+        why = f", but {' and '.join(failed)} {'does' if len(failed) == 1 else 'do'} not hold here"
+        kept += [spared(entry, "guard_failed", why) for entry in victims]
+        return LocationPlan(partition, path, tuple(results), (), tuple(kept))
+    covers = tuple((cover.name, _fingerprint(cover)) for cover in seen.covers)
     ranks = _ranks(seen)
     victims.sort(key=lambda entry: ranks.get(entry.name, (5, 0, entry.name)))
-    return LocationPlan(partition, path, results, tuple(victims), tuple(kept), covers)
+    return LocationPlan(partition, path, tuple(results), tuple(victims), tuple(kept), covers)
 
 
 def untouched(listing: Listing, code: str, why: str, *, partition: str = "", path: str = "") -> LocationPlan:
@@ -175,41 +163,6 @@ def untouched(listing: Listing, code: str, why: str, *, partition: str = "", pat
     if inventory.group_files:
         found.append(originals_of(inventory))
     return LocationPlan(partition, path, (), (), tuple(_entry(directory, decision, None) for directory in found))
-
-
-def to_json(plan: CleanPlan) -> dict[str, Any]:
-    """The plan as JSON values, `type` and `schema_version` first; `from_json` reads it back unchanged."""
-    return {"type": PLAN_TYPE, "schema_version": SCHEMA_VERSION, **encode(plan)}
-
-
-def from_json(values: Mapping[str, object]) -> CleanPlan:
-    """The reverse of `to_json`; UsageError for what that does not make."""
-    return decode(CleanPlan, values, "plan")
-
-
-def _entries(seen: Survey) -> list[Entry]:
-    """Every entry of the location exactly once."""
-    entries: list[Entry] = []
-    inventory, rules = seen.inventory, seen.rules
-    judged = [*inventory.bases, *inventory.deltas]
-    if inventory.group_files:
-        judged.append(originals_of(inventory))
-    for directory in judged:
-        modified = seen.modified(directory)
-        entries.append(_entry(directory, seen.decision(directory.name, modified), _age(modified, rules.now)))
-    for item in inventory.decided:
-        modified = seen.modified(item)
-        leftover = seen.leftovers.get(item.name)
-        if leftover is None:
-            decision = Decision.by(item, Label.IGNORE)
-        else:
-            decision = leftover.decide(modified, rules.now, rules.older_than)
-        entries.append(_entry(item, decision, _age(modified, rules.now)))
-    return entries
-
-
-def _age(modified: float | None, now: float) -> float | None:
-    return None if modified is None else now - modified
 
 
 def _entry(directory: Directory, decision: Decision, age: float | None) -> Entry:
@@ -229,9 +182,9 @@ def _entry(directory: Directory, decision: Decision, age: float | None) -> Entry
     )
 
 
-def _kept(entry: Entry, code: str, why: str) -> Entry:
-    reason = f"{entry.reason}, {why}"
-    return replace(entry, label=Label.IGNORE, reason_code=code, reason=reason, paths=(), fingerprint="")
+def spared(entry: Entry, code: str, why: str) -> Entry:
+    """A victim that stays; `why` follows the reason for which it would have gone."""
+    return replace(entry, label=Label.IGNORE, reason_code=code, reason=entry.reason + why, paths=(), fingerprint="")
 
 
 def _tops(directory: Directory) -> set[str]:
@@ -264,159 +217,119 @@ def _ranks(seen: Survey) -> dict[str, tuple[int, int, str]]:
     return ranks
 
 
-# --- guards ---------------------------------------------------------------------------------------------------------
+# --- guards: each says why it holds, or raises why it does not
 
 
-def judge(seen: Survey, evidence: Evidence) -> tuple[GuardResult, ...]:
-    """Every guard, in order."""
-    found = (
-        _g1(seen),
-        _g2(seen),
-        _g3(seen),
-        _g4(seen, evidence),
-        _g5(seen),
-        _g6(seen),
-        _g7(evidence),
-        _g8(seen, evidence),
-        _g9(seen),
-        _own_files(seen, evidence),
-        _simulation(seen),
-    )
-    return tuple(
-        GuardResult(guard, problem is None, problem or why) for guard, (problem, why) in zip(GUARDS, found, strict=True)
-    )
+class _FailsError(Exception):
+    """Why a guard does not hold."""
 
 
-# What fails, or None; and what to say when nothing does.
-_Answer = tuple[str | None, str]
-
-
-def _g1(seen: Survey) -> _Answer:
-    ids, txns = seen.common.effective_write_ids, seen.common.txns
-    if ids.high_watermark == MAX_ID:
-        return "the write-id list has no real high watermark, so that it excludes nothing", ""
-    if txns is not None and txns.high_watermark == MAX_ID:
-        return "the transaction list has no real high watermark, so that it excludes nothing", ""
-    table = seen.rules.table
+def _real_watermarks(seen: Survey, evidence: Evidence) -> str:
+    ids, txns, table = seen.common.effective_write_ids, seen.common.txns, seen.rules.table
+    for what, given in (("write-id", ids), ("transaction", txns)):
+        if given is not None and given.high_watermark == MAX_ID:
+            raise _FailsError(f"the {what} list has no real high watermark, so that it excludes nothing")
     if table is not None and ids.table is not None and not same_table(ids.table, table):
-        return f"the write-id list is of {ids.table}, and this table is {table}", ""
+        raise _FailsError(f"the write-id list is of {ids.table}, and this table is {table}")
     of = "" if ids.table is None else f" of {ids.table}"
-    return None, f"the write ids{of} end at {ids.high_watermark}"
+    return f"the write ids{of} end at {ids.high_watermark}"
 
 
-def _g2(seen: Survey) -> _Answer:
+def _known_transactions(seen: Survey, evidence: Evidence) -> str:
     named = [c.name for c in (*seen.inventory.bases, *seen.inventory.deltas) if c.visibility_txn_id is not None]
     if named and seen.common.txns is None:
-        return f"{named[0]} is judged by transactions, and no transaction list was given", ""
-    return None, "transactions are known" if named else "no name carries a transaction"
+        raise _FailsError(f"{named[0]} is judged by transactions, and no transaction list was given")
+    return "transactions are known" if named else "no name carries a transaction"
 
 
-def _g3(seen: Survey) -> _Answer:
+def _nested_ranges(seen: Survey, evidence: Evidence) -> str:
     """Ranges are nested or disjoint, and none straddles the base."""
     decided, best = seen.chosen.decided, seen.chosen.best
-    if best is not None and isinstance(best.parsed, BaseDir):
-        for directory in decided:
-            if directory.delta.range.crosses(best.parsed.range):
-                return f"{directory.name} begins below {best.name} and ends above it", ""
+    for directory in decided if best is not None else ():
+        if best is not None and directory.delta.range.crosses(best.base.range):
+            raise _FailsError(f"{directory.name} begins below {best.name} and ends above it")
     crossing = first_crossing((directory.delta.range, directory) for directory in decided)
     if crossing is not None:
-        return f"{crossing[0].name} and {crossing[1].name} overlap, and neither holds the other", ""
+        raise _FailsError(f"{crossing[0].name} and {crossing[1].name} overlap, and neither holds the other")
     for cover in seen.covers:
-        if not isinstance(cover.parsed, DeltaDir):
-            continue
-        for directory in seen.chosen.undecided:
-            if cover.parsed.range.crosses(directory.delta.range):
-                return f"{directory.name}, whose write ids are not all decided, overlaps {cover.name} in part", ""
-    return None, "ranges of write ids are nested or disjoint"
+        for directory in seen.chosen.undecided if isinstance(cover.parsed, DeltaDir) else ():
+            if cover.delta.range.crosses(directory.delta.range):
+                why = f"{directory.name}, whose write ids are not all decided, overlaps {cover.name} in part"
+                raise _FailsError(why)
+    return "ranges of write ids are nested or disjoint"
 
 
-def _own_files(seen: Survey, evidence: Evidence) -> _Answer:
-    """What lies behind a link is no cover to rely on and nothing to remove, and what is no file can be neither."""
-    found = obstacle(seen.listing)
-    if found is None and evidence.linked is not None:
-        return (
-            f"the symbolic link {evidence.linked} leads in here, and its readers would lose what is removed (put the "
-            "file or directory itself in the place of the link, then run the command again)"
-        ), ""
-    if found is None:
-        return None, "all that readers look at are files and directories of the table itself"
-    return f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})", ""
-
-
-def _g4(seen: Survey, evidence: Evidence) -> _Answer:
+def _complete_covers(seen: Survey, evidence: Evidence) -> str:
     for cover in seen.covers:
-        facts = evidence.covers.get(cover.name)
-        if facts is None:
-            return f"{cover.name} has not been looked into", ""
-        if facts.problem is not None:
-            return f"{cover.name} is not complete: {facts.problem}", ""
+        problem = evidence.covers.get(cover.name, f"{cover.name} has not been looked into")
+        if problem is not None:
+            raise _FailsError(problem)
         unmarked = isinstance(cover.parsed, BaseDir) and cover.is_first_compaction and not cover.is_compacted
         if unmarked and not seen.kind.acid_v1:
-            return f"{cover.name} carries no mark of a compaction (_metadata_acid)", ""
-        below, deletes = facts.rows_below, facts.deletes_below
-        if facts.rows == 0 and below is not None and deletes is not None and below > deletes:
-            return (
-                f"{cover.name} holds no rows, but what it covers holds {below} and only {deletes} deletes; "
-                "Hive 4.0 is known to write such bases by mistake",
-                "",
-            )
+            raise _FailsError(f"{cover.name} carries no mark of a compaction (_metadata_acid)")
     count = len(seen.covers)
-    return None, f"{count} covering {'directory is' if count == 1 else 'directories are'} complete"
+    return f"{count} covering {'directory is' if count == 1 else 'directories are'} complete"
 
 
-def _g5(seen: Survey) -> _Answer:
+def _cleanup_allowed(seen: Survey, evidence: Evidence) -> str:
     if seen.rules.no_cleanup:
-        return "the table says no_cleanup", ""
+        raise _FailsError("the table says no_cleanup")
     dropped = [part for part in seen.listing.root.split("/") if _DROPPED.search(part)]
     if dropped:
-        return f"{dropped[-1]} is being dropped by Hive", ""
-    return None, (
-        "nothing says no_cleanup (no DDL was given)"
-        if seen.rules.no_cleanup is None
-        else "the DDL does not say no_cleanup"
-    )
+        raise _FailsError(f"{dropped[-1]} is being dropped by Hive")
+    unknown = seen.rules.no_cleanup is None
+    return "nothing says no_cleanup (no DDL was given)" if unknown else "the DDL does not say no_cleanup"
 
 
-def _g6(seen: Survey) -> _Answer:
+def _retention(seen: Survey, evidence: Evidence) -> str:
+    """Never fails: the retention keeps entry by entry."""
     if seen.rules.older_than is None:
-        return None, "--unsafe-no-retention: ages are not looked at"
-    held = sum(
-        decision.label is Label.DELETE and seen.chosen.decisions[name].label is not Label.DELETE
-        for name, decision in seen.ageless.decisions.items()
-    )
-    return None, f"{held} younger than the retention, or without an older cover, {'stays' if held == 1 else 'stay'}"
+        return "--unsafe-no-retention: ages are not looked at"
+    return f"{seen.held} younger than the retention, or without an older cover, {'stays' if seen.held == 1 else 'stay'}"
 
 
-def _g7(evidence: Evidence) -> _Answer:
+def _listed_again(seen: Survey, evidence: Evidence) -> str:
     if evidence.changed is not None:
-        return evidence.changed, ""
-    when = "listed once more right before" if evidence.again else "listed after the lists of ids were given"
-    return None, when
+        raise _FailsError(evidence.changed)
+    return "listed once more right before" if evidence.again else "listed after the lists of ids were given"
 
 
-def _g8(seen: Survey, evidence: Evidence) -> _Answer:
+def _both_halves(seen: Survey, evidence: Evidence) -> str:
     halves = sorted(half_published(seen.listing))
     if halves:
-        return f"a compaction is half published ({halves[0]}); `acidctl compact` completes or undoes it", ""
+        raise _FailsError(f"a compaction is half published ({halves[0]}); `acidctl compact` completes or undoes it")
     for directory in seen.one_sided:
         if not evidence.empty.get(directory.name, False):
-            what = "inserts" if directory.kind.value == "delta" else "deletes"
-            return f"the compaction that covers {directory.name} has no half that holds its {what}", ""
-    return None, "both halves of every covering minor compaction are there, or legitimately missing"
+            what = "inserts" if directory.kind is EntryKind.DELTA else "deletes"
+            raise _FailsError(f"the compaction that covers {directory.name} has no half that holds its {what}")
+    return "both halves of every covering minor compaction are there, or legitimately missing"
 
 
-def _g9(seen: Survey) -> _Answer:
+def _highest_write_id(seen: Survey, evidence: Evidence) -> str:
+    """Never fails: the bound is a part of the lists by which everything is judged."""
     highest = seen.rules.highest_write_id
-    return None, "no highest write id was given" if highest is None else f"write ids are judged up to {highest}"
+    return "no highest write id was given" if highest is None else f"write ids are judged up to {highest}"
 
 
-def _simulation(seen: Survey) -> _Answer:
+def _own_files(seen: Survey, evidence: Evidence) -> str:
+    """What lies behind a link is no cover to rely on and nothing to remove, and what is no file can be neither."""
+    found = obstacle(seen.listing)
+    if found is not None:
+        raise _FailsError(f"{found.message} ({found.hint[0].lower()}{found.hint[1:].rstrip('.')})")
+    if evidence.linked is not None:
+        raise _FailsError(
+            f"the symbolic link {evidence.linked} leads in here, and its readers would lose what is removed (put the "
+            "file or directory itself in the place of the link, then run the command again)"
+        )
+    return "all that readers look at are files and directories of the table itself"
+
+
+def _simulation(seen: Survey, evidence: Evidence) -> str:
     """Nobody who sees at least what the common snapshot shows opens anything else when the victims are gone."""
     victims = seen.chosen.victims
     if not victims:
-        return None, "nothing goes"
-    directories = (*seen.inventory.bases, *seen.inventory.deltas, originals_of(seen.inventory))
-    gone = {top for directory in directories if directory.name in victims for top in _tops(directory)}
+        return "nothing goes"
+    gone = {top for directory, _, _ in seen.entries if directory.name in victims for top in _tops(directory)}
     # Without a list, what carries a transaction is left alone (G2); here it counts as committed.
     common = Reader(seen.common.write_ids, seen.common.effective_txns)
     # The rules have decided for each id by itself, and a test compares them with all boundary readers: here it is
@@ -424,5 +337,21 @@ def _simulation(seen: Survey) -> _Answer:
     readers = boundary_readers(seen.listing, common, alone=0)
     missing = equivalent(seen.listing, seen.listing.without(gone), readers, seen.kind)
     if missing is not None:
-        return f"a reader by profile {missing.profile.value} would read something else; please report this", ""
-    return None, "readers open the same directories with and without what goes"
+        raise _FailsError(f"a reader by profile {missing.profile.value} would read something else; please report this")
+    return "readers open the same directories with and without what goes"
+
+
+# All of them, in order.
+GUARDS: dict[str, Callable[[Survey, Evidence], str]] = {
+    "G1": _real_watermarks,
+    "G2": _known_transactions,
+    "G3": _nested_ranges,
+    "G4": _complete_covers,
+    "G5": _cleanup_allowed,
+    "G6": _retention,
+    "G7": _listed_again,
+    "G8": _both_halves,
+    "G9": _highest_write_id,
+    "own_files": _own_files,
+    "simulation": _simulation,
+}

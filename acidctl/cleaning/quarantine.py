@@ -22,7 +22,7 @@ from acidctl.errors import DamagedDataError, NoSuchTableError, StorageError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, QUARANTINE_NAME
 from acidctl.maintenance.lock import is_id
-from acidctl.maintenance.work_dir import make_directory, move, remove_directory, remove_file, write_file
+from acidctl.maintenance.work_dir import make_directory, remove_directory, remove_file, write_file
 from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join
 
@@ -58,6 +58,10 @@ class Box:
 
     path: str
     manifest: Manifest
+
+    def content(self, name: str) -> str:
+        """The place of what a location had at its top level."""
+        return join(self.path, f"{DATA}/{name}")
 
     def owner(self, storage: Storage) -> str:
         """The canonical name of the place to which it belongs."""
@@ -96,16 +100,6 @@ def _make_base(storage: Storage, base: str, like: str) -> None:
     make_directory(storage, base, like)
 
 
-def put(storage: Storage, root: str, box: Box, name: str) -> None:
-    """Move a top-level name of the location into the box."""
-    move(storage, join(root, name), join(box.path, f"{DATA}/{name}"))
-
-
-def take_back(storage: Storage, root: str, box: Box, name: str) -> None:
-    """Move a name from the box to its place, which has to be free."""
-    move(storage, join(box.path, f"{DATA}/{name}"), join(root, name))
-
-
 def end_moves(storage: Storage, root: str, box: Box) -> list[str]:
     """End moves that stopped in the middle; sentences of what was done. There are none where renames are atomic.
 
@@ -116,7 +110,7 @@ def end_moves(storage: Storage, root: str, box: Box) -> list[str]:
     sentences = []
     for entry in box.manifest.entries:
         for name in entry.paths:
-            place, boxed = join(root, name), join(box.path, f"{DATA}/{name}")
+            place, boxed = join(root, name), box.content(name)
             here, there = _sizes(storage, place), _sizes(storage, boxed)
             if not here or not there:
                 continue

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from acidctl.cleaning import quarantine as boxes
-from acidctl.cleaning.decisions import Label, Rules, half_published, survey
+from acidctl.cleaning.decisions import Rules, half_published, survey
 from acidctl.cleaning.inspect import look_around, look_into
-from acidctl.cleaning.plan import CleanPlan, Entry, LocationPlan, plan_location, untouched
+from acidctl.cleaning.plan import CleanPlan, Entry, LocationPlan, plan_location, spared, untouched
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.compaction.publish import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError, UsageError
@@ -55,7 +55,6 @@ from acidctl.state.resolve import TableGuess, TableType
 from acidctl.storage.local import whole_path
 from acidctl.storage.locations import Location, canonical, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
-from acidctl.types.schema import TableSchema
 
 _UNNAMED_HINT = "What was given are transaction lists; one of write ids begins with its table, as db.table:20:... . "
 _LISTS_HINT = (
@@ -77,101 +76,139 @@ class _OthersOnlyError(AcidctlError):
     code = "others_only"
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaning:
-    """One table, what all its readers see, and the user's rules.
+# What is done with the victims of a location while it is locked.
+Act = Callable[[str, Lock, LocationPlan], CleanedLocation]
 
-    `root` is the table's path; `break_locks` takes over locks whose owner may still live. With `trash` what is deleted
-    goes there.
+
+@dataclass(frozen=True, slots=True)
+class CleanRun:
+    """A run over one table, ready to be shown and then carried out; made by `prepare`.
+
+    `root` is the table's path and `shown` its name, `common` what all its readers see, `rules` what the user decided,
+    `limit` the time that there is. `break_locks` takes over locks whose owner may still live. With `trash` what is
+    deleted goes there.
     """
 
     storage: Storage
     root: str
+    shown: str
+    locations: tuple[Location, ...]
     common: Reader
     kind: TableGuess
     rules: Rules
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
     break_locks: bool = False
     trash: bool = False
 
-    def plan(
-        self,
-        locations: Sequence[Location],
-        *,
-        progress: Progress,
-        stop: Callable[[], bool],
-    ) -> tuple[LocationPlan, ...]:
-        """What may go, location by location, until `stop` says so; opens the ends of covers, changes nothing."""
-        found = []
-        linked = self._linked(locations)
-        for done, location in enumerate(locations):
-            progress(done, len(locations))
-            path = location.listing.root[len(self.root) :].strip("/")
+    def plan(self, *, progress: Progress = unwatched, whole: bool = True) -> CleanPlan:
+        """What may go; changes nothing, but opens the ends of covering files.
+
+        Half of the time that `limit` leaves is for this, where it is not the `whole` run.
+        """
+        limit, found = self.limit, []
+        half_over = None if whole or limit is None else limit.planning()
+        linked = self._linked()
+        for done, location in enumerate(self.locations):
+            progress(done, len(self.locations))
+            listing, partition, path = location.listing, location.partition, self._path(location)
             if location.stray:
                 why = "lies beside partition folders, and Hive reads partitions only"
-                part = untouched(location.listing, "beside_partitions", why, partition=location.partition, path=path)
-            elif done and stop():
+                part = untouched(listing, "beside_partitions", why, partition=partition, path=path)
+            elif done and limit is not None and (half_over() if half_over else limit.over):
                 why = "--max-runtime left no time to look into it"
-                part = untouched(location.listing, MAX_RUNTIME, why, partition=location.partition, path=path)
+                part = untouched(listing, MAX_RUNTIME, why, partition=partition, path=path)
             else:
-                link = linked.get(location.listing.root)
-                part = self._judge(location.listing, location.partition, path, linked=link)
+                part = self._judge(listing, partition, path, linked=linked.get(listing.root))
             found.append(part)
-        return tuple(found)
+        return CleanPlan(
+            location=self.shown,
+            table_type=self.kind.type.value,
+            write_ids=self._write_ids,
+            txns=self._txns,
+            retention_seconds=self.rules.older_than,
+            locations=tuple(found),
+            notes=self.notes,
+            warnings=self.warnings,
+        )
 
-    def delete(self, part: LocationPlan) -> CleanedLocation:
-        """Remove the victims of one location; what goes wrong is in the answer."""
-        return self._carry_out(part, self._delete)
+    def show(self, plan: CleanPlan) -> CleanReport:
+        """The answer of a dry run."""
+        return self._report(Action.SHOW, [CleanedLocation.planned(part) for part in plan.locations])
 
-    def quarantine(self, part: LocationPlan, base: str | None) -> CleanedLocation:
-        """Move the victims of one location into a new box below `base` (None: within the location)."""
-        return self._carry_out(part, lambda root, lock, fresh: self._box(root, lock, fresh, base))
+    def delete(self, plan: CleanPlan, *, progress: Progress = unwatched) -> CleanReport:
+        """Remove what was planned; a failure at one location neither stops nor hides the others."""
+        return self._report(Action.DELETE, self._each(plan, self._delete, progress))
 
-    def undo(self, location: Location, base: str | None) -> CleanedLocation:
-        """Put back what boxes below `base` (None: within the location) hold of one location, where that is harmless.
+    def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
+        """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
+        if base is not None:
+            require_no_way_in(self.storage, self.root, base)
+            if shows_in_table(self.storage, self.root, base):
+                raise UsageError(
+                    f"the quarantine {base} lies inside the table, where readers would take it for data",
+                    path=base,
+                    hint="Name a directory outside of the table on the same storage, or leave the name out.",
+                )
+        done = self._each(plan, lambda root, lock, fresh: self._box(root, lock, fresh, base), progress)
+        return self._report(Action.QUARANTINE, done)
 
-        Only what a directory covers that is still there, and only to a place that is free; aborted writes never. Boxes
-        of other tables stay as they are and are named; where there are only such, that is a problem of exit code 3.
-        """
-        root = location.listing.root
-        path = root[len(self.root) :].strip("/")
-        nothing = LocationPlan(location.partition, path, (), (), ())
-        try:
-            every = boxes.find_boxes(self.storage, base or boxes.default_base(root))
-            found = boxes.boxes_of(self.storage, root, every)
-            others = boxes.boxes_of_others(self.storage, self.root, every)
-            alike = [box for box in others if box.manifest.partition == location.partition]
-            notes = (boxes.describe_others(self.storage, alike),) if alike else ()
-            if not found:
-                here = untouched(location.listing, "", "")
-                self._tidy(root, here.kept)
-                if every and len(others) == len(every):
-                    raise _OthersOnlyError(boxes.describe_others(self.storage, alike or every), hint=_OTHERS_HINT)
-                return replace(CleanedLocation.planned(nothing), notes=notes)
-            with self._lock(root) as lock:
-                listing = self._recovered(root, lock)[0]
-                if base is not None:
-                    ended = [line for box in found for line in boxes.end_moves(self.storage, root, box)]
-                    listing = list_location(self.storage, root) if ended else listing
-                return replace(self._restore(listing, nothing, found), notes=notes)
-        except AcidctlError as error:
-            return replace(CleanedLocation.planned(nothing), outcome=Outcome.FAILED, problem=Problem.of(error))
+    def undo(self, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
+        """Bring back what earlier runs moved into boxes, where something still covers it."""
+        if base is not None:
+            require_no_way_in(self.storage, self.root, base)
+        places = [location for location in self.locations if not location.stray]
+        done = []
+        for index, location in enumerate(places):
+            progress(index, len(places))
+            done.append(self._undo(location, base))
+        notes = []
+        if all(part.outcome is Outcome.NOTHING_TO_DO and not part.kept for part in done):
+            where = "within the table" if base is None else f"in {self.storage.display(base)}"
+            notes = [f"No quarantine of this table was found {where}; --quarantine DIR names another place."]
+        return self._report(Action.UNDO, done, notes)
+
+    @property
+    def _write_ids(self) -> str:
+        return self.common.effective_write_ids.format()
+
+    @property
+    def _txns(self) -> str:
+        return "" if self.common.txns is None else self.common.txns.format()
+
+    def _path(self, location: Location) -> str:
+        return location.listing.root[len(self.root) :].strip("/")
+
+    def _report(self, action: Action, done: Sequence[CleanedLocation], notes: Sequence[str] = ()) -> CleanReport:
+        return CleanReport(
+            location=self.shown,
+            table_type=self.kind.type.value,
+            action=action,
+            write_ids=self._write_ids,
+            txns=self._txns or None,
+            retention_seconds=self.rules.older_than,
+            partitions=tuple(done),
+            notes=(*self.notes, *notes),
+            warnings=self.warnings,
+        )
 
     # --- judging
 
-    def _linked(self, locations: Sequence[Location]) -> dict[str, str]:
+    def _linked(self) -> dict[str, str]:
         """Of each location into which a link of another one leads that link, shown with the table.
 
         A link to a whole partition does not count: who reads by it reads what this command has judged.
         """
         every = [
             (join(location.listing.root, path), target)
-            for location in locations
+            for location in self.locations
             for path, target in location.listing.links.items()
             if path and not is_foreign(path)
         ]
         if not every:
             return {}
-        places = {canonical(self.storage, location.listing.root): location.listing.root for location in locations}
+        places = {canonical(self.storage, location.listing.root): location.listing.root for location in self.locations}
         found: dict[str, str] = {}
         for link, target in every:
             while target and target not in places:
@@ -199,10 +236,8 @@ class Cleaning:
         if changed is not None:
             return plan_location(seen, replace(evidence, changed=changed), partition=partition, path=path)
         planned = {victim.name for victim in again.victims}
-        late = tuple(
-            replace(v, label=Label.KEEP, reason_code="not_planned") for v in fresh.victims if v.name not in planned
-        )
         victims = tuple(victim for victim in fresh.victims if victim.name in planned)
+        late = (spared(victim, "not_planned", "") for victim in fresh.victims if victim.name not in planned)
         return replace(fresh, victims=victims, kept=(*fresh.kept, *late))
 
     # --- changing
@@ -227,9 +262,17 @@ class Cleaning:
             with suppress(AcidctlError), self._lock(root) as lock:
                 self._recovered(root, lock)
 
-    def _carry_out(
-        self, part: LocationPlan, act: Callable[[str, Lock, LocationPlan], CleanedLocation]
-    ) -> CleanedLocation:
+    def _each(self, plan: CleanPlan, act: Act, progress: Progress) -> list[CleanedLocation]:
+        """Each location in turn; none is begun when the time is over."""
+        done = []
+        for index, part in enumerate(plan.locations):
+            progress(index, len(plan.locations))
+            late = part.victims and self.limit is not None and self.limit.over
+            done.append(CleanedLocation.left(part) if part.postponed or late else self._carry_out(part, act))
+        return done
+
+    def _carry_out(self, part: LocationPlan, act: Act) -> CleanedLocation:
+        """Deal with the victims of one location; what goes wrong is in the answer."""
         answer = CleanedLocation.planned(part)
         root = join(self.root, part.path)
         if answer.outcome is not Outcome.PLANNED:
@@ -244,16 +287,11 @@ class Cleaning:
                 lock.check()
                 done = act(root, lock, fresh)
                 # What a dead run had left is gone by now, and was promised.
-                dead = tuple(v for v in part.victims if v.reason_code == "work_dead" and _is_gone(v, listing))
+                dead = (v for v in part.victims if v.reason_code == "work_dead" and v.name not in listing.directories)
                 return replace(done, victims=(*done.victims, *dead), notes=(*done.notes, *sentences))
         except AcidctlError as error:
-            return replace(
-                answer,
-                outcome=Outcome.FAILED,
-                victims=(),
-                kept=(*part.kept, *_left(part.victims)),
-                problem=Problem.of(error),
-            )
+            kept = (*part.kept, *_left(part.victims))
+            return replace(answer, outcome=Outcome.FAILED, victims=(), kept=kept, problem=Problem.of(error))
 
     def _delete(self, root: str, lock: Lock, fresh: LocationPlan) -> CleanedLocation:
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.DELETED)
@@ -266,17 +304,14 @@ class Cleaning:
             # in which what an interrupted run leaves means the same as all of it.
             return _one_by_one(answer, fresh.victims, lambda name: self._remove(join(root, name)))
         work = self._open_work(root, lock)
-
-        def away(name: str) -> None:
-            move(self.storage, join(root, name), join(work, f"{REMOVED}/{name}"))
-
-        answer = _one_by_one(answer, fresh.victims, away)
+        answer = _one_by_one(
+            answer, fresh.victims, lambda name: move(self.storage, join(root, name), join(work, f"{REMOVED}/{name}"))
+        )
         try:
             remove_work(self.storage, work)
         except AcidctlError as error:
             # Out of every reader's sight it is; the space comes back with the next run.
-            problem = answer.problem or Problem.of(error)
-            return replace(answer, outcome=Outcome.FAILED, problem=problem)
+            return replace(answer, outcome=Outcome.FAILED, problem=answer.problem or Problem.of(error))
         return answer
 
     def _discard(self, path: str) -> None:
@@ -307,23 +342,25 @@ class Cleaning:
         return work
 
     def _box(self, root: str, lock: Lock, fresh: LocationPlan, base: str | None) -> CleanedLocation:
+        """Move the victims into a new box below `base` (None: within the location)."""
         answer = replace(CleanedLocation.planned(fresh), outcome=Outcome.QUARANTINED)
         if not fresh.victims:
             return answer
         base, place = base or boxes.default_base(root), canonical(self.storage, root)
-        created = datetime.fromtimestamp(self.rules.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         manifest = boxes.Manifest(
             id=lock.id,
-            created=created,
+            created=datetime.fromtimestamp(self.rules.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             location=place,
             partition=fresh.partition,
-            write_ids=self.common.effective_write_ids.format(),
-            txns="" if self.common.txns is None else self.common.txns.format(),
+            write_ids=self._write_ids,
+            txns=self._txns,
             entries=fresh.victims,
             within=canonical(self.storage, base) == boxes.default_base(place),
         )
         box = boxes.make_box(self.storage, base, manifest, like=root)
-        answer = _one_by_one(answer, fresh.victims, lambda name: boxes.put(self.storage, root, box, name))
+        answer = _one_by_one(
+            answer, fresh.victims, lambda name: move(self.storage, join(root, name), box.content(name))
+        )
         if answer.problem is not None and not answer.victims:
             with suppress(AcidctlError):
                 boxes.close_box(self.storage, box)
@@ -332,23 +369,52 @@ class Cleaning:
                 return replace(answer, problem=replace(answer.problem, hint=hint))
         return replace(answer, quarantine=self.storage.display(box.path))
 
-    def _restore(self, listing: Listing, place: LocationPlan, found: Sequence[boxes.Box]) -> CleanedLocation:
-        done = CleanedLocation(place.partition, Outcome.RESTORED, (), (), ())
-        for box in found:
-            one = self._restore_box(listing, place, box)
-            done = replace(
-                one,
-                guards=done.guards or one.guards,
-                victims=(*done.victims, *one.victims),
-                kept=(*done.kept, *one.kept),
-                problem=done.problem or one.problem,
-            )
-            if one.outcome is not Outcome.RESTORED:
-                return done
-            listing = list_location(self.storage, listing.root)
-        return done
+    # --- bringing back
 
-    def _restore_box(self, listing: Listing, place: LocationPlan, box: boxes.Box) -> CleanedLocation:
+    def _undo(self, location: Location, base: str | None) -> CleanedLocation:
+        """Put back what boxes below `base` (None: within the location) hold of one location, where that is harmless.
+
+        Only what a directory covers that is still there, and only to a place that is free; aborted writes never. Boxes
+        of other tables stay as they are and are named; where there are only such, that is a problem of exit code 3.
+        """
+        root = location.listing.root
+        nothing = LocationPlan(location.partition, self._path(location), (), (), ())
+        answer = CleanedLocation.planned(nothing)
+        try:
+            every = boxes.find_boxes(self.storage, base or boxes.default_base(root))
+            found = boxes.boxes_of(self.storage, root, every)
+            others = boxes.boxes_of_others(self.storage, self.root, every)
+            alike = [box for box in others if box.manifest.partition == location.partition]
+            notes = (boxes.describe_others(self.storage, alike),) if alike else ()
+            if not found:
+                self._tidy(root, untouched(location.listing, "", "").kept)
+                if every and len(others) == len(every):
+                    raise _OthersOnlyError(boxes.describe_others(self.storage, alike or every), hint=_OTHERS_HINT)
+                return replace(answer, notes=notes)
+            with self._lock(root) as lock:
+                listing = self._recovered(root, lock)[0]
+                if base is not None:
+                    ended = [line for box in found for line in boxes.end_moves(self.storage, root, box)]
+                    listing = list_location(self.storage, root) if ended else listing
+                answer = replace(answer, outcome=Outcome.RESTORED)
+                for box in found:
+                    one = self._restore(listing, nothing, box)
+                    answer = replace(
+                        one,
+                        guards=answer.guards or one.guards,
+                        victims=(*answer.victims, *one.victims),
+                        kept=(*answer.kept, *one.kept),
+                        notes=notes,
+                    )
+                    if one.outcome is not Outcome.RESTORED:
+                        break
+                    listing = list_location(self.storage, root)
+                return answer
+        except AcidctlError as error:
+            nothing_done = CleanedLocation.planned(nothing)
+            return replace(nothing_done, outcome=Outcome.FAILED, problem=Problem.of(error))
+
+    def _restore(self, listing: Listing, place: LocationPlan, box: boxes.Box) -> CleanedLocation:
         """Judge the location as if everything were back in it; what would go again may come back."""
         content = boxes.held(self.storage, box)
         there, inside = _tops(listing), _tops(content)
@@ -367,8 +433,7 @@ class Cleaning:
         seen = survey(merged, self.common, self.kind, replace(self.rules, older_than=None))
         # What would be back lies in the box yet.
         boxed = dict.fromkeys((path for entry in wanted for path in entry.paths), content.root)
-        evidence = look_into(self.storage, seen, boxed)
-        plan = plan_location(seen, evidence, partition=place.partition, path=place.path)
+        plan = plan_location(seen, look_into(self.storage, seen, boxed), partition=place.partition, path=place.path)
         if not plan.holds:
             return CleanedLocation(place.partition, Outcome.GUARDED, plan.guards, (), (*kept, *_left(wanted)))
         harmless = {victim.name for victim in plan.victims if victim.because_of}
@@ -376,8 +441,9 @@ class Cleaning:
         kept += [replace(e, reason=why, reason_code="not_restored") for e in wanted if e.name not in harmless]
         answer = CleanedLocation(place.partition, Outcome.RESTORED, plan.guards, (), tuple(kept))
         chosen = [entry for entry in wanted if entry.name in harmless]
-        root = listing.root
-        answer = _one_by_one(answer, chosen, lambda name: boxes.take_back(self.storage, root, box, name))
+        answer = _one_by_one(
+            answer, chosen, lambda name: move(self.storage, box.content(name), join(listing.root, name))
+        )
         if answer.problem is None and not kept:
             boxes.close_box(self.storage, box)
         return replace(answer, quarantine=None if not kept else self.storage.display(box.path))
@@ -390,13 +456,9 @@ def _one_by_one(answer: CleanedLocation, victims: Sequence[Entry], away: Callabl
             for path in victim.paths:
                 away(path)
         except AcidctlError as error:
-            return replace(
-                answer,
-                outcome=Outcome.FAILED,
-                victims=tuple(victims[:index]),
-                kept=(*answer.kept, *_left(victims[index:])),
-                problem=Problem.of(error),
-            )
+            kept = (*answer.kept, *_left(victims[index:]))
+            done = tuple(victims[:index])
+            return replace(answer, outcome=Outcome.FAILED, victims=done, kept=kept, problem=Problem.of(error))
     return replace(answer, victims=tuple(victims))
 
 
@@ -418,14 +480,8 @@ def _difference(planned: LocationPlan, fresh: LocationPlan) -> str | None:
     return None
 
 
-def _is_gone(victim: Entry, listing: Listing) -> bool:
-    return not any(path == victim.name for path in listing.directories)
-
-
 def _left(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    return tuple(
-        replace(entry, reason_code="left", reason=f"{entry.reason}, but was left in place") for entry in entries
-    )
+    return tuple(spared(entry, "left", ", but was left in place") for entry in entries)
 
 
 def _refusal(entry: Entry, paths: Iterable[str], there: frozenset[str]) -> str | None:
@@ -441,108 +497,6 @@ def _refusal(entry: Entry, paths: Iterable[str], there: frozenset[str]) -> str |
 def _tops(listing: Listing) -> frozenset[str]:
     paths = (*listing.directories, *(info.path for info in listing.files))
     return frozenset(path.partition("/")[0] for path in paths)
-
-
-@dataclass(frozen=True, slots=True)
-class CleanRun:
-    """A run, ready to be shown and then carried out; made by `prepare`."""
-
-    cleaning: Cleaning
-    locations: tuple[Location, ...]
-    shown: str
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    limit: TimeLimit | None = None
-
-    def plan(self, *, progress: Progress = unwatched, whole: bool = True) -> CleanPlan:
-        """What may go; changes nothing, but opens the ends of covering files.
-
-        Half of the time that `limit` leaves is for this, where it is not the `whole` run.
-        """
-        common = self.cleaning.common
-        return CleanPlan(
-            location=self.shown,
-            table_type=self.cleaning.kind.type.value,
-            write_ids=common.effective_write_ids.format(),
-            txns="" if common.txns is None else common.txns.format(),
-            retention_seconds=self.cleaning.rules.older_than,
-            locations=self.cleaning.plan(self.locations, progress=progress, stop=self._stop(whole)),
-            notes=self.notes,
-            warnings=self.warnings,
-        )
-
-    def _stop(self, whole: bool) -> Callable[[], bool]:
-        if self.limit is None:
-            return lambda: False
-        limit = self.limit
-        return (lambda: limit.over) if whole else limit.planning()
-
-    def _each(
-        self, parts: Sequence[LocationPlan], act: Callable[[LocationPlan], CleanedLocation], progress: Progress
-    ) -> list[CleanedLocation]:
-        """Each location in turn; none is begun when the time is over."""
-        done = []
-        for index, part in enumerate(parts):
-            progress(index, len(parts))
-            late = part.victims and self.limit is not None and self.limit.over
-            done.append(CleanedLocation.left(part) if part.postponed or late else act(part))
-        return done
-
-    def show(self, plan: CleanPlan) -> CleanReport:
-        """The answer of a dry run."""
-        return self._report(plan, Action.SHOW, [CleanedLocation.planned(part) for part in plan.locations])
-
-    def delete(self, plan: CleanPlan, *, progress: Progress = unwatched) -> CleanReport:
-        """Remove what was planned; a failure at one location neither stops nor hides the others."""
-        return self._report(plan, Action.DELETE, self._each(plan.locations, self.cleaning.delete, progress))
-
-    def quarantine(self, plan: CleanPlan, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
-        """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
-        self._require_hidden(base)
-        done = self._each(plan.locations, lambda part: self.cleaning.quarantine(part, base), progress)
-        return self._report(plan, Action.QUARANTINE, done)
-
-    def undo(self, base: str | None, *, progress: Progress = unwatched) -> CleanReport:
-        """Bring back what earlier runs moved into boxes, where something still covers it."""
-        if base is not None:
-            require_no_way_in(self.cleaning.storage, self.cleaning.root, base)
-        places = [location for location in self.locations if not location.stray]
-        done = []
-        for index, location in enumerate(places):
-            progress(index, len(places))
-            done.append(self.cleaning.undo(location, base))
-        notes = self.notes
-        if all(part.outcome is Outcome.NOTHING_TO_DO and not part.kept for part in done):
-            where = "within the table" if base is None else f"in {self.cleaning.storage.display(base)}"
-            notes = (*notes, f"No quarantine of this table was found {where}; --quarantine DIR names another place.")
-        plan = CleanPlan(self.shown, "", "", "", None, (), notes, self.warnings)
-        return self._report(plan, Action.UNDO, done)
-
-    def _report(self, plan: CleanPlan, action: Action, done: Sequence[CleanedLocation]) -> CleanReport:
-        common = self.cleaning.common
-        return CleanReport(
-            location=self.shown,
-            table_type=self.cleaning.kind.type.value,
-            action=action,
-            write_ids=common.effective_write_ids.format(),
-            txns=None if common.txns is None else common.txns.format(),
-            retention_seconds=self.cleaning.rules.older_than,
-            partitions=tuple(done),
-            notes=plan.notes,
-            warnings=plan.warnings,
-        )
-
-    def _require_hidden(self, base: str | None) -> None:
-        """A visible folder inside the table would be read as data."""
-        if base is None:
-            return
-        require_no_way_in(self.cleaning.storage, self.cleaning.root, base)
-        if shows_in_table(self.cleaning.storage, self.cleaning.root, base):
-            raise UsageError(
-                f"the quarantine {base} lies inside the table, where readers would take it for data",
-                path=base,
-                hint="Name a directory outside of the table on the same storage, or leave the name out.",
-            )
 
 
 def prepare(
@@ -562,7 +516,7 @@ def prepare(
     if limit is None and request.max_runtime is not None:
         limit = TimeLimit.of(request.max_runtime)
     locations = list_table(storage, root, request.partitions)
-    shown = storage.display(root)
+    shown, path = storage.display(root), whole_path(storage, root)
     schema = schema_of(request.schema)
     lists = recognise_many(
         request.validtxns, table=request.table, list_format=request.list_format, as_of=request.as_of, complete=True
@@ -575,18 +529,20 @@ def prepare(
         list_format=request.list_format,
     )
     common = _common_snapshot(lists, request, kind, locations, shown)
-    path, listed = whole_path(storage, root), common.effective_write_ids.table
+    listed = common.effective_write_ids.table
     named = own_table_warnings(path, schema, listed=listed, stated=request.table, shown=shown)
+    no_cleanup: bool | None = None
+    if schema is not None and schema.from_ddl:
+        no_cleanup = (schema.table_property("no_cleanup") or "").lower() == "true"
     rules = Rules(
         now=now,
         older_than=request.older_than,
         highest_write_id=request.highest_write_id,
         leftovers=request.leftovers,
-        no_cleanup=_no_cleanup(schema),
+        no_cleanup=no_cleanup,
         table=known_table(path, schema),
     )
     trash = storage.facts.trash and not request.skip_trash
-    cleaning = Cleaning(storage, root, common, kind, rules, request.unsafe_break_lock, trash)
     notes = kind_notes(kind)
     if kind.type is TableType.EMPTY:
         notes.append("Nothing here holds rows: an empty table.")
@@ -594,7 +550,20 @@ def prepare(
         notes.append("Retention is off: queries that started before the last compaction may fail.")
     if trash:
         notes.append("What is deleted goes into the trash of this user, which frees no space until it is emptied.")
-    return CleanRun(cleaning, tuple(locations), shown, tuple(notes), (*lists.notes, *named), limit)
+    return CleanRun(
+        storage=storage,
+        root=root,
+        shown=shown,
+        locations=tuple(locations),
+        common=common,
+        kind=kind,
+        rules=rules,
+        notes=tuple(notes),
+        warnings=(*lists.notes, *named),
+        limit=limit,
+        break_locks=request.unsafe_break_lock,
+        trash=trash,
+    )
 
 
 def _common(write_ids: Sequence[ValidWriteIds], txns: Sequence[ValidTxns]) -> Reader:
@@ -644,9 +613,3 @@ def _with_txn(part: Location) -> list[str]:
         return []
     tops = ((name, parse_directory(name)) for name in part.listing.directories if "/" not in name)
     return [name for name, d in tops if isinstance(d, BaseDir | DeltaDir) and d.visibility_txn_id is not None]
-
-
-def _no_cleanup(schema: TableSchema | None) -> bool | None:
-    if schema is None or not schema.from_ddl:
-        return None
-    return (schema.table_property("no_cleanup") or "").lower() == "true"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acidctl.cleaning.decisions import Rules, Survey, survey
-from acidctl.cleaning.plan import CoverFacts, Evidence, LocationPlan, plan_location
+from acidctl.cleaning.plan import Evidence, LocationPlan, plan_location
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, guess_table_type
@@ -54,13 +54,14 @@ def judged(
     """The survey of a location for readers of one write-id and one transaction list."""
     common = Reader(ValidWriteIds.parse(write_ids), None if txns is None else ValidTxns.parse(txns))
     known = guess_table_type([place]) if kind is None else kind
-    return survey(place, common, known, Rules(**{"now": NOW, **rules}), times=times)
+    return survey(place, common, known, Rules(**{"now": NOW, **rules}), time_of=(times or {}).get)
 
 
 def sound(seen: Survey) -> Evidence:
     """Evidence that every cover is complete and nothing one-sided holds anything."""
-    covers = {cover.name: CoverFacts(None, 1) for cover in seen.covers}
-    return Evidence(covers, {candidate.name: True for candidate in seen.one_sided})
+    return Evidence(
+        dict.fromkeys(cover.name for cover in seen.covers), {candidate.name: True for candidate in seen.one_sided}
+    )
 
 
 def planned(place: Listing, write_ids: str, txns: str | None = ALL_TXNS, **more: Any) -> LocationPlan:

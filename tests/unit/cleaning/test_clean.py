@@ -367,7 +367,7 @@ def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
             with pytest.raises(UsageError, match="means one thing in Hive 2 and another"):
                 prepare(storage, root, request, now=0.0)
         else:
-            met = prepare(storage, root, request, now=0.0).cleaning.common
+            met = prepare(storage, root, request, now=0.0).common
             assert met.effective_write_ids.aborted == aborted
 
 
@@ -379,7 +379,7 @@ def test_several_lists_become_one_snapshot() -> None:
     old = "default.orders:9:3:3:6"
     request = CleanOptions(validtxns=(*case.lists, old), older_than=None)
     run = prepare(storage, root, request, now=0.0)
-    assert run.cleaning.common.effective_write_ids.format() == "default.orders:9:3:3,8:6"
+    assert run.common.effective_write_ids.format() == "default.orders:9:3:3,8:6"
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
 

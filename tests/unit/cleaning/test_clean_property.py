@@ -9,9 +9,8 @@ from random import Random
 import pytest
 
 from acidctl.cleaning import decisions as clean_decisions
-from acidctl.cleaning import plan as clean_plan
-from acidctl.cleaning.decisions import Rules, survey
-from acidctl.cleaning.plan import plan_location
+from acidctl.cleaning.decisions import Rules, Survey, survey
+from acidctl.cleaning.plan import GUARDS, Evidence, plan_location
 from acidctl.format.listing import Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
@@ -158,6 +157,11 @@ def test_no_reader_loses_anything_in_many_random_listings(block: int) -> None:
     assert sum(map(survive, range(first, first + 2_000))) > 200
 
 
+def _content(seen: Survey, evidence: Evidence) -> str:
+    """A guard that always holds."""
+    return ""
+
+
 def _blind(module: object, name: str, answer: object) -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, lambda *args: answer)
@@ -168,8 +172,8 @@ def _blind(module: object, name: str, answer: object) -> Callable[[pytest.Monkey
 # Each takes one condition away; the simulation, which would notice, is off as well. The number is a seed below the
 # first that shows it, so that nobody has to wait.
 FIRST = {"G3": 1700, "twins": 1700}
-MUTATIONS = {
-    "G3": _blind(clean_plan, "_g3", (None, "")),
+MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "G3": lambda monkeypatch: monkeypatch.setitem(GUARDS, "G3", _content),
     "visibility": _blind(clean_decisions, "_judge_visibility", None),
     "usable bases": _blind(clean_decisions, "_judge_base", None),
     "settled deltas": _blind(clean_decisions, "_judge_delta", None),
@@ -182,7 +186,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_without_a_condition_some_reader_loses(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The property would notice. Guards on ages and contents are not of this kind: names do not show them."""
-    monkeypatch.setattr(clean_plan, "_simulation", lambda seen: (None, ""))
+    monkeypatch.setitem(GUARDS, "simulation", _content)
     MUTATIONS[mutation](monkeypatch)
     first = FIRST.get(mutation, 0)
     assert any(_loses(seed) for seed in range(first, first + 20_000)), f"nobody misses {mutation}"
