@@ -53,6 +53,13 @@ class Session:
         self.output = Output(terminal, _asked_form(args))
 
 
+class _Interrupted(AcidctlError):
+    """Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+    code = "interrupted"
+
+
 class AcidctlGroup(click.Group):
     """Loads a command's module when the command is asked for."""
 
@@ -109,14 +116,26 @@ def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
     session = Session(terminal or system_terminal(), args)
     session.terminal.secrets.update(secrets_given(args))
     try:
+        width = min(terminal_width(), _MAX_HELP_WIDTH)
         with interrupts_reach_us():
-            code = _invoke(session, args)
+            try:
+                with cli.make_context("acidctl", list(args), obj=session, terminal_width=width) as ctx:
+                    code = int(cli.invoke(ctx) or ExitCode.DONE)
+            except click.exceptions.Exit as exit_request:
+                code = exit_request.exit_code
         session.output.flush()
         return code
     except BrokenPipeError:
-        return _end_quietly(session.terminal)
+        # The reader of our output has seen enough (`| head`): nothing to say.
+        discard(session.terminal.stdout)
+        return _PIPE_CLOSED
     except (KeyboardInterrupt, click.Abort):
-        return _interrupt(session)
+        try:
+            session.output.error(_Interrupted("interrupted"))
+        except KeyboardInterrupt:
+            # A reader that does not read (a pager) must not hold us, nor a second Ctrl-C be another failure.
+            discard(session.terminal.stdout)
+        return ExitCode.INTERRUPTED
     except AcidctlError as error:
         return _fail(session, args, error)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -126,22 +145,6 @@ def run(args: Sequence[str], terminal: Terminal | None = None) -> int:
         return _fail(session, args, _usage_error(error))
     except Exception as error:
         return _fail(session, args, _translated(error))
-
-
-class _Interrupted(AcidctlError):
-    """Ctrl-C."""
-
-    exit_code = ExitCode.INTERRUPTED
-    code = "interrupted"
-
-
-def _invoke(session: Session, args: Sequence[str]) -> int:
-    try:
-        width = min(terminal_width(), _MAX_HELP_WIDTH)
-        with cli.make_context("acidctl", list(args), obj=session, terminal_width=width) as ctx:
-            return int(cli.invoke(ctx) or ExitCode.DONE)
-    except click.exceptions.Exit as exit_request:
-        return exit_request.exit_code
 
 
 def _fail(session: Session, args: Sequence[str], error: AcidctlError) -> int:
@@ -182,21 +185,6 @@ def _usage_error(error: click.ClickException) -> UsageError:
     path = ctx.command_path if ctx is not None else "acidctl"
     first = message[:1].lower() + message[1:]
     return UsageError(first.rstrip("."), hint=f"`{path} --help` shows how it is used.")
-
-
-def _interrupt(session: Session) -> int:
-    """Say so; a reader that does not read (a pager) must not hold us, nor a second Ctrl-C be another failure."""
-    try:
-        session.output.error(_Interrupted("interrupted"))
-    except KeyboardInterrupt:
-        discard(session.terminal.stdout)
-    return ExitCode.INTERRUPTED
-
-
-def _end_quietly(terminal: Terminal) -> int:
-    """The reader of our output has seen enough (`| head`): nothing to say."""
-    discard(terminal.stdout)
-    return _PIPE_CLOSED
 
 
 def _asked_form(args: Sequence[str]) -> Format:

@@ -71,54 +71,42 @@ def interrupts_reach_us() -> AbstractContextManager[None]:
     return _raised_again(KeyboardInterrupt, _interrupt_soon)
 
 
-class _Handlers:
-    """What happens to a run when a signal comes."""
+class _Handler:
+    """Ends a run when a signal comes: `end` says whether the run is to be thrown out of what it does, by `error`.
 
-    def __init__(self, run: Compaction) -> None:
-        self._run = run
-        self._timer: threading.Timer | None = None
+    What comes after the first signal does not disturb the tidying up. Where an exception would get to nobody, or do
+    harm, the signal is sent again by `soon`. `before` is a handler after whose signal this one does nothing any more.
+    """
+
+    def __init__(
+        self,
+        end: Callable[[], bool],
+        error: type[BaseException],
+        soon: Callable[[], object],
+        before: _Handler | None = None,
+    ) -> None:
+        self._end = end
+        self._error = error
+        self._soon = soon
+        self._before = before
         self.done = False
-        self.late = False
 
-    def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """End the run; what comes after the first signal does not disturb the tidying up."""
-        if self.done:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal has come."""
+        if self.done or (self._before is not None and self._before.done):
             return
-        engaged = self._run.cancel()
+        engaged = self._end()
         if engaged and called_by_writer(frame):
-            self.interrupt_again()
+            self.again()
             return
         self.done = True
         if engaged:
-            raise KeyboardInterrupt
+            raise self._error
 
-    def expire(self, number: int, frame: FrameType | None) -> None:
-        """Give up what is not finished."""
-        if self.done or self.late:
-            return
-        engaged = self._run.expire()
-        if engaged and called_by_writer(frame):
-            self.expire_again()
-            return
-        self.late = True
-        if engaged:
-            raise TimeUpError
-
-    def interrupt_again(self) -> None:
-        """Come back soon: where `interrupt` was called, an exception gets to nobody, or does harm."""
+    def again(self) -> None:
+        """Come back soon."""
         self.done = False
-        self._timer = _interrupt_soon()
-
-    def expire_again(self) -> None:
-        """The same of `expire`."""
-        self.late = False
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
-
-    def close(self) -> None:
-        """Nothing more is to come of what is on its way."""
-        self.done = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._soon()
 
 
 @contextmanager
@@ -132,23 +120,27 @@ def interruptible(run: Compaction) -> Iterator[None]:
         yield
         return
     left = run.seconds_left
-    own = _Handlers(run)
-    handlers = {signal.SIGINT: own.interrupt, signal.SIGTERM: own.interrupt}
+    timers: list[threading.Timer] = []
+    interrupt = _Handler(run.cancel, KeyboardInterrupt, lambda: timers.append(_interrupt_soon()))
+    expire = _Handler(
+        run.expire, TimeUpError, lambda: signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS), before=interrupt
+    )
+    handlers = {signal.SIGINT: interrupt, signal.SIGTERM: interrupt}
     if left is not None:
-        handlers[signal.SIGALRM] = own.expire
+        handlers[signal.SIGALRM] = expire
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, max(left, _AT_ONCE))
-        with (
-            _raised_again(KeyboardInterrupt, own.interrupt_again),
-            _raised_again(TimeUpError, own.expire_again),
-        ):
+        with _raised_again(KeyboardInterrupt, interrupt.again), _raised_again(TimeUpError, expire.again):
             yield
     finally:
         if left is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        own.close()
+        # Nothing more is to come of what is on its way.
+        interrupt.done = True
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
