@@ -505,16 +505,14 @@ def prepare(
     request: CleanOptions,
     *,
     now: float | None = None,
-    limit: TimeLimit | None = None,
 ) -> CleanRun:
-    """Make a run of a request over a table as it is now; `now` is in seconds since 1970, `limit` bounds its time.
+    """Make a run of a request over a table as it is now; `now` is in seconds since 1970.
 
     UsageError without a write-id list, for the list of another table, and without a transaction list where names
     carry transactions.
     """
     now = wall_clock() if now is None else checked_time(now)
-    if limit is None and request.max_runtime is not None:
-        limit = TimeLimit.of(request.max_runtime)
+    limit = None if request.max_runtime is None else TimeLimit.of(request.max_runtime)
     locations = list_table(storage, root, request.partitions)
     shown, path = storage.display(root), whole_path(storage, root)
     schema = schema_of(request.schema)
@@ -531,15 +529,13 @@ def prepare(
     common = _common_snapshot(lists, request, kind, locations, shown)
     listed = common.effective_write_ids.table
     named = own_table_warnings(path, schema, listed=listed, stated=request.table, shown=shown)
-    no_cleanup: bool | None = None
-    if schema is not None and schema.from_ddl:
-        no_cleanup = (schema.table_property("no_cleanup") or "").lower() == "true"
+    ddl = schema if schema is not None and schema.from_ddl else None
     rules = Rules(
         now=now,
         older_than=request.older_than,
         highest_write_id=request.highest_write_id,
         leftovers=request.leftovers,
-        no_cleanup=no_cleanup,
+        no_cleanup=None if ddl is None else (ddl.table_property("no_cleanup") or "").lower() == "true",
         table=known_table(path, schema),
     )
     trash = storage.facts.trash and not request.skip_trash
