@@ -519,16 +519,10 @@ def prepare(
     lists = recognise_many(
         request.validtxns, table=request.table, list_format=request.list_format, as_of=request.as_of, complete=True
     )
-    kind = decide_kind(
-        locations,
-        schema,
-        _common(lists.write_ids, lists.txns),
-        table_type=request.table_type,
-        list_format=request.list_format,
-    )
+    known = _common(lists.write_ids, lists.txns)
+    kind = decide_kind(locations, schema, known, table_type=request.table_type, list_format=request.list_format)
     common = _common_snapshot(lists, request, kind, locations, shown)
-    listed = common.effective_write_ids.table
-    named = own_table_warnings(path, schema, listed=listed, stated=request.table, shown=shown)
+    named = own_table_warnings(path, schema, listed=common.effective_write_ids.table, stated=request.table, shown=shown)
     ddl = schema if schema is not None and schema.from_ddl else None
     rules = Rules(
         now=now,
