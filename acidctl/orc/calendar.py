@@ -43,8 +43,13 @@ def hybrid_to_proleptic(days: Int64Array) -> Int64Array:
     old = days < SWITCH_DAY
     if not old.any():
         return days
+    # Julian years of 365.25 days that begin in March, so that the leap day is the last of its year.
+    since = days[old] - _JULIAN_EPOCH
+    year = np.floor_divide(4 * since + 3, 1461)
+    day_of_year = since - np.floor_divide(1461 * year, 4)
+    leap_days = np.floor_divide(year, 4) - np.floor_divide(year, 100) + np.floor_divide(year, 400)
     result = days.copy()
-    result[old] = _relabel(days[old])
+    result[old] = 365 * year + leap_days + day_of_year + _GREGORIAN_EPOCH
     return result
 
 
@@ -53,16 +58,6 @@ def hybrid_seconds_to_proleptic(seconds: Int64Array) -> Int64Array:
     days = np.floor_divide(seconds, SECONDS_PER_DAY)
     moved = hybrid_to_proleptic(days)
     return seconds if moved is days else seconds + (moved - days) * SECONDS_PER_DAY
-
-
-def _relabel(days: Int64Array) -> Int64Array:
-    # Julian years of 365.25 days that begin in March, so that the leap day is the last of its year.
-    since = days - _JULIAN_EPOCH
-    year = np.floor_divide(4 * since + 3, 1461)
-    day_of_year = since - np.floor_divide(1461 * year, 4)
-    leap_days = np.floor_divide(year, 4) - np.floor_divide(year, 100) + np.floor_divide(year, 400)
-    result: Int64Array = 365 * year + leap_days + day_of_year + _GREGORIAN_EPOCH
-    return result
 
 
 def is_utc(zone: str | None) -> bool:

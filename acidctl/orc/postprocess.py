@@ -130,7 +130,8 @@ def wide_columns(tail: Tail, footers: tuple[StripeFooter, ...]) -> frozenset[int
     also those that reach where the C++ reader and Java disagree: before 1902, and within a day of 1970-01-01.
     And every one where the C++ reader has no time zone database, which it wants even for UTC.
     """
-    blind = not have_zone_files()
+    folder = os.environ.get("TZDIR") or "/usr/share/zoneinfo"
+    blind = not all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
     foreign = not all(is_utc(footer.time_zone) for footer in footers)
     return frozenset(
         column
@@ -138,12 +139,6 @@ def wide_columns(tail: Tail, footers: tuple[StripeFooter, ...]) -> frozenset[int
         if entry.kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT)
         and (blind or _needs_exact(tail, column, foreign and entry.kind is OrcKind.TIMESTAMP))
     )
-
-
-def have_zone_files() -> bool:
-    """Whether the C++ reader finds its time zones; it looks nowhere else."""
-    folder = os.environ.get("TZDIR") or "/usr/share/zoneinfo"
-    return all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
 
 
 def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:
@@ -288,7 +283,9 @@ def finisher(tail: Tail, column: int, extra: ExtraStreams) -> Finisher | None:
     if column in extra.wide:
         return _wide(extra.wide[column], tail.is_hybrid and entry.kind is OrcKind.TIMESTAMP)
     if entry.kind is OrcKind.DATE:
-        return _hybrid_dates if tail.is_hybrid and _may_be_old(tail, column) else None
+        known = tail.statistics[column].of(StatisticsKind.DATE) if tail.statistics and tail.row_index_stride else None
+        may_be_old = known is None or known.minimum is None or known.minimum < SWITCH_DAY
+        return _hybrid_dates if tail.is_hybrid and may_be_old else None
     if entry.kind is OrcKind.CHAR:
         return lambda array, held: pc.ascii_rtrim(array, characters=" ")
     if entry.kind is OrcKind.DECIMAL and not entry.precision:
@@ -309,11 +306,6 @@ def _union(presence: ColumnStream, inner: list[Finisher | None]) -> Finisher:
         return rebuild(array, inner, present)
 
     return finish
-
-
-def _may_be_old(tail: Tail, column: int) -> bool:
-    values = tail.statistics[column].of(StatisticsKind.DATE) if tail.statistics and tail.row_index_stride else None
-    return values is None or values.minimum is None or values.minimum < SWITCH_DAY
 
 
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:

@@ -206,9 +206,21 @@ _DISTINCT[bool] = _DISTINCT[int]
 
 def _primitives(kind: Primitive, array: pa.Array) -> list[Any]:
     if kind.kind in _TIMESTAMPS:
-        return _moments(array)
+        seconds, nanos = seconds_and_nanos(array)
+        valid = np.asarray(array.is_valid())
+        if (valid & (seconds == -1) & (nanos > 999_999)).any():
+            raise DamagedDataError(
+                "a timestamp lies within the last second before 1970, which ORC files cannot hold",
+                hint="Correct the value with Hive first; every Hive would read it back a second later.",
+            )
+        moments = zip(seconds.tolist(), nanos.tolist(), valid.tolist(), strict=True)
+        return [(second, nano) if held else None for second, nano, held in moments]
     if kind.kind is TypeKind.DECIMAL:
-        return _unscaled(array.cast(pa.decimal128(kind.precision, kind.scale)))
+        array = flat(array.cast(pa.decimal128(kind.precision, kind.scale)))
+        words = np.frombuffer(array.buffers()[1], dtype=np.uint64)[: 2 * len(array)] if len(array) else np.empty(0)
+        low, high = words[0::2].tolist(), words[1::2].astype(np.uint64).view(np.int64).tolist()
+        pairs = zip(low, high, np.asarray(array.is_valid()).tolist(), strict=True)
+        return [(h << 64) + lo if held else None for lo, h, held in pairs]
     if kind.kind is TypeKind.DATE:
         array = array.cast(pa.int32())
     elif kind.kind in _TEXTS:
@@ -217,26 +229,6 @@ def _primitives(kind: Primitive, array: pa.Array) -> list[Any]:
         array = strings.view(pa.binary())
     values: list[Any] = array.to_pylist()
     return values
-
-
-def _moments(array: pa.Array) -> list[tuple[int, int] | None]:
-    seconds, nanos = seconds_and_nanos(array)
-    valid = np.asarray(array.is_valid())
-    if (valid & (seconds == -1) & (nanos > 999_999)).any():
-        raise DamagedDataError(
-            "a timestamp lies within the last second before 1970, which ORC files cannot hold",
-            hint="Correct the value with Hive first; every Hive would read it back a second later.",
-        )
-    rows = zip(seconds.tolist(), nanos.tolist(), valid.tolist(), strict=True)
-    return [(second, nano) if held else None for second, nano, held in rows]
-
-
-def _unscaled(array: pa.Array) -> list[int | None]:
-    array = flat(array)
-    words = np.frombuffer(array.buffers()[1], dtype=np.uint64)[: 2 * len(array)] if len(array) else np.empty(0)
-    low, high = words[0::2].tolist(), words[1::2].astype(np.uint64).view(np.int64).tolist()
-    valid = np.asarray(array.is_valid()).tolist()
-    return [(h << 64) + lo if held else None for lo, h, held in zip(low, high, valid, strict=True)]
 
 
 def _unions(kind: UnionType, array: pa.Array) -> list[tuple[Any, ...] | None]:

@@ -44,7 +44,7 @@ from acidctl.orc.postprocess import (
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stream_guard import Guard, WideRows
-from acidctl.orc.stripe import StreamKind, StripeFooter, read_stripe_footer, read_stripe_statistics
+from acidctl.orc.stripe import StreamKind, StripeFooter, each_stripe, read_stripe_footer
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,
@@ -166,7 +166,7 @@ class OrcFile:
     def stripe_statistics(self) -> tuple[tuple[ColumnStatistics, ...], ...]:
         """Per stripe the statistics of each column; empty when the writer left none."""
         with self._source.lock:
-            return read_stripe_statistics(self._source.file, self.tail)
+            return tuple(each_stripe(self._source.file, self.tail))
 
     def stripe_footers(self) -> tuple[StripeFooter, ...]:
         """The footers of all stripes, checked; read once."""

@@ -383,22 +383,17 @@ def _need(data: bytes, end: int) -> None:
         raise WireError("a run is cut short")
 
 
-def decode_bytes(data: bytes) -> Iterator[npt.NDArray[np.uint8]]:
-    """The runs of a byte stream; WireError when it is damaged."""
+def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
+    """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
     at = 0
     while at < len(data):
         header = data[at]
         if header < 128:
             _need(data, at + 2)
-            yield np.full(header + 3, data[at + 1], dtype=np.uint8)
+            run = np.full(header + 3, data[at + 1], dtype=np.uint8)
             at += 2
         else:
             _need(data, at + 1 + 256 - header)
-            yield np.frombuffer(data, np.uint8, 256 - header, at + 1)
+            run = np.frombuffer(data, np.uint8, 256 - header, at + 1)
             at += 1 + 256 - header
-
-
-def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
-    """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
-    for run in decode_bytes(data):
         yield np.unpackbits(run).astype(np.bool_)

@@ -10,7 +10,7 @@ from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
 from acidctl.orc.protobuf import Budget, Message, WireError, block, packed, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.tail import OrcKind, OrcType, ReadableFile, Stripe, Tail, damaged, read_section
+from acidctl.orc.tail import OrcKind, ReadableFile, Stripe, Tail, damaged, read_section
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10
@@ -104,7 +104,14 @@ def read_stripe_footer(file: ReadableFile, tail: Tail, index: int, budget: Budge
     try:
         plain = read_section(file, tail, offset, stripe.footer_length, most)
         footer = parse_stripe_footer(plain, stripe, len(tail.types), budget)
-        _require_one_version(footer, tail.types)
+        # Every writer takes one version of runs for all columns, and those read as of the other give other numbers.
+        versions: dict[bool, int] = {}
+        for stream in footer.streams:
+            if stream.kind not in INDEX_KINDS and tail.types[stream.column].kind in _WITH_RUNS:
+                versions.setdefault(footer.encodings[stream.column].kind in _SECOND, stream.column)
+        if len(versions) > 1:
+            first, second = versions[False], versions[True]
+            raise WireError(f"column {first} has runs of version 1, and column {second} of version 2")
         return footer
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has a stripe {index} with a damaged footer: {error}") from error
@@ -119,7 +126,15 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
         raise WireError(f"it lists {message.count(1)} streams of {columns} columns")
     if len(message.data(3) or b"") > _MAX_ZONE:
         raise WireError("the name of its time zone is too long")
-    return StripeFooter(_streams(message, stripe, columns), _encodings(message), message.text(3) or None)
+    encodings = []
+    for item in message.messages(2):
+        code, size = item.numbers(1, 2)
+        if code > EncodingKind.DICTIONARY_V2:
+            raise WireError(f"encoding {code} is unknown")
+        if size > _MAX_DICTIONARY:
+            raise WireError(f"a dictionary claims {size} entries")
+        encodings.append(Encoding(EncodingKind(code), size))
+    return StripeFooter(_streams(message, stripe, columns), tuple(encodings), message.text(3) or None)
 
 
 def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[StripeFooter, bytes]:
@@ -156,31 +171,6 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> dict[tuple[Strea
         if result.setdefault((stream.kind, stream.column), stream) is not stream:
             raise WireError(f"column {stream.column} has two {stream.kind.name} streams")
     return result
-
-
-def _require_one_version(footer: StripeFooter, types: Sequence[OrcType]) -> None:
-    """Raise WireError where runs of both versions stand beside each other.
-
-    Every writer takes one of them for all columns, and runs that are read as those of the other give other numbers.
-    """
-    columns: dict[bool, int] = {}
-    for stream in footer.streams:
-        if stream.kind not in INDEX_KINDS and types[stream.column].kind in _WITH_RUNS:
-            columns.setdefault(footer.encodings[stream.column].kind in _SECOND, stream.column)
-    if len(columns) > 1:
-        raise WireError(f"column {columns[False]} has runs of version 1, and column {columns[True]} of version 2")
-
-
-def _encodings(message: Message) -> tuple[Encoding, ...]:
-    result = []
-    for item in message.messages(2):
-        code, size = item.numbers(1, 2)
-        if code > EncodingKind.DICTIONARY_V2:
-            raise WireError(f"encoding {code} is unknown")
-        if size > _MAX_DICTIONARY:
-            raise WireError(f"a dictionary claims {size} entries")
-        result.append(Encoding(EncodingKind(code), size))
-    return tuple(result)
 
 
 # --- Row indexes and bloom filters: what is known of every few thousand rows of a column.
@@ -233,43 +223,32 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
     entries = footer.stream(StreamKind.ROW_INDEX, column)
     # A writer that leaves both forms of filter means the one in UTF-8 (ORC-101).
     filters = footer.stream(StreamKind.BLOOM_FILTER_UTF8, column) or footer.stream(StreamKind.BLOOM_FILTER, column)
+
+    def items(stream: Stream) -> Iterator[Message]:
+        plain = read_section(file, tail, stream.offset, stream.length, _MAX_INDEX)
+        return Message(plain, Budget(stream.length)).messages(1)
+
+    def entry(item: Message) -> IndexEntry:
+        statistics = item.message(2)
+        return IndexEntry(None if statistics is None else parse_statistics(statistics), item.uints(1))
+
+    def bloom(item: Message) -> BloomFilter:
+        # Old writers repeat 64-bit numbers, later ones leave a single run of bytes; the bits are the same.
+        return BloomFilter(item.uint(1) or 0, item.data(3) or b"".join(item.blobs(2)))
+
     try:
         return ColumnIndex(
-            None if entries is None else _entries(_section(file, tail, entries)),
-            None if filters is None else _filters(_section(file, tail, filters)),
+            None if entries is None else tuple(map(entry, items(entries))),
+            None if filters is None else tuple(map(bloom, items(filters))),
         )
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has a damaged row index of column {column}: {error}") from error
-
-
-def _section(file: ReadableFile, tail: Tail, stream: Stream) -> Message:
-    return Message(read_section(file, tail, stream.offset, stream.length, _MAX_INDEX), Budget(stream.length))
-
-
-def _entries(message: Message) -> tuple[IndexEntry, ...]:
-    result = []
-    for item in message.messages(1):
-        statistics = item.message(2)
-        result.append(IndexEntry(None if statistics is None else parse_statistics(statistics), item.uints(1)))
-    return tuple(result)
-
-
-def _filters(message: Message) -> tuple[BloomFilter, ...]:
-    # Old writers repeat 64-bit numbers, later ones leave a single run of bytes; the bits are the same.
-    return tuple(
-        BloomFilter(item.uint(1) or 0, item.data(3) or b"".join(item.blobs(2))) for item in message.messages(1)
-    )
 
 
 # --- Statistics of each stripe, which stand in a section of their own before the footer.
 
 
 MAX_METADATA = 128 << 20
-
-
-def read_stripe_statistics(file: ReadableFile, tail: Tail) -> tuple[tuple[ColumnStatistics, ...], ...]:
-    """Per stripe the statistics of each column; empty when the writer left none. Raises as `each_stripe`."""
-    return tuple(each_stripe(file, tail))
 
 
 def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatistics, ...]]:

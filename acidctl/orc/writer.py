@@ -512,7 +512,11 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
         if why := mismatch(base, run.tail):
             raise InternalError(f"{base.name} and {run.tail.name} cannot be joined: they {why}")
     stripes, content_end = _copy(sink, runs)
-    per_stripe = [_stripe_statistics(run) for run in runs]
+    # The encoded statistics of each stripe of each run; none where the writer left none.
+    per_stripe: list[list[bytes]] = []
+    for run in runs:
+        messages = list(read_stripe_metadata(run.file, run.tail).blobs(1))
+        per_stripe.append([messages[i] for i in run.numbers] if len(messages) == len(run.tail.stripes) else [])
     section = b""
     # One stripe without statistics would shift those of all after it.
     if all(len(known) == len(run.numbers) for known, run in zip(per_stripe, runs, strict=True)):
@@ -561,12 +565,6 @@ def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> tuple[list[bytes], int]:
             messages.append(rewritten(entries[i], {1: at}))
             at += stripe.end - stripe.offset
     return messages, at
-
-
-def _stripe_statistics(run: StripeRun) -> list[bytes]:
-    """The encoded statistics of each stripe of the run; empty when the writer left none."""
-    messages = list(read_stripe_metadata(run.file, run.tail).blobs(1))
-    return [messages[i] for i in run.numbers] if len(messages) == len(run.tail.stripes) else []
 
 
 def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[bytes]]) -> list[bytes]:

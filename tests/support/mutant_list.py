@@ -221,7 +221,7 @@ READING = (
     Mutant("orc/postprocess.py", _FINISH, _finishing("entry.kind is OrcKind.INT", "array.fill_null(0)"), "NULL as 0"),
     Mutant(
         "orc/postprocess.py",
-        "return _hybrid_dates if tail.is_hybrid and _may_be_old(tail, column) else None",
+        "return _hybrid_dates if tail.is_hybrid and may_be_old else None",
         "return lambda array, held: pc.add(array.cast(pa.int32()), 1).cast(pa.date32())",
         "dates moved by a day",
     ),

@@ -17,7 +17,7 @@ from acidctl.orc.codec import Compression
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.protobuf import Message, WireError
 from acidctl.orc.reader import open_orc
-from acidctl.orc.stripe import read_stripe_footer, read_stripe_statistics
+from acidctl.orc.stripe import each_stripe, read_stripe_footer
 from acidctl.orc.tail import read_tail
 from acidctl.orc.tail_edit import safe_tail
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
@@ -52,7 +52,7 @@ def read_everything(data: bytes) -> None:
     file = io.BytesIO(data)
     tail = read_tail(file, name="f")
     str(tail.hive_type())
-    read_stripe_statistics(file, tail)
+    tuple(each_stripe(file, tail))
     for index in range(len(tail.stripes)):
         read_stripe_footer(file, tail, index)
     safe_tail(tail, ())

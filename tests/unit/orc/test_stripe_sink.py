@@ -25,9 +25,9 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stripe import (
     EncodingKind,
     StreamKind,
+    each_stripe,
     moved_positions,
     read_column_index,
-    read_stripe_statistics,
     recorded,
 )
 from acidctl.orc.stripe_sink import Chunks, StripeSink
@@ -225,8 +225,8 @@ def test_same_as_the_plain_file(nulls: bool, stripe: int, monkeypatch: pytest.Mo
     assert [s.rows for s in mine.stripes] == [s.rows for s in other.stripes]
     assert mine.statistics == other.statistics
     assert mine.types == other.types
-    per_stripe = read_stripe_statistics(io.BytesIO(data), mine)
-    assert per_stripe == read_stripe_statistics(io.BytesIO(bare), other)
+    per_stripe = tuple(each_stripe(io.BytesIO(data), mine))
+    assert per_stripe == tuple(each_stripe(io.BytesIO(bare), other))
     assert len(per_stripe) == len(mine.stripes)
     assert list(indexes(data)) == list(indexes(bare))
     content = Message(mine.footer)

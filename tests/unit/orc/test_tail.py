@@ -13,7 +13,7 @@ import pytest
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.orc.codec import CodecError, Compression, expand, expand_chunk
 from acidctl.orc.stats import StatisticsKind, ValueStatistics
-from acidctl.orc.stripe import EncodingKind, StreamKind, read_stripe_footer, read_stripe_statistics
+from acidctl.orc.stripe import EncodingKind, StreamKind, each_stripe, read_stripe_footer
 from acidctl.orc.tail import Calendar, Tail, Writer, read_tail
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 
@@ -33,7 +33,7 @@ def test_every_compression(compression: str) -> None:
     assert (tail.rows, str(tail.hive_type())) == (3, "struct<id:bigint,v:string>")
     assert tail.statistics[1].values == ValueStatistics(StatisticsKind.INTEGER, 1, 2, 3)
     assert tail.statistics[2].values == ValueStatistics(StatisticsKind.STRING, "a", "ccc", 6)
-    assert read_stripe_statistics(io.BytesIO(data), tail) == (tail.statistics,)
+    assert tuple(each_stripe(io.BytesIO(data), tail)) == (tail.statistics,)
 
 
 def test_what_the_writer_said() -> None:

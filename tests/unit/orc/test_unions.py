@@ -22,9 +22,9 @@ from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import (
     EncodingKind,
     StreamKind,
+    each_stripe,
     moved_positions,
     read_column_index,
-    read_stripe_statistics,
     recorded,
 )
 from acidctl.orc.stripe_sink import StripeSink
@@ -217,7 +217,7 @@ def test_byte_for_byte_as_orc_writes_unions() -> None:
     assert content.uint(2) == exact.tail.stripes[-1].end - (content.uint(1) or 0)
     assert exact.tail.statistics == arrow.tail.statistics
     by_arrow, by_exact = (
-        read_stripe_statistics(io.BytesIO(data), file.tail) for data, file in zip(files, (arrow, exact), strict=True)
+        tuple(each_stripe(io.BytesIO(data), file.tail)) for data, file in zip(files, (arrow, exact), strict=True)
     )
     assert by_exact == by_arrow
     (one,), (other,) = arrow.stripe_footers(), exact.stripe_footers()
