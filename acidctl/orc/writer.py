@@ -1,6 +1,6 @@
 """Events and rows as ORC files that Hive reads as its own: one pass over batches, an append-only sink.
 
-`OrcWriter` cuts batches into pieces, gives them to a backend, notes the last key of each stripe as it is written, and
+`write_orc` cuts batches into pieces, gives them to a backend, notes the last key of each stripe as it is written, and
 at the end edits the tail: real names and types, ACID metadata, calendar. Values are wall clock labels as Hive shows
 them, so the calendar is proleptic and the writer's zone UTC. The Arrow backend is fast and cannot write everything; it
 raises NeedsExactWriter where it could not keep every bit, and the file has to be begun anew with Backend.EXACT.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -30,7 +30,7 @@ from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
 from acidctl.orc.stripe import read_stripe_metadata
 from acidctl.orc.stripe_sink import LARGEST_CHUNK, StripeSink, igzip
-from acidctl.orc.tail import MAGIC, Calendar, OrcKind, ReadableFile, Tail, read_range, read_tail
+from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
     CONTENT_LENGTH,
@@ -52,7 +52,7 @@ from acidctl.types.hive_types import StructType
 if TYPE_CHECKING:
     from acidctl.orc.pyorc_writer import ExactBackend
 
-__all__ = ["Backend", "NeedsExactWriter", "OrcWriter", "Settings", "WrittenFile", "write_orc"]
+__all__ = ["Backend", "NeedsExactWriter", "Settings", "WrittenFile", "write_orc"]
 
 # Pieces of this size keep a backend's copies small; stripes end between pieces only.
 _PIECE_BYTES = 4 << 20
@@ -122,153 +122,93 @@ def write_orc(
     metadata: Mapping[str, bytes],
     backend: Backend = Backend.ARROW,
 ) -> WrittenFile:
-    """Write all batches as one file; the sink stays open. See `OrcWriter` for what may be raised."""
-    writer = OrcWriter(sink, columns, settings, acid=acid, metadata=metadata, backend=backend)
-    try:
-        for batch in batches:
-            writer.write(batch)
-        return writer.close()
-    except BaseException:
-        writer.abort()
-        raise
-
-
-class OrcWriter:
-    """One ORC file in the making.
+    """Write all batches as one file; the sink stays open, and holds no ORC file when this fails.
 
     With `acid` the file has the event schema, the key index, the ACID statistics and version; the `row` of a DELETE is
     NULL, and the batches of a file of deletes may come without columns. Without, the keys of batches are not looked at.
     Events must come in the order in which they are to be read; that is not checked here. `metadata` goes into the
     file as it is.
 
-    Raises NeedsExactWriter (Backend.ARROW only), UsageError for settings that no ORC file can have, and what the sink
-    raises.
+    Raises NeedsExactWriter (Backend.ARROW only), UsageError for an unknown codec, and what batches and sink raise.
     """
-
-    def __init__(
-        self,
-        sink: BinaryIO,
-        columns: StructType,
-        settings: Settings,
-        *,
-        acid: bool,
-        metadata: Mapping[str, bytes],
-        backend: Backend = Backend.ARROW,
-    ) -> None:
-        self._sink = _HeldSink(sink)
-        self._types = orc_types(event_type(columns) if acid else columns)
-        self._acid = acid
-        self._metadata = dict(metadata)
-        self._settings = settings
-        self._kind = backend
-        self._pieces = _Pieces()
-        self._keys = _KeyLog() if acid else None
-        if settings.compression not in _COMPRESSIONS:
-            raise UsageError(
-                f"the compression '{settings.compression}' is unknown", hint=f"Use one of {', '.join(_COMPRESSIONS)}."
-            )
-        physical = Physical(
-            compression=_COMPRESSIONS[settings.compression],
-            stripe_size=settings.stripe_size,
-            block_size=min(-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT, _LARGEST_BLOCK),
-            row_index_stride=settings.row_index_stride,
-            # Filters are of row groups; one for a stride without end would not fit in memory.
-            bloom=self._bloom_ids() if settings.row_index_stride else frozenset(),
-            bloom_fpp=settings.bloom_fpp,
-        )
-        shrink = igzip() if backend is Backend.ARROW and physical.compression is Compression.ZLIB else None
-        if backend is Backend.EXACT and has_union(columns):
-            shrink = partial(shrunk, compression=physical.compression)
-        self._stripes: StripeSink | None = None
-        if shrink is not None:
-            self._stripes = StripeSink(self._sink, self._types, physical, shrink, unions=backend is Backend.EXACT)
-            # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
-            # C++ takes memory for each stream by the block.
-            physical = replace(
-                physical,
-                compression=Compression.NONE,
-                block_size=min(physical.block_size, LARGEST_CHUNK),
-                bloom=frozenset(map(self._stripes.written_id, physical.bloom)),
-            )
-        self._backend = _backend(backend)(self._stripes or self._sink, columns, physical, acid=acid)
-
-    def _bloom_ids(self) -> frozenset[int]:
-        """The ids of the columns of the settings, without regard to case, of kinds whose filters a reader uses."""
-        types = self._types
-        row = types[types[0].subtypes[-1]] if self._acid else types[0]
-        wanted = {name.lower() for name in self._settings.bloom_columns}
-        places = zip(row.names, row.subtypes, strict=True)
-        return frozenset(i for name, i in places if name.lower() in wanted and types[i].kind not in _NO_FILTER)
-
-    def write(self, batch: EventBatch) -> None:
-        """Append the events of a batch."""
-        for piece in self._pieces.add(batch):
-            self._write(piece)
-
-    def close(self) -> WrittenFile:
-        """Complete the file; the sink then holds all of it and stays open."""
-        for piece in self._pieces.rest():
-            self._write(piece)
-        self._sink.hold()
-        with self._guarded():
-            self._backend.close()
-            if self._stripes is not None:
-                self._stripes.finish()
-        tail = read_tail(self._sink, name="the file being written")
-        new = self._edited(tail)
-        size = self._sink.release(tail.postscript.footer_length + tail.postscript.length + 1, new)
-        keys = self._keys
-        return WrittenFile(
-            rows=tail.rows,
-            bytes=size,
-            stripes=len(tail.stripes),
-            first_key=keys.first if keys else None,
-            last_key=keys.last if keys else None,
-            backend=self._kind,
-        )
-
-    def abort(self) -> None:
-        """Forget the file; what the sink got so far is not an ORC file."""
-        self._sink.hold()
-        self._backend.abort()
-
-    def _write(self, piece: EventBatch) -> None:
-        ends = []
-        with self._guarded():
-            for end in self._backend.write(piece):
+    types = orc_types(event_type(columns) if acid else columns)
+    physical = _physical(settings, types, acid=acid)
+    held = _HeldSink(sink)
+    stripes, plain = _stripe_sink(held, columns, types, physical, backend)
+    writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
+    keys = _KeyLog()
+    try:
+        for piece in _pieces(batches):
+            ends = []
+            for end in writer.write(piece):
                 ends.append(end)
-                if self._stripes is not None:
-                    self._stripes.pass_on()
-        if self._keys is not None:
-            self._keys.add(piece.keys, ends)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, RuntimeError, OSError) as error:
+                if stripes is not None:
+                    stripes.pass_on()
+            if acid:
+                keys.add(piece.keys, ends)
+        held.hold()
+        writer.close()
+        if stripes is not None:
+            stripes.finish()
+    except BaseException as error:
+        held.hold()
+        writer.abort()
+        if isinstance(error, (pa.ArrowException, RuntimeError, OSError)) and held.failure not in (None, error):
             # The C++ writers turn what the sink raised into a text.
-            if self._sink.failure is not None:
-                raise self._sink.failure from error
-            raise
+            raise held.failure from error
+        raise
+    tail = read_tail(held, name="the file being written")
+    values = dict(metadata)
+    if acid:
+        values |= {ACID_VERSION: b"2", ACID_STATS: keys.stats(), KEY_INDEX: keys.index(tail)}
+    changes: dict[int, Value] = {
+        TYPES: renamed_types(tail, types),
+        METADATA: merged_metadata(tail, values),
+        STRIDE: settings.row_index_stride,
+        CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
+    }
+    post = tail.postscript
+    old = read_range(held, tail.file_length - post.length - 1, post.length, tail.name)
+    new = sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
+    size = held.release(post.footer_length + post.length + 1, new)
+    return WrittenFile(tail.rows, size, len(tail.stripes), keys.first, keys.last, backend)
 
-    def _edited(self, tail: Tail) -> bytes:
-        metadata = dict(self._metadata)
-        if self._keys is not None:
-            metadata |= {
-                ACID_VERSION: b"2",
-                ACID_STATS: self._keys.stats(),
-                KEY_INDEX: self._keys.index(tail),
-            }
-        changes: dict[int, Value] = {
-            TYPES: renamed_types(tail, self._types),
-            METADATA: merged_metadata(tail, metadata),
-            STRIDE: self._settings.row_index_stride,
-            CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
-        }
-        post = tail.postscript
-        old = read_range(self._sink, tail.file_length - post.length - 1, post.length, tail.name)
-        return sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
+
+def _physical(settings: Settings, types: Sequence[OrcType], *, acid: bool) -> Physical:
+    """The physical form; filters for the columns of the settings, without regard to case, of kinds that readers use."""
+    if settings.compression not in _COMPRESSIONS:
+        raise UsageError(
+            f"the compression '{settings.compression}' is unknown", hint=f"Use one of {', '.join(_COMPRESSIONS)}."
+        )
+    row = types[types[0].subtypes[-1]] if acid else types[0]
+    # Filters are of row groups; one for a stride without end would not fit in memory.
+    wanted = {name.lower() for name in settings.bloom_columns} if settings.row_index_stride else set()
+    places = zip(row.names, row.subtypes, strict=True)
+    return Physical(
+        compression=_COMPRESSIONS[settings.compression],
+        stripe_size=settings.stripe_size,
+        block_size=min(-(-settings.block_size // _BLOCK_UNIT) * _BLOCK_UNIT, _LARGEST_BLOCK),
+        row_index_stride=settings.row_index_stride,
+        bloom=frozenset(i for name, i in places if name.lower() in wanted and types[i].kind not in _NO_FILTER),
+        bloom_fpp=settings.bloom_fpp,
+    )
+
+
+def _stripe_sink(
+    target: _HeldSink, columns: StructType, types: Sequence[OrcType], physical: Physical, backend: Backend
+) -> tuple[StripeSink | None, Physical]:
+    """What makes the stripes of the C++ writer anew, None where they will do; the form in which that has to write."""
+    shrink = igzip() if backend is Backend.ARROW and physical.compression is Compression.ZLIB else None
+    if backend is Backend.EXACT and has_union(columns):
+        shrink = partial(shrunk, compression=physical.compression)
+    if shrink is None:
+        return None, physical
+    sink = StripeSink(target, types, physical, shrink, unions=backend is Backend.EXACT)
+    # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
+    # C++ takes memory for each stream by the block.
+    block_size = min(physical.block_size, LARGEST_CHUNK)
+    bloom = frozenset(map(sink.written_id, physical.bloom))
+    return sink, replace(physical, compression=Compression.NONE, block_size=block_size, bloom=bloom)
 
 
 def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
@@ -356,38 +296,27 @@ class _HeldSink(io.RawIOBase):
         """The target stays open: the writer closes before the file is complete."""
 
 
-class _Pieces:
+def _pieces(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
     """Batches cut and joined to the size that backends like; all rows, in order."""
-
-    def __init__(self) -> None:
-        self._waiting: list[EventBatch] = []
-        self._rows = 0
-
-    def add(self, batch: EventBatch) -> Iterator[EventBatch]:
-        """The pieces that are ready."""
+    waiting: list[EventBatch] = []
+    for batch in batches:
         if not len(batch):
-            return
-        kinds = [[column.type for column in one.columns] for one in (*self._waiting[:1], batch)]
+            continue
+        kinds = [[column.type for column in one.columns] for one in (*waiting[:1], batch)]
         if kinds[0] != kinds[-1]:
-            yield from self.rest()
+            yield EventBatch.concat(waiting)
+            waiting = []
         width: int = sum(column.nbytes for column in batch.columns) // len(batch)
         size = max(1, min(_PIECE_ROWS, _PIECE_BYTES // (width + 1)))
-        if self._rows + len(batch) < min(_FEW_ROWS, size):
-            self._waiting.append(batch)
-            self._rows += len(batch)
-            return
-        if self._waiting:
-            batch = EventBatch.concat([*self._waiting, batch])
-            self._waiting, self._rows = [], 0
-        for start in range(0, len(batch), size):
-            yield batch.slice(start, min(start + size, len(batch))) if len(batch) > size else batch
-
-    def rest(self) -> Iterator[EventBatch]:
-        """What waits for more."""
-        if self._waiting:
-            batch = EventBatch.concat(self._waiting)
-            self._waiting, self._rows = [], 0
-            yield batch
+        waiting.append(batch)
+        if sum(map(len, waiting)) < min(_FEW_ROWS, size):
+            continue
+        joined = EventBatch.concat(waiting) if len(waiting) > 1 else batch
+        waiting = []
+        for start in range(0, len(joined), size):
+            yield joined.slice(start, min(start + size, len(joined))) if len(joined) > size else joined
+    if waiting:
+        yield EventBatch.concat(waiting)
 
 
 class _KeyLog:

@@ -417,8 +417,8 @@ WRITING = (
     ),
     Mutant(
         "orc/writer.py",
-        "self._keys.add(piece.keys, ends)",
-        "self._keys.add(piece.keys, [end - 1 for end in ends])",
+        "keys.add(piece.keys, ends)",
+        "keys.add(piece.keys, [end - 1 for end in ends])",
         "keys before the ends of stripes in the key index",
     ),
     Mutant(
@@ -430,7 +430,7 @@ WRITING = (
     Mutant(
         "orc/writer.py", 'return ",".join(map(str, self._operations)).encode()', 'return b"0,0,0"', "ACID statistics 0"
     ),
-    Mutant("orc/writer.py", 'ACID_VERSION: b"2",', 'ACID_VERSION: b"1",', "another ACID version"),
+    Mutant("orc/writer.py", 'ACID_VERSION: b"2"', 'ACID_VERSION: b"1"', "another ACID version"),
     Mutant(
         "orc/writer.py",
         "CALENDAR: Calendar.PROLEPTIC_GREGORIAN,",
@@ -439,8 +439,8 @@ WRITING = (
     ),
     Mutant(
         "orc/writer.py",
-        "STRIDE: self._settings.row_index_stride,",
-        "STRIDE: 2 * self._settings.row_index_stride,",
+        "STRIDE: settings.row_index_stride,",
+        "STRIDE: 2 * settings.row_index_stride,",
         "row groups called twice as large",
         "refused where a stripe has several row groups; in stripes of one it changes nothing for readers",
     ),

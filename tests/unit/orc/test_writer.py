@@ -24,7 +24,7 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.stripe import StreamKind, read_column_index
 from acidctl.orc.tail import Calendar
-from acidctl.orc.writer import Backend, NeedsExactWriter, OrcWriter, write_orc
+from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.file_report import acid_facts
 from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.types.schema import parse_type
@@ -418,9 +418,8 @@ def test_a_sink_that_takes_little_at_a_time(backend: Backend) -> None:
     batch = EventBatch(keys(9000), (pa.array(range(9000), pa.int32()),))
     whole, _ = written([batch], columns, backend=backend)
     sink = Refusing(1 << 20)
-    writer = OrcWriter(cast(BinaryIO, sink), columns, SETTINGS, acid=True, metadata={}, backend=backend)
-    writer.write(batch)
-    assert writer.close().bytes == len(whole)
+    file = write_orc(cast(BinaryIO, sink), [batch], columns, SETTINGS, acid=True, metadata={}, backend=backend)
+    assert file.bytes == len(whole)
     assert bytes(sink.taken) == whole
     assert not sink.closed
 
