@@ -50,7 +50,7 @@ from acidctl.state.inventory import (
     live_entries,
     take_inventory,
 )
-from acidctl.state.selection import Selection, list_as_hive, select_hive4, select_strict, without
+from acidctl.state.selection import Selection, delta_order, list_as_hive, select_hive4, select_strict, without
 
 __all__ = [
     "ORIGINALS_NAME",
@@ -185,9 +185,7 @@ def _entry_order(entry: StateEntry) -> tuple[int, int, int, int, bytes]:
     if isinstance(entry.parsed, BaseDir):
         return 1, entry.parsed.write_id, 0, 0, name
     if isinstance(entry.parsed, DeltaDir):
-        delta = entry.parsed
-        statement = -1 if delta.statement_id is None else delta.statement_id
-        return 2, delta.min_write_id, -delta.max_write_id, statement, name
+        return 2, *delta_order(entry)
     return 0 if entry.name == ORIGINALS_NAME else 3, 0, 0, 0, name
 
 

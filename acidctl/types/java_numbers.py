@@ -36,16 +36,12 @@ _NO_MIDPOINTS = float(2**134)  # 54-bit N: N * 2**e = D * 10**j with D < 10**17 
 
 def double_text(value: float) -> str:
     """`Double.toString(value)` of Java 17."""
-    bits = struct.unpack(">Q", struct.pack(">d", value))[0]
-    return _text(value, (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1), _DOUBLE_BITS, bias=1023)
+    return _text(value, _DOUBLE_BITS, lowest=-1022)
 
 
 def float_text(value: float) -> str:
     """`Float.toString((float) value)` of Java 17."""
-    packed = struct.pack(">f", value)
-    bits = struct.unpack(">I", packed)[0]
-    single = struct.unpack(">f", packed)[0]
-    return _text(single, (bits >> 23) & 0xFF, bits & ((1 << 23) - 1), _FLOAT_BITS, bias=127)
+    return _text(struct.unpack(">f", struct.pack(">f", value))[0], _FLOAT_BITS, lowest=-126)
 
 
 def doubles(array: pa.Array) -> pa.Array:
@@ -80,7 +76,8 @@ def _unplain(value: float) -> str:
     return ("-" if value < 0 else "") + _layout(digits.rstrip("0"), point)
 
 
-def _text(value: float, biased: int, fraction: int, precision: int, *, bias: int) -> str:
+def _text(value: float, precision: int, *, lowest: int) -> str:
+    """The text of a number of so many bits; `lowest` is the exponent of the smallest normal one."""
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
@@ -88,14 +85,11 @@ def _text(value: float, biased: int, fraction: int, precision: int, *, bias: int
         return sign + "Infinity"
     if value == 0:
         return sign + "0.0"
-    if biased == 0:  # subnormal: fewer bits count, and Java's stopping test knows it
-        bits = fraction.bit_length()
-        significand, exponent = fraction << (precision - bits), 1 - bias - (precision - bits)
-    else:
-        bits = precision
-        significand, exponent = fraction | (1 << (precision - 1)), biased - bias
-    digits, point = _digits(significand << (_DOUBLE_BITS - precision), exponent, bits)
-    return sign + _layout(digits, point)
+    mantissa, power = math.frexp(abs(value))
+    exponent = power - 1
+    # In subnormals fewer bits count, and Java's stopping test knows it.
+    bits = precision - max(0, lowest - exponent)
+    return sign + _layout(*_digits(int(mantissa * (1 << _DOUBLE_BITS)), exponent, bits))
 
 
 def _layout(digits: str, point: int) -> str:
