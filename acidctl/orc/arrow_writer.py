@@ -26,13 +26,6 @@ from acidctl.orc.tail_edit import Appended
 from acidctl.types.format_scalars import seconds_and_nanos
 from acidctl.types.hive_types import HiveType, Primitive, StructType, TypeKind, UnionType, children, kinds
 
-_NAMES = {
-    Compression.NONE: "uncompressed",
-    Compression.ZLIB: "zlib",
-    Compression.SNAPPY: "snappy",
-    Compression.LZ4: "lz4",
-    Compression.ZSTD: "zstd",
-}
 # Arrow refuses 0. With a stride that no stripe reaches there is one entry a stripe, which the edited tail denies.
 _NO_STRIDE = (1 << 31) - 1
 # No dictionaries: C++ judges a column by its first 10,000 rows once and for all, and counts nothing of a dictionary
@@ -71,7 +64,7 @@ class ArrowBackend:
             sink,
             batch_size=_BATCH_ROWS,
             stripe_size=physical.stripe_size,
-            compression=_NAMES[physical.compression],
+            compression=physical.compression.name.lower() if physical.compression else "uncompressed",
             compression_block_size=physical.block_size,
             row_index_stride=physical.row_index_stride or _NO_STRIDE,
             dictionary_key_size_threshold=_DICTIONARY_SHARE,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.orc.codec import expand
 from acidctl.orc.stripe import INDEX_KINDS, Stream, StripeFooter
-from acidctl.orc.tail import FetchingFile, ReadableFile, Tail, can_fetch, read_range
+from acidctl.orc.tail import FetchingFile, ReadableFile, Stripe, Tail, can_fetch, read_range
 
 _MAX_SIDE_FILE = 64 << 20
 
@@ -208,9 +208,8 @@ class PrefetchingFile(_Positioned):
     def __init__(self, file: FetchingFile, size: int) -> None:
         super().__init__(size)
         self._file = file
-        # Per stripe of the scan: where it begins, where it ends, and what of it is read as (offset, length).
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        # The stripes of the scan, and what of each is read as (offset, length).
+        self._stripes: tuple[Stripe, ...] = ()
         self._ranges: list[list[tuple[int, int]]] = []
         self._current = -1
         # The first stripe that is not announced yet.
@@ -238,8 +237,7 @@ class PrefetchingFile(_Positioned):
         """The stripes of `tail` are about to be read, in order, and of them the streams of these columns."""
         # The root may have NULLs too, and is a part of every column's path.
         wanted = {0, *columns}
-        self._starts = [stripe.offset for stripe in tail.stripes]
-        self._ends = [stripe.end for stripe in tail.stripes]
+        self._stripes = tail.stripes
         self._ranges = [
             [
                 (stream.offset, stream.length)
@@ -255,8 +253,8 @@ class PrefetchingFile(_Positioned):
         kept = self._kept.get(start, b"")
         if 0 < size <= len(kept):
             return kept[:size]
-        index = bisect_right(self._starts, start) - 1
-        if index not in (-1, self._current) and start < self._ends[index]:
+        index = bisect_right(self._stripes, start, key=lambda stripe: stripe.offset) - 1
+        if index not in (-1, self._current) and start < self._stripes[index].end:
             self._come_to(index)
         self._file.seek(start)
         data = self._file.read(size)

@@ -37,6 +37,7 @@ from acidctl.orc.postprocess import (
     ExtraStreams,
     Projection,
     WideColumn,
+    columns_below,
     finisher,
     project,
     wide_columns,
@@ -223,7 +224,9 @@ class OrcFile:
         if not tail.rows:
             return
         if not indexes:
-            yield from self._empty_batches(tail.rows, batch_size)
+            for start in range(0, tail.rows, batch_size):
+                rows = pa.Array.from_buffers(pa.struct([]), min(batch_size, tail.rows - start), [None])
+                yield pa.RecordBatch.from_struct_array(rows)
             return
         footers = self.stripe_footers()
         # Whatever stripes are asked for, the types of the delivered columns are those of the whole file.
@@ -302,21 +305,11 @@ class OrcFile:
             raise damaged(self.name, f"delivered {read} rows, its footer gives {tail.rows}")
 
     def _indexes(self, columns: Sequence[str] | None) -> tuple[int, ...]:
-        if columns is None:
-            return tuple(range(len(self.schema.fields)))
-        places = {name: i for i, name in reversed(list(enumerate(self.schema.names)))}
-        missing = [name for name in columns if name not in places]
-        if missing:
-            raise damaged(self.name, f"has no column '{missing[0]}'")
-        return tuple(places[name] for name in columns)
-
-    @staticmethod
-    def _empty_batches(left: int, batch_size: int) -> Iterator[pa.RecordBatch]:
-        while left:
-            count = min(left, batch_size)
-            left -= count
-            rows = pa.Array.from_buffers(pa.struct([]), count, [None])
-            yield pa.RecordBatch.from_struct_array(rows)
+        names = list(self.schema.names)
+        for name in columns or ():
+            if name not in names:
+                raise damaged(self.name, f"has no column '{name}'")
+        return tuple(range(len(names)) if columns is None else map(names.index, columns))
 
     def _extra_streams(self, columns: Collection[int], footers: tuple[StripeFooter, ...]) -> ExtraStreams:
         """What has to be read beside the C++ reader of these columns, in zones that exist."""
@@ -461,10 +454,6 @@ class _Seen:
     greatest: Any = None
     unordered: bool = False
 
-    def widen(self, least: Any, greatest: Any) -> None:
-        self.least = least if self.least is None else min(self.least, least)
-        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
-
 
 class _StatisticsCheck:
     """Takes the arrays of a scan as the C++ reader delivers them, by column id, and compares at the end."""
@@ -499,28 +488,19 @@ class _StatisticsCheck:
         valid = len(array) - array.null_count
         seen.count += valid
         if entry.kind is OrcKind.STRUCT:
-            self._add_fields(entry.subtypes, array)
+            present = None if not array.null_count else array.is_valid()
+            for place, field in enumerate(entry.subtypes):
+                if present is None:
+                    self._add(field, array.field(place))
+                elif self._tail.types[field].kind in _SIMPLE:
+                    # What Arrow holds beneath a NULL struct is nobody's value.
+                    self._add(field, pc.if_else(present, array.field(place), None))
+                else:
+                    self._left_out.update(columns_below(self._tail, field))
         elif entry.kind is OrcKind.LIST and self._tail.types[entry.subtypes[0]].kind in _COUNTED:
             self._add(entry.subtypes[0], array.flatten())
         elif valid:
             _take_in(seen, entry.kind, array)
-
-    def _add_fields(self, columns: Sequence[int], array: pa.Array) -> None:
-        present = None if not array.null_count else array.is_valid()
-        for place, column in enumerate(columns):
-            if present is None:
-                self._add(column, array.field(place))
-            elif self._tail.types[column].kind in _SIMPLE:
-                # What Arrow holds beneath a NULL struct is nobody's value.
-                self._add(column, pc.if_else(present, array.field(place), None))
-            else:
-                self._leave_out(column)
-
-    def _leave_out(self, column: int) -> None:
-        """A column that was not seen whole, and those below it."""
-        self._left_out.add(column)
-        for child in self._tail.types[column].subtypes:
-            self._leave_out(child)
 
     def _compare(self, column: int, seen: _Seen, stated: ColumnStatistics) -> None:
         if stated.count is not None and stated.count != seen.count:
@@ -543,19 +523,15 @@ class _StatisticsCheck:
                 raise self._differs(column, f"the {what} is {found}, the statistics give {expected}")
 
     def _differs(self, column: int, how: str) -> DamagedDataError:
-        name = self._tail.name
-        return DamagedDataError(
-            f"{name} contradicts itself: column {column} does not match its statistics: {how}",
-            path=name,
-            hint=_HINT,
-        )
+        what = f"contradicts itself: column {column} does not match its statistics: {how}"
+        return damaged(self._tail.name, what, _HINT)
 
 
 def _take_in(seen: _Seen, kind: OrcKind, array: pa.Array) -> None:
     """Values of a column without children, one of them at least not NULL."""
     if kind in _WHOLE_NUMBERS:
         # A sum beyond 64 bits wraps here and is absent there.
-        seen.total = _wrapped(seen.total + pc.sum(array).as_py())
+        seen.total = (seen.total + pc.sum(array).as_py() + (1 << 63)) % (1 << 64) - (1 << 63)
     elif kind in _TEXTS or kind is OrcKind.BINARY:
         seen.total += _length(array)
         return
@@ -572,7 +548,8 @@ def _take_in(seen: _Seen, kind: OrcKind, array: pa.Array) -> None:
     if kind not in _WHOLE_NUMBERS:
         seen.total = None
     bounds = pc.min_max(array).as_py()
-    seen.widen(bounds["min"], bounds["max"])
+    seen.least = bounds["min"] if seen.least is None else min(seen.least, bounds["min"])
+    seen.greatest = bounds["max"] if seen.greatest is None else max(seen.greatest, bounds["max"])
 
 
 def _length(array: pa.Array) -> int:
@@ -582,7 +559,3 @@ def _length(array: pa.Array) -> int:
     width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
     offsets = np.frombuffer(array.buffers()[1], width)
     return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])
-
-
-def _wrapped(number: int) -> int:
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -64,11 +64,8 @@ _NO_FILTER = frozenset({OrcKind.BOOLEAN, OrcKind.LIST, OrcKind.MAP, OrcKind.STRU
 _BLOCK_UNIT = 64 << 10
 _LARGEST_BLOCK = (8 << 20) - _BLOCK_UNIT
 _COMPRESSIONS = {
-    "none": Compression.NONE,
-    "zlib": Compression.ZLIB,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
+    kind.name.lower(): kind
+    for kind in (Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
 }
 
 
