@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
@@ -195,8 +196,6 @@ def _first_line(head: bytes, file_format: str) -> bytes:
 
 
 def _parquet(stream: BinaryIO, name: str, known: InputFile) -> InputFile:
-    import pyarrow.parquet as pq
-
     try:
         metadata = pq.read_metadata(pa.PythonFile(stream, mode="r"))
         shape = str(metadata.schema.to_arrow_schema().remove_metadata())

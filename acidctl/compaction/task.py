@@ -20,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from acidctl.compaction.inputs import PlainRows, TaskEvents
+from acidctl.compaction.insert_only import rewrite_plain
 from acidctl.compaction.plan import Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine import TaskOutcome
@@ -54,8 +55,6 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     if role is Role.JOIN:
         result = join_parts(spec, storage, root, threads=threads)
     elif role is Role.BYTES or (role is Role.ROWS and spec.table.file_format != "orc"):
-        from acidctl.compaction.insert_only import rewrite_plain
-
         result = rewrite_plain(spec, storage, root)
     else:
         plain = role is Role.ROWS

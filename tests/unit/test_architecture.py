@@ -92,8 +92,6 @@ LOADED_LATE = {
     ("cli", "acidctl"): "each command loads its own forms of answers",
     ("cli", "rich"): "progress is shown on terminals only",
     ("cli", "traceback"): "only --debug shows it",
-    ("compaction", "acidctl.compaction.insert_only"): "full ACID tables need nothing of Parquet",
-    ("compaction", "pyarrow.parquet"): "likewise",
     ("config", "tomllib"): "most runs have no configuration file",
     ("engine", "acidctl.engine"): "one engine runs",
     ("orc", "acidctl.orc.pyorc_writer"): "only values that pyarrow would change are written by pyorc",
