@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from acidctl.compaction import insert_only as plainfiles
 from acidctl.compaction import task
 from acidctl.compaction import task as joining
+from acidctl.compaction import task as plainfiles
 from acidctl.compaction import tasks as planned_tasks
 from acidctl.compaction.plan import Role
 from acidctl.compaction.tasks import make_tasks

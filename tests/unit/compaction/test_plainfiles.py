@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from acidctl import open_table
-from acidctl.compaction import insert_only as plainfiles
-from acidctl.compaction.insert_only import renamed
+from acidctl.compaction import task as plainfiles
 from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, TaskResult, TaskSpec
-from acidctl.compaction.task import run_task
+from acidctl.compaction.task import renamed, run_task
 from acidctl.compaction.verify import Attempt
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.listing import FileInfo
