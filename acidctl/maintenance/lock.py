@@ -25,11 +25,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
 from acidctl.format.names import LOCK_NAME
-from acidctl.storage.port import Storage, Swapping, join
+from acidctl.storage.port import Storage, join
 from acidctl.storage.retry import DEFAULT_RETRY
 
 SCHEMA_VERSION = 1
@@ -414,7 +414,7 @@ def _take_over(storage: Storage, root: str, stored: _StoredLock, owner: Owner) -
             if storage.stat(kept) is None:
                 return
         with suppress(StorageError):
-            cast(Swapping, storage).swap(path, stored.content, to_bytes(owner, LOCK_TYPE))
+            storage.swap(path, stored.content, to_bytes(owner, LOCK_TYPE))
         return
     # Where another run was first, or the storage refuses, the next reading finds the same lock, and `acquire` gives up
     # in the end.

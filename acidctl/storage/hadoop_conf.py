@@ -95,7 +95,7 @@ def _expanded(value: str, values: Mapping[str, str], environment: Mapping[str, s
 
     def known(name: str) -> str | None:
         if not name.startswith("env."):
-            return account_name() if name == "user.name" else values.get(name)
+            return _own_name({}) if name == "user.name" else values.get(name)
         name = name.removeprefix("env.")
         for separator in (":-", "-"):
             variable, has_default, default = name.partition(separator)
@@ -114,12 +114,12 @@ def _expanded(value: str, values: Mapping[str, str], environment: Mapping[str, s
     return value
 
 
-def account_name() -> str | None:
-    """The name of this user; None where the system has none, as in containers that run under any number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return None
+def _own_name(environment: Mapping[str, str]) -> str | None:
+    """The name of this user; None where there is none, as in containers that run under any number."""
+    name = environment.get("HADOOP_USER_NAME")
+    with suppress(KeyError, OSError):
+        name = name or getpass.getuser()
+    return name
 
 
 def _check_options(options: Mapping[str, Any], scheme: str) -> None:
@@ -380,7 +380,12 @@ def locate(url: str, scheme: str, options: Mapping[str, Any], environment: Mappi
     if web:
         token = token or _token(environment, addresses, name_service)
         if user is None and token is None and not _wants_kerberos(config):
-            user = _user(scheme, environment)
+            user = _own_name(environment)
+            if user is None:
+                raise UsageError(
+                    f"no user name for {scheme}: this user has no name on this machine",
+                    hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
+                )
     return Place(
         scheme=scheme,
         authority=authority if web else server,
@@ -409,16 +414,6 @@ def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
             hint=f"Use {scheme}://{host}/path, or name the cluster's configuration by HADOOP_CONF_DIR.",
         )
     return default[2]
-
-
-def _user(scheme: str, environment: Mapping[str, str]) -> str:
-    user = environment.get("HADOOP_USER_NAME") or account_name()
-    if user is None:
-        raise UsageError(
-            f"no user name for {scheme}: this user has no name on this machine",
-            hint="Set HADOOP_USER_NAME, or `user` in [storage] of the configuration file.",
-        )
-    return user
 
 
 def _token(environment: Mapping[str, str], addresses: tuple[str, ...], name_service: str | None) -> str | None:
@@ -467,7 +462,7 @@ def options_elsewhere(
     place = locate(url, scheme, options, environment)
     user = place.user
     if user is None and scheme not in _WEB and not place.kerberos:
-        user = environment.get("HADOOP_USER_NAME") or account_name()
+        user = _own_name(environment)
     known = {"token": place.token, "user": user}
     here = load_hadoop_conf(environment)
     config = {key: value for key, value in here.items() if _CLIENT_KEY.match(key) and not _SECRET_KEY.search(key)}

@@ -624,11 +624,9 @@ class _Turns:
 
 
 def _set_user(name: str | None) -> None:
-    if name == os.environ.get(_USER):
-        return
     if name is None:
-        del os.environ[_USER]
-    else:
+        os.environ.pop(_USER, None)
+    elif name != os.environ.get(_USER):
         os.environ[_USER] = name
 
 

@@ -204,7 +204,7 @@ class ObjectStorage(Storage):
         self._objects.copy(self._existing(source), target)
 
     def swap(self, path: str, old: bytes, new: bytes) -> bool:
-        """See `port.Swapping`; False as well where the store cannot."""
+        """False as well where the store cannot."""
         swap = getattr(self._objects, "swap", None)
         return swap is not None and bool(swap(path, old, new))
 

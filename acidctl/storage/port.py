@@ -32,7 +32,7 @@ class Facts:
     `exclusive_create`: of two that create one name, one is refused. `empty_directories`: a directory stays when
     nothing is in it; where False, directories are prefixes of names, and `mkdir` makes nothing that lasts.
     `trash`: there is one to `discard` into.
-    `conditional_replace`: it is a `Swapping` as well. `knows_own`: no name is refused as taken because of the very
+    `conditional_replace`: it can `swap`. `knows_own`: no name is refused as taken because of the very
     write that was repeated after its answer was lost.
     """
 
@@ -161,16 +161,16 @@ class Storage(Protocol):
         hint = "Add --skip-trash."
         raise StorageError(f"{shown} cannot be moved to a trash: this storage has none", path=shown, hint=hint)
 
+    def swap(self, path: str, old: bytes, new: bytes) -> bool:
+        """Replace the content of a small file in one step if it is still the old one; False when it is not.
+
+        Only where `facts.conditional_replace`.
+        """
+        raise _read_only(self, path)
+
     def hosts(self, path: str) -> tuple[str, ...]:
         """The machines that hold the most of a file, the best first; empty where that is unknown."""
         return ()
-
-
-class Swapping(Protocol):
-    """What a storage has besides, where `facts.conditional_replace`."""
-
-    def swap(self, path: str, old: bytes, new: bytes) -> bool:
-        """Replace the content of a small file in one step if it is still the old one; False when it is not."""
 
 
 def _read_only(storage: Storage, path: str) -> StorageError:

@@ -152,7 +152,7 @@ class S3Objects:
         )
 
     def swap(self, path: str, old: bytes, new: bytes) -> bool:
-        """See `port.Swapping`: two requests."""
+        """Two requests."""
         item = self.head(path)
         if item is None:
             return False

@@ -25,7 +25,7 @@ from acidctl.errors import (
     UsageError,
 )
 from acidctl.storage.objects import ObjectStorage
-from acidctl.storage.port import Storage, Swapping
+from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
 from acidctl.storage.retry import Retrying
 from acidctl.storage.s3 import S3Objects, error_for
@@ -157,7 +157,7 @@ class _OnS3(WritingStorage):
             assert sum(pool.map(create, range(8))) == 1
             with storage.open(path) as stream:
                 old = stream.read()
-            swap = cast(Swapping, storage).swap
+            swap = storage.swap
             assert sum(pool.map(lambda number: swap(path, old, b"new %d" % number), range(8))) == 1
         assert not swap(path, old, b"later")
         assert not swap(f"{root}/missing", b"", b"x")
@@ -181,7 +181,7 @@ class _OnS3(WritingStorage):
         monkeypatch.setattr(objects, "_once", deaf)
         monkeypatch.setattr(time, "sleep", lambda seconds: None)
         storage.create_exclusive(f"{root}/lock", b"mine")
-        assert cast(Swapping, storage).swap(f"{root}/lock", b"mine", b"again mine")
+        assert storage.swap(f"{root}/lock", b"mine", b"again mine")
         storage.copy_file(f"{root}/d/f", f"{root}/d/copy")
         storage.move(f"{root}/e", f"{root}/g")
         with storage.create(f"{root}/d/stream") as stream:

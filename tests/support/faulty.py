@@ -15,7 +15,7 @@ from io import IOBase, RawIOBase
 from typing import Any, BinaryIO, TypeVar, cast
 
 from acidctl.errors import AcidctlError, StorageError, ThrottledError, UnreachableError
-from acidctl.storage.port import Descend, Facts, PathStat, Storage, Swapping, Walk, join
+from acidctl.storage.port import Descend, Facts, PathStat, Storage, Walk, join
 
 Answer = TypeVar("Answer")
 
@@ -126,7 +126,7 @@ class FaultyStorage:
         self.call("copy_file", source, lambda: self._inner.copy_file(source, target))
 
     def swap(self, path: str, old: bytes, new: bytes) -> bool:
-        return self.call("swap", path, lambda: cast(Swapping, self._inner).swap(path, old, new))
+        return self.call("swap", path, lambda: self._inner.swap(path, old, new))
 
     def discard(self, path: str) -> None:
         self.call("discard", path, lambda: self._inner.discard(path))
