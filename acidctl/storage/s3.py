@@ -43,6 +43,7 @@ from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 FACTS = replace(OBJECT_FACTS, conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
+Answer = Mapping[str, Any]
 _MARK = "acidctl-write"
 _PAGE = 1000
 _DELETES = 1000
@@ -235,17 +236,14 @@ class S3Objects:
         self._knows_conditions = True
 
     def _put(self, path: str, data: bytes, mark: str, **condition: str) -> None:
-        def once() -> None:
-            try:
-                asked = {**_where(path), "Body": data, "Metadata": {_MARK: mark}, **condition}
-                self._once("put_object", path, "written", **asked)
-            except ExistsError:
-                if not self.is_written(path, mark):
-                    raise
+        asked = {**_where(path), "Body": data, "Metadata": {_MARK: mark}, **condition}
+        try:
+            self.ask("put_object", path, "written", **asked)
+        except ExistsError:
+            if not self.is_written(path, mark):
+                raise
 
-        self._policy.run(once)
-
-    def _pages(self, path: str, **asked: Any) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, path: str, **asked: Any) -> Iterator[Answer]:
         more: dict[str, str] = {}
         while True:
             page = self.ask("list_objects_v2", path, MaxKeys=_PAGE, **asked, **more)
@@ -254,13 +252,12 @@ class S3Objects:
                 return
             more = {"ContinuationToken": str(page["NextContinuationToken"])}
 
-    def ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Mapping[str, Any]:
+    def ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Answer:
         """One request about a path, tried again where that may help; `doing` is a participle for errors."""
         return self._policy.run(lambda: self._once(method, path, doing, **asked))
 
-    def _once(self, method: str, path: str, doing: str, **asked: Any) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._run(lambda filesystem: filesystem._call_s3(method, **asked), path, doing)
-        return found
+    def _once(self, method: str, path: str, doing: str, **asked: Any) -> Answer:
+        return cast(Answer, self._run(lambda filesystem: filesystem._call_s3(method, **asked), path, doing))
 
     def _run(self, request: Callable[[Any], Any], path: str, doing: str = "read") -> Any:
         """Make a request on the thread of s3fs and wait for it; any thread may."""
@@ -319,7 +316,7 @@ class _NewObject(NewFile):
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _ask(self, method: str, **asked: Any) -> Mapping[str, Any]:
+    def _ask(self, method: str, **asked: Any) -> Answer:
         return self._objects.ask(method, self._path, "written", **_where(self._path), **asked)
 
     def add_part(self, method: str, about: str, what: Mapping[str, Any]) -> None:
