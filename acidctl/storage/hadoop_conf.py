@@ -139,7 +139,6 @@ def _check_options(options: Mapping[str, Any], scheme: str) -> None:
 
 
 def _is_name_service(authority: str, config: Mapping[str, str]) -> bool:
-    """Whether an authority is the name of a name service, not a host."""
     return authority in _list(config, "dfs.nameservices") or f"dfs.ha.namenodes.{authority}" in config
 
 
@@ -161,7 +160,6 @@ def _list(config: Mapping[str, str], key: str) -> list[str]:
 
 
 def _wants_kerberos(config: Mapping[str, str]) -> bool:
-    """Whether the servers of this cluster ask for tickets."""
     return config.get("hadoop.security.authentication", "simple").lower() == "kerberos"
 
 
@@ -417,7 +415,6 @@ def _default_authority(scheme: str, config: Mapping[str, str]) -> str:
 
 
 def _token(environment: Mapping[str, str], addresses: tuple[str, ...], name_service: str | None) -> str | None:
-    """The token for these servers in the environment's file of tokens."""
     name = environment.get(_TOKEN_FILE)
     if not name:
         return None

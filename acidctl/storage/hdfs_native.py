@@ -162,7 +162,6 @@ class HdfsStorage(HadoopStorage):
         return Status(info.isdir, info.length, modified, info.owner, info.group, info.permission)
 
     def _list(self, path: str) -> Iterable[DirectoryEntry]:
-        """The entries of a directory, page by page."""
         entries: Any = None
 
         def page(client: hdfs_native.Client) -> list[DirectoryEntry]:
@@ -247,7 +246,7 @@ class HdfsStorage(HadoopStorage):
 
         self._begin_turn(shown)
         with self._failures(client, shown, limit, changes):
-            return bounded(act, limit, changes=changes)
+            return bounded(in_thread(act), limit, changes=changes)
 
     def _change(self, path: str, action: Callable[[hdfs_native.Client], Answer]) -> Answer:
         return self._ask(path, action, changes=True)
@@ -265,19 +264,10 @@ class HdfsStorage(HadoopStorage):
         return future
 
     def finish(self, path: str, future: Future[Answer]) -> Answer:
-        """The answer of what was begun; when there is none in time it is cancelled.
-
-        After an interrupt it has a few seconds more, so that it is known how it ended.
-        """
+        """The answer of what was begun; when there is none in time it is cancelled."""
         limit = self._limit
         with self._failures(None, self.display(path), limit, True):
-            try:
-                return future.result(limit)
-            except BaseException as error:
-                if not isinstance(error, Exception) and not _is_panic(error):
-                    wait([future], GRACE)
-                future.cancel()
-                raise
+            return bounded(future, limit, changes=True)
 
     def of_datanodes(self, path: str, error: UnreachableError, verb: str) -> StorageError:
         """The error for data that no DataNode gave or took; raises that of the NameNode or of the data where it is one.
@@ -353,12 +343,15 @@ class HdfsStorage(HadoopStorage):
 
     def _connected(self, shown: str) -> hdfs_native.Client:
         with self._lock:
-            client = self._client
-            if client is not None and self._process == os.getpid():
-                return client
+            if self._process != os.getpid():
+                # Connections do not pass into processes that are forked.
+                self._client = self._writer = None
+                self._process, self._answered = os.getpid(), False
+            if self._client is not None:
+                return self._client
         config = self._config(shown)
         with self._lock:
-            if self._client is None or self._process != os.getpid():
+            if self._client is None:
                 panics.divert()
                 # The user's home directory is looked up now.
                 self._begin_turn(shown)
@@ -369,10 +362,6 @@ class HdfsStorage(HadoopStorage):
                 finally:
                     _TURNS.leave()
                 _made.add(self._client)
-                # Connections do not pass into processes that are forked.
-                self._process = os.getpid()
-                self._writer = None
-                self._answered = False
             return self._client
 
     def _connected_writer(self, shown: str) -> hdfs_native.AsyncClient:
@@ -649,19 +638,16 @@ os.register_at_fork(after_in_child=_loop.cache_clear)
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_made))
 
 
-def bounded(action: Callable[[], Answer], seconds: float, *, changes: bool = False) -> Answer:
-    """What `action` answers or raises; TimeoutError when that takes more than so many seconds.
+def bounded(call: Future[Answer], seconds: float, *, changes: bool = False) -> Answer:
+    """What a call answers or raises; TimeoutError when that takes more than so many seconds.
 
-    An interrupt ends the waiting at once, or with `changes` when the call has ended, for a few seconds at most. The
-    call itself goes on in its thread, which ends the process as little as any other daemon.
+    An interrupt ends the waiting at once, or with `changes` when the call has ended, for a few seconds at most. What
+    cannot be cancelled goes on in its thread, which ends the process as little as any other daemon.
     """
-    call = in_thread(action)
     try:
-        in_time = wait([call], seconds).done
-    except BaseException:
-        if changes:
+        return call.result(seconds)
+    except BaseException as error:
+        if changes and not isinstance(error, Exception):
             wait([call], min(seconds, GRACE))
+        call.cancel()
         raise
-    if not in_time:
-        raise TimeoutError
-    return call.result()

@@ -244,7 +244,6 @@ def whole_path(storage: Storage, path: str) -> str:
 
 
 def _kind_of(status: os.stat_result) -> str:
-    """What stands in the place of a regular file, for a sentence."""
     return _KINDS.get(stat_bits.S_IFMT(status.st_mode), "something else")
 
 

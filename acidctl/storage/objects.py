@@ -220,7 +220,6 @@ class ObjectStorage(Storage):
 
 
 def _is_folder_mark(name: str, size: int) -> bool:
-    """Whether an object only stands for the directory of its name."""
     return size == 0 and name.endswith(_FOLDER_ENDING)
 
 
@@ -371,8 +370,6 @@ class FsspecObjects:
 
 
 class _Spooled(NewFile):
-    """An object that is collected in a local file that nobody else sees."""
-
     def __init__(self, send: Callable[[str], None]) -> None:
         super().__init__(_COPY_BYTES)
         self._send_file = send

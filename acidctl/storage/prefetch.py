@@ -320,7 +320,6 @@ class RangedFile(RandomAccessFile):
         return True
 
     def _drop(self, piece: _Piece) -> None:
-        """Forget a piece; reading there begins anew."""
         if piece in self._pieces:
             self._pieces.remove(piece)
             self._held_bytes -= piece.size if piece.held else 0

@@ -133,6 +133,7 @@ def for_each(action: Callable[[Item], object], items: Sequence[Item], *, threads
 def in_thread(action: Callable[[], Answer]) -> Future[Answer]:
     """Begin a call in a thread of its own, which ends the process as little as any other daemon."""
     call: Future[Answer] = Future()
+    call.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

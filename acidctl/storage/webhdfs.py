@@ -672,7 +672,6 @@ def _not_webhdfs(shown: str, address: str) -> StorageError:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception and all those it was made of."""
     seen: set[int] = set()
     pending: list[Any] = [error]
     while pending:

@@ -27,6 +27,7 @@ from acidctl.errors import (
 from acidctl.storage.hadoop import MissingError, of_java
 from acidctl.storage.hadoop_conf import load_hadoop_conf, locate
 from acidctl.storage.hdfs_native import bounded, try_connections
+from acidctl.storage.remote import in_thread
 from acidctl.storage.resolve import resolve
 
 LAKE = {
@@ -212,12 +213,12 @@ class TestBoundedCalls:
     def test_answers_errors_and_time(self) -> None:
         """An answer and an error come as they are; what takes too long is left alone."""
         release = threading.Event()
-        assert bounded(lambda: 5, 10) == 5
+        assert bounded(in_thread(lambda: 5), 10) == 5
         with pytest.raises(KeyError):
-            bounded(lambda: dict[int, int]()[1], 10)
+            bounded(in_thread(lambda: dict[int, int]()[1]), 10)
         begin = time.monotonic()
         with pytest.raises(TimeoutError):
-            bounded(release.wait, 0.05)
+            bounded(in_thread(release.wait), 0.05)
         assert time.monotonic() - begin < 5
         release.set()
 
