@@ -512,7 +512,7 @@ def prepare(
     carry transactions.
     """
     now = wall_clock() if now is None else checked_time(now)
-    limit = None if request.max_runtime is None else TimeLimit.of(request.max_runtime)
+    limit = None if request.max_runtime is None else TimeLimit(request.max_runtime)
     locations = list_table(storage, root, request.partitions)
     shown, path = storage.display(root), whole_path(storage, root)
     schema = schema_of(request.schema)

@@ -93,7 +93,7 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
     """
     _check(options, view)
     # The time begins now: planning is a part of the run.
-    limit = None if options.max_runtime is None else TimeLimit.of(options.max_runtime, options.grace)
+    limit = None if options.max_runtime is None else TimeLimit(options.max_runtime, options.grace)
     table = open_table(location, storage_options=config.storage_options(location))
     for name, path in (("--plan-out", view.plan_out), ("--run-log", view.run_log)):
         if path is not None:

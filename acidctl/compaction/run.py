@@ -343,7 +343,7 @@ class Compaction:
                 require_inputs(listing, part)
                 require_selected(listing, part, self._plan)
                 names = [output.name for output in part.outputs]
-                work = WorkDir.create(storage, root, self._plan.kind.value, names, now=wall_clock(), lock=lock)
+                work = WorkDir.create(storage, root, self._plan.kind.value, names, lock)
                 running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
                 self._open[part.path] = running
                 return running
@@ -488,7 +488,7 @@ def prepare(
     url = whole_path(storage, root) if isinstance(storage, LocalStorage) else url or shown
     place = TablePlace(storage, root, url, options_elsewhere(url, secrets, os.environ))
     if limit is None and asked.max_runtime is not None:
-        limit = TimeLimit.of(asked.max_runtime, asked.grace)
+        limit = TimeLimit(asked.max_runtime, asked.grace)
     progress = asked.progress if saved is None else unwatched
 
     def decided(options: CompactOptions) -> tuple[tuple[Location, ...], Decision]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from acidctl.errors import AcidctlError, UnreachableError, UsageError
 from acidctl.storage.port import Storage
@@ -40,40 +39,35 @@ def checked_time(now: float) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """`seconds` from `started` on nothing new is begun, `grace` seconds later nothing is waited for any more.
+    """`seconds` from now on nothing new is begun, `grace` seconds later nothing is waited for any more.
 
     `clock` counts seconds from anywhere, as `time.monotonic` does.
     """
 
-    seconds: float
-    grace: float
-    started: float
-    clock: Callable[[], float] = time.monotonic
-
-    @classmethod
-    def of(cls, seconds: float, grace: float = GRACE, *, clock: Callable[[], float] = time.monotonic) -> TimeLimit:
-        """The limit of a run that starts now; UsageError for one that is over before it starts."""
+    def __init__(self, seconds: float, grace: float = GRACE, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """UsageError for a limit that is over before it starts."""
         if seconds <= 0 or grace < 0:
             raise UsageError("--max-runtime has to be positive, and --grace not negative")
-        return cls(seconds, grace, clock(), clock)
+        self._clock = clock
+        self._until = clock() + seconds
+        self._last = self._until + grace
 
     @property
     def over(self) -> bool:
         """Whether nothing new is to be begun."""
-        return self.clock() - self.started >= self.seconds
+        return self._clock() >= self._until
 
     def planning(self) -> Callable[[], bool]:
         """Says from now on when planning has to end: at half of what is left, or a run would only plan."""
-        now = self.clock()
-        until = now + max(0.0, self.started + self.seconds - now) / 2
-        return lambda: self.clock() >= until
+        now = self._clock()
+        until = now + max(0.0, self._until - now) / 2
+        return lambda: self._clock() >= until
 
     @property
     def left(self) -> float:
         """Seconds until the grace is over; 0 when it is."""
-        return max(0.0, self.started + self.seconds + self.grace - self.clock())
+        return max(0.0, self._last - self._clock())
 
 
 class Reach:

@@ -41,10 +41,8 @@ class WorkDir:
         self.half_published = False
 
     @classmethod
-    def create(
-        cls, storage: Storage, root: str, kind: str, outputs: Sequence[str], *, now: float, lock: Lock
-    ) -> WorkDir:
-        """Make it, owner file first; `now` is in seconds since 1970. Leaves nothing when the storage refuses.
+    def create(cls, storage: Storage, root: str, kind: str, outputs: Sequence[str], lock: Lock) -> WorkDir:
+        """Make it, owner file first. Leaves nothing when the storage refuses.
 
         `kind` is major or minor, `outputs` are the names of the directories to be published.
         """

@@ -85,7 +85,7 @@ class Case:
             if set(self.outputs) <= set(listing.directories):
                 return ()
             require_inputs(listing, self.plan)
-            work = WorkDir.create(storage, place, "major", self.outputs, now=NOW, lock=lock)
+            work = WorkDir.create(storage, place, "major", self.outputs, lock)
             try:
                 return publish(storage, place, work, self.plan, self.whole, self.work(storage, work), lock)
             finally:

@@ -105,7 +105,7 @@ def test_nothing_is_begun_after_the_time(tmp_path: Path, small_waves: None) -> N
     before = _digest(table)
     told: list[PartitionReport] = []
     # Two tasks a partition: the second one begins at 20 s and ends at 40 s.
-    prepared = _prepared(table, TimeLimit.of(30, 60, clock=clock))
+    prepared = _prepared(table, TimeLimit(30, 60, clock=clock))
     report = prepared.start(Engine(clock), on_partition=told.append).run()
     assert [(part.outcome.value, part.reason_code) for part in report.partitions] == [
         ("compacted", ""),
@@ -122,7 +122,7 @@ def test_what_has_begun_is_given_up_after_the_grace(tmp_path: Path, small_waves:
     """As if it had never been begun."""
     table, clock = _table(tmp_path / "t", 2), Clock()
     names = _names(table)
-    report = _prepared(table, TimeLimit.of(5, 2, clock=clock)).start(Engine(clock)).run()
+    report = _prepared(table, TimeLimit(5, 2, clock=clock)).start(Engine(clock)).run()
     assert [part.reason_code for part in report.partitions] == ["max_runtime"] * 2
     assert report.exit_code == ExitCode.FINDINGS
     assert "stopped at the end of --max-runtime" in report.partitions[0].reason
@@ -139,7 +139,7 @@ def test_planning_leaves_half_of_the_time(tmp_path: Path) -> None:
     def look(done: int, total: int | None) -> None:
         clock.now += 10
 
-    prepared = _prepared(table, TimeLimit.of(60, clock=clock), progress=look)
+    prepared = _prepared(table, TimeLimit(60, clock=clock), progress=look)
     assert [part.reason_code for part in prepared.plan.partitions] == ["max_runtime", "", "max_runtime"]
 
 

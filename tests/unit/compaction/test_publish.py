@@ -61,7 +61,7 @@ def _publish(
     planted = case.plant(root)
     storage = planted if storage is None else storage
     with acquire(storage, str(root), now=NOW) as lock:
-        work = WorkDir.create(storage, str(root), "major", case.outputs, now=NOW, lock=lock)
+        work = WorkDir.create(storage, str(root), "major", case.outputs, lock)
         answers = results(case.work(storage, work))
         before(work, lock)
         try:
@@ -252,7 +252,7 @@ def test_a_failed_directory_is_marked(folder: Path, tmp_path: Path) -> None:
     case = make_case("major", folder)
     storage = case.plant(tmp_path / "t")
     with acquire(storage, str(tmp_path / "t"), now=NOW) as lock:
-        work = WorkDir.create(storage, str(tmp_path / "t"), "major", case.outputs, now=NOW, lock=lock)
+        work = WorkDir.create(storage, str(tmp_path / "t"), "major", case.outputs, lock)
         work.fail("rows differ")
     assert "rows differ" in (Path(work.path) / FAILED_NAME).read_text()
 
