@@ -204,8 +204,7 @@ def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.H
     """
     if isinstance(source, StructType) and isinstance(target, StructType):
         nameless = is_nameless(source) or is_nameless(target)
-        by_name = dialect is Dialect.HIVE3 and not nameless
-        return _fit_struct(source, target, dialect, where, by_name=by_name)
+        return _fit_children(source, target, dialect, where, by_name=dialect is Dialect.HIVE3 and not nameless)
     return _fit(source, target, dialect, where)
 
 
@@ -222,31 +221,24 @@ def _fit(source: HiveType, target: HiveType, dialect: Dialect, where: str) -> Fi
             return Fit(FitAction.CONVERT, source, target, dialect=dialect)
         raise _refused(source, target, where)
     if isinstance(source, StructType) and isinstance(target, StructType):
-        return _fit_struct(source, target, dialect, where, by_name=True)
+        return _fit_children(source, target, dialect, where, by_name=True)
     if source.kind is not target.kind or len(children(source)) != len(children(target)):
         raise _refused(source, target, where)
-    pairs = zip(children(source), children(target), strict=True)
-    fits = tuple((i, _fit(have, want, dialect, where)) for i, (have, want) in enumerate(pairs))
-    action = FitAction.KEEP if all(fit.action is FitAction.KEEP for _, fit in fits) else FitAction.REBUILD
-    return Fit(action, source, target, fits, dialect)
+    return _fit_children(source, target, dialect, where, by_name=False)
 
 
-def _fit_struct(source: StructType, target: StructType, dialect: Dialect, where: str, *, by_name: bool) -> Fit:
+def _fit_children(source: HiveType, target: HiveType, dialect: Dialect, where: str, *, by_name: bool) -> Fit:
+    have, want = children(source), children(target)
+    old, new = (kind.names if isinstance(kind, StructType) else () for kind in (source, target))
     # The last of equal names wins, as in the map that ORC builds.
-    places: dict[str, int] = {field.name.lower(): i for i, field in enumerate(source.fields)}
+    places = {name.lower(): i for i, name in enumerate(old)}
     fits: list[tuple[int, Fit] | None] = []
-    for i, field in enumerate(target.fields):
-        at = places.get(field.name.lower()) if by_name else (i if i < len(source.fields) else None)
-        if at is None:
-            fits.append(None)
-            continue
-        inner = f"{where}.{field.name}" if where else field.name
-        fits.append((at, _fit(source.fields[at].type, field.type, dialect, inner)))
-    same = source.names == target.names and all(
-        child is not None and child[0] == i and child[1].action is FitAction.KEEP for i, child in enumerate(fits)
-    )
-    action = FitAction.KEEP if same else FitAction.REBUILD
-    return Fit(action, source, target, tuple(fits), dialect)
+    for i, kind in enumerate(want):
+        at = places.get(new[i].lower()) if by_name else (i if i < len(have) else None)
+        inner = ".".join(part for part in (where, new[i] if new else "") if part)
+        fits.append(None if at is None else (at, _fit(have[at], kind, dialect, inner)))
+    same = old == new and all(fit and fit[0] == i and fit[1].action is FitAction.KEEP for i, fit in enumerate(fits))
+    return Fit(FitAction.KEEP if same else FitAction.REBUILD, source, target, tuple(fits), dialect)
 
 
 def _refused(source: HiveType, target: HiveType, where: str) -> DamagedDataError:
