@@ -173,16 +173,26 @@ def _falling_top(data: bytes, at: int) -> int:
 
 def exact_bounds(runs: Iterable[UInt64Array], values: int) -> Bounds:
     """The true sums and the greatest of the first values of a decoded stream."""
+
+    def measured() -> Iterator[tuple[int, int, int]]:
+        for run in runs:
+            most = int(run.max(initial=0))
+            yield len(run), int(run.sum()) if most < _SUMMED else most * len(run), most
+
+    return _gathered(measured(), values)
+
+
+def _gathered(runs: Iterable[tuple[int, int, int]], values: int) -> Bounds:
+    """The bounds of runs of so many values, with their sum at most and the greatest of them."""
     counts, sums = [0], [0]
     part, seen, top = _part_of(values), 0, 0
-    for run in runs:
+    for number, total, most in runs:
         if counts[-1] >= part:
             counts.append(0)
             sums.append(0)
-        most = int(run.max(initial=0))
-        counts[-1] += len(run)
-        sums[-1] += int(run.sum()) if most < _SUMMED else most * len(run)
-        seen, top = seen + len(run), max(top, most)
+        counts[-1] += number
+        sums[-1] += total
+        seen, top = seen + number, max(top, most)
         if seen >= values:
             break
     return Bounds(counts, sums, top)
@@ -245,50 +255,48 @@ def constants_v2(data: bytes) -> set[int] | None:
 
 def bounds_v1(data: bytes, values: int) -> Bounds:
     """As `bounds_v2` for an RLEv1 stream."""
-    counts, sums = [0], [0]
-    part = _part_of(values)
-    seen = top = at = 0
-    while at < len(data) and seen < values:
-        header = data[at]
-        if header < 128:
-            _need(data, at + 2)
-            number = header + 3
-            step = data[at + 1] - 256 if data[at + 1] > 127 else data[at + 1]
-            base, at = varint(data, at + 2)
-            last = base + step * (number - 1)
-            most = _U64 if last < 0 else max(base, last)
-        else:
-            number, at, most = 256 - header, at + 1, 0
-            for _ in range(number):
-                value, at = varint(data, at)
-                most = max(most, value)
-        if counts[-1] >= part:
-            counts.append(0)
-            sums.append(0)
-        counts[-1] += number
-        sums[-1] += number * most
-        seen, top = seen + number, max(top, most)
-    return Bounds(counts, sums, top)
+
+    def runs() -> Iterator[tuple[int, int, int]]:
+        at = 0
+        while at < len(data):
+            header = data[at]
+            if header < 128:
+                _need(data, at + 2)
+                number = header + 3
+                step = data[at + 1] - 256 if data[at + 1] > 127 else data[at + 1]
+                base, at = varint(data, at + 2)
+                last = base + step * (number - 1)
+                most = _U64 if last < 0 else max(base, last)
+            else:
+                number, at, most = 256 - header, at + 1, 0
+                for _ in range(number):
+                    value, at = varint(data, at)
+                    most = max(most, value)
+            yield number, number * most, most
+
+    return _gathered(runs(), values)
 
 
 def has_byte_above(data: bytes, most: int, values: int) -> bool:
     """Whether one of the first `values` of a byte stream is greater than `most`; WireError when it is damaged."""
-    at = seen = 0
-    while at < len(data) and seen < values:
-        header = data[at]
-        if header < 128:
-            _need(data, at + 2)
-            greatest, number = data[at + 1], header + 3
-            at += 2
-        else:
-            number = 256 - header
-            _need(data, at + 1 + number)
-            greatest = max(data[at + 1 : at + 1 + number])
-            at += 1 + number
-        if greatest > most:
+    for count, run in _byte_runs(data):
+        if values <= 0:
+            return False
+        if max(run) > most:
             return True
-        seen += number
+        values -= count
     return False
+
+
+def _byte_runs(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The runs of a byte stream: how many values, and these, or the one that all of them are."""
+    at = 0
+    while at < len(data):
+        header = data[at]
+        count, end = (header + 3, at + 2) if header < 128 else (256 - header, at + 1 + 256 - header)
+        _need(data, end)
+        yield count, data[at + 1 : end]
+        at = end
 
 
 def _short_repeat(data: bytes, at: int) -> tuple[UInt64Array, int]:
@@ -385,15 +393,6 @@ def _need(data: bytes, end: int) -> None:
 
 def decode_bits(data: bytes) -> Iterator[npt.NDArray[np.bool_]]:
     """The runs of a boolean stream, eight values to a byte; WireError when it is damaged."""
-    at = 0
-    while at < len(data):
-        header = data[at]
-        if header < 128:
-            _need(data, at + 2)
-            run = np.full(header + 3, data[at + 1], dtype=np.uint8)
-            at += 2
-        else:
-            _need(data, at + 1 + 256 - header)
-            run = np.frombuffer(data, np.uint8, 256 - header, at + 1)
-            at += 1 + 256 - header
-        yield np.unpackbits(run).astype(np.bool_)
+    for count, run in _byte_runs(data):
+        values = np.frombuffer(run * (count // len(run)), np.uint8)
+        yield np.unpackbits(values).astype(np.bool_)
