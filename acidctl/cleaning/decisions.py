@@ -333,7 +333,7 @@ def _leftover(entry: StateEntry, half: bool, dead: bool, linked: bool, asked: bo
     A work directory of acidctl goes when it is marked as failed, or when its owner is known to have ended (`dead`). One
     that names no owner, and what Hive's queries left (`_tmp_*`, `.hive-staging*`), look like what a running one needs,
     so they go only when `asked`, by age. `half`: it is of a half published compaction. `linked`: it is a symbolic link
-    or holds one; acidctl makes none, so that is somebody else's.
+    or holds one; acidctl makes none, so that is not ours.
     """
     name, files = entry.name, entry.files
     if linked:

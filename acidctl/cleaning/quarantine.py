@@ -12,14 +12,14 @@ moving is copying and then removing, it may be in both, until `end_moves` has en
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from acidctl.cleaning.plan import Entry
 from acidctl.compaction.plan import decode, encode
 from acidctl.errors import DamagedDataError, NoSuchTableError, StorageError
-from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.listing import Listing
 from acidctl.format.names import METADATA_MARKER, QUARANTINE_NAME
 from acidctl.maintenance.lock import is_id
 from acidctl.maintenance.work_dir import make_directory, remove_directory, remove_file, write_file
@@ -78,26 +78,21 @@ def make_box(storage: Storage, base: str, manifest: Manifest, *, like: str) -> B
     All of it has owner and mode of `like`, the location: who may clean that has to be able to bring back.
     """
     if storage.stat(base) is None:
-        _make_base(storage, base, like)
+        parent = base.rpartition("/")[0]
+        if parent and storage.facts.empty_directories and storage.stat(parent) is None:
+            shown = storage.display(parent)
+            raise StorageError(
+                f"the quarantine {storage.display(base)} cannot be made: {shown} does not exist",
+                path=storage.display(base),
+                hint=f"Make the directory {shown} first, or name a directory that exists.",
+            )
+        make_directory(storage, base, like)
     box = Box(join(base, manifest.id), manifest)
     make_directory(storage, box.path, like)
     values = {"type": MANIFEST_TYPE, "schema_version": SCHEMA_VERSION, **encode(manifest)}
-    text = json.dumps(values, indent=1)
-    write_file(storage, join(box.path, MANIFEST_NAME), text.encode("ascii"), like)
+    write_file(storage, join(box.path, MANIFEST_NAME), json.dumps(values, indent=1).encode("ascii"), like)
     make_directory(storage, join(box.path, DATA), like)
     return box
-
-
-def _make_base(storage: Storage, base: str, like: str) -> None:
-    parent = base.rpartition("/")[0]
-    if parent and storage.facts.empty_directories and storage.stat(parent) is None:
-        shown = storage.display(parent)
-        raise StorageError(
-            f"the quarantine {storage.display(base)} cannot be made: {shown} does not exist",
-            path=storage.display(base),
-            hint=f"Make the directory {shown} first, or name a directory that exists.",
-        )
-    make_directory(storage, base, like)
 
 
 def end_moves(storage: Storage, root: str, box: Box) -> list[str]:
@@ -146,7 +141,7 @@ def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
     linked = {path.partition("/")[0] for path in listed.links}
     for name in listed.directories:
         path = join(base, name)
-        # A box that is a link, or holds one in the place of what is ours, is somebody else's.
+        # A box that is a link, or holds one in the place of what is ours, is another program's.
         if not is_id(name) or name in linked or storage.stat(join(path, MANIFEST_NAME)) is None:
             continue
         try:
@@ -194,7 +189,11 @@ def held(storage: Storage, box: Box) -> Listing:
         found = storage.walk(data)
     except NoSuchTableError:
         return Listing(data)
-    markers = dict(_markers(storage, data, found.files))
+    markers = {}
+    for info in found.files:
+        if info.name == METADATA_MARKER:
+            with storage.open(join(data, info.path)) as stream:
+                markers[info.path] = stream.read(4096)
     return Listing(data, found.files, found.directories, markers, found.links, found.special)
 
 
@@ -219,13 +218,6 @@ def close_box(storage: Storage, box: Box) -> None:
 def default_base(root: str) -> str:
     """Where the boxes of a location are, unless the user says otherwise."""
     return join(root, QUARANTINE_NAME)
-
-
-def _markers(storage: Storage, data: str, files: tuple[FileInfo, ...]) -> Iterator[tuple[str, bytes]]:
-    for info in files:
-        if info.name == METADATA_MARKER:
-            with storage.open(join(data, info.path)) as stream:
-                yield info.path, stream.read(4096)
 
 
 def _read(storage: Storage, path: str) -> Manifest:

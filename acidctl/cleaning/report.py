@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, ClassVar
 
-from acidctl.cleaning.plan import GUARDS, Entry, GuardResult, LocationPlan
+from acidctl.cleaning.plan import GUARDS, Entry, GuardResult, LocationPlan, spared
 from acidctl.errors import ExitCode
 from acidctl.state.report import NOT_IN_JSON, Problem
 
@@ -99,9 +99,8 @@ class CleanedLocation:
     @classmethod
     def left(cls, part: LocationPlan) -> CleanedLocation:
         """One for which there was no time; a later run takes it."""
-        why = "there was no time left for it (--max-runtime)"
-        spared = tuple(replace(v, reason_code="left", reason=f"{v.reason}, but {why}") for v in part.victims)
-        return cls(part.partition, Outcome.LEFT, part.guards, (), (*part.kept, *spared))
+        left = (spared(v, "left", ", but there was no time left for it (--max-runtime)") for v in part.victims)
+        return cls(part.partition, Outcome.LEFT, part.guards, (), (*part.kept, *left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +192,5 @@ def _guards_of(locations: Sequence[CleanedLocation]) -> Iterator[GuardReport]:
         if failing:
             yield from (GuardReport(part.partition, guard, False, result.why) for part, result in failing)
         elif found:
-            yield GuardReport(None, guard, True, _together([result.why for _, result in found]))
-
-
-def _together(reasons: Iterable[str]) -> str:
-    different = list(dict.fromkeys(reasons))
-    return different[0] if len(different) == 1 else f"{different[0]}; and {len(different) - 1} other reasons elsewhere"
+            why, *more = dict.fromkeys(result.why for _, result in found)
+            yield GuardReport(None, guard, True, f"{why}; and {len(more)} other reasons elsewhere" if more else why)

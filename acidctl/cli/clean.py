@@ -43,7 +43,7 @@ from acidctl.options import CleanOptions, option, option_of
 from acidctl.state.report import Problem, document, json_names
 
 # Before the question of --delete; the dry run shows all.
-_SHOWN_VICTIMS = 20
+SHOWN_VICTIMS = 20
 # What `--quarantine` without a value stands for: a folder inside each location.
 _WITHIN = "(within the table)"
 
@@ -193,9 +193,9 @@ def _confirm(out: Output, plan: CleanPlan, view: View) -> None:
 def _victims(plan: CleanPlan) -> list[str]:
     """What the question is about, the largest first where there is much of it."""
     found = [(part.partition, victim) for part in plan.locations for victim in part.victims]
-    more = len(found) - _SHOWN_VICTIMS
+    more = len(found) - SHOWN_VICTIMS
     if more > 0:
-        found = sorted(found, key=lambda item: -item[1].bytes)[:_SHOWN_VICTIMS]
+        found = sorted(found, key=lambda item: -item[1].bytes)[:SHOWN_VICTIMS]
     lines = [
         f"  {shown(f'{partition}/{entry.name}' if partition else entry.name)}  {human_size(entry.bytes)}  "
         f"{shown(entry.reason)}"

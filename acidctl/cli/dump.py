@@ -180,7 +180,9 @@ def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[b
     """The CSV header, if the form has one, and what makes text of a batch."""
     schema = event_schema(orc) if view.events else orc.schema
     names, types = schema.names, tuple(field.type for field in schema.fields)
-    columns: Callable[[pa.RecordBatch], Sequence[pa.Array]] = event_columns if view.events else _as_they_are
+    columns: Callable[[pa.RecordBatch], Sequence[pa.Array]] = (
+        event_columns if view.events else lambda batch: batch.columns
+    )
     if not names:
         return None, lambda batch: b"{}\n" * len(batch)
     if form is Format.CSV:
@@ -189,10 +191,6 @@ def _renderer(orc: OrcFile, view: View, form: Format, damage: Damage) -> tuple[b
         style, names = row_style(orc.tail), orc.tail.types[0].names
         return None, lambda batch: lines(columns(batch), names, types, style, damage)
     return None, lambda batch: json_lines(columns(batch), names, types, damage=damage)
-
-
-def _as_they_are(batch: pa.RecordBatch) -> list[pa.Array]:
-    return list(batch.columns)
 
 
 # --- the report

@@ -25,7 +25,7 @@ from acidctl.options import Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
 
 # The largest listing or list of ids that is read: some ten million lines.
-_MAX_TEXT = 1 << 30
+MAX_TEXT = 1 << 30
 
 EXIT_MEANINGS = {
     ExitCode.DONE: "done",
@@ -211,9 +211,9 @@ def read_stdin() -> str:
 
 def _read_all(stream: BinaryIO, name: str) -> str:
     """The text of a stream; a UsageError for one that has no end, such as /dev/zero."""
-    data = stream.read(_MAX_TEXT + 1)
-    if len(data) > _MAX_TEXT:
-        raise UsageError(f"{name} holds more than {_MAX_TEXT >> 20} MiB of text, which cannot be meant")
+    data = stream.read(MAX_TEXT + 1)
+    if len(data) > MAX_TEXT:
+        raise UsageError(f"{name} holds more than {MAX_TEXT >> 20} MiB of text, which cannot be meant")
     return data.decode("utf-8", "surrogateescape")
 
 

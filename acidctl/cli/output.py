@@ -533,7 +533,7 @@ def terminal_width() -> int:
 Show = Callable[[int, int | None, str], None]
 
 # What is done sooner needs no bar.
-_PATIENCE = 0.5
+PATIENCE = 0.5
 
 
 @contextmanager
@@ -549,7 +549,7 @@ def progress(out: Output, title: str, unit: str) -> Iterator[options.Progress]:
         def report(done: int, total: int | None) -> None:
             nonlocal show
             if show is None:
-                if time.monotonic() - started < _PATIENCE:
+                if time.monotonic() - started < PATIENCE:
                     return
                 show = stack.enter_context(bar(out, title))
             show(done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}")

@@ -249,7 +249,7 @@ def test_delete_asks_for_a_word(table: Path, typed: str, code: int, monkeypatch:
 def test_the_question_lists_the_largest_of_many(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And says how many more there are."""
     monkeypatch.setattr(sys, "stdin", _Typed("no\n"))
-    monkeypatch.setattr(clean_command, "_SHOWN_VICTIMS", 2)
+    monkeypatch.setattr(clean_command, "SHOWN_VICTIMS", 2)
     listed = [line for line in clean(table, "--delete").stderr.splitlines() if line.startswith("  ")]
     assert len(listed) == 3
     assert "... and 4 smaller ones" in listed[-1]

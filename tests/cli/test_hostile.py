@@ -234,7 +234,7 @@ def test_lists_that_do_not_fit(case: str) -> None:
 @pytest.mark.parametrize("args", [["--validtxns", "@/dev/zero"], ["--names", "/dev/zero"]])
 def test_a_text_without_end(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded in time and memory."""
-    monkeypatch.setattr(options, "_MAX_TEXT", 1 << 20)
+    monkeypatch.setattr(options, "MAX_TEXT", 1 << 20)
     _expect_failure(["ls", str(DEMO), *args], 2, "usage", "holds more than 1 MiB")
 
 

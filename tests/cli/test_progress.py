@@ -17,7 +17,7 @@ def _output(form: Format = Format.TEXT, *, terminal: bool = True, quiet: bool = 
 
 def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Title, count and total on stderr; nothing on stdout."""
-    monkeypatch.setattr(module, "_PATIENCE", 0)
+    monkeypatch.setattr(module, "PATIENCE", 0)
     with progress(_output(), "reading", "rows") as report:
         report(1, 3)
         report(3, 3)
@@ -39,7 +39,7 @@ def test_quick_work_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_nobody_watches(out: Output, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Not a terminal, -q, or a machine's form."""
-    monkeypatch.setattr(module, "_PATIENCE", 0)
+    monkeypatch.setattr(module, "PATIENCE", 0)
     monkeypatch.setitem(sys.modules, "rich.progress", None)
     with progress(out, "reading", "rows") as report:
         report(1, 3)
