@@ -201,36 +201,13 @@ class Table:
     @asks(CompactArguments)
     def plan_compaction(self, asked: CompactArguments) -> CompactionPlan:
         """What `compact` would do; changes nothing, but opens the end of every file that it concerns."""
-        return self._prepared(asked).plan
+        return self.prepare_compaction(**asked.keywords()).plan
 
     @asks(CompactArguments)
     def prepare_compaction(self, asked: CompactArguments) -> Prepared:
         """A plan and all it takes to carry it out. UsageError where neither a write-id list is given nor
         `assume_committed`, and for a saved plan of another table or run.
         """
-        return self._prepared(asked)
-
-    @asks(CompactArguments)
-    def compact(self, asked: CompactArguments) -> CompactionReport:
-        """Plan, rewrite, verify and publish; nothing is ever deleted.
-
-        After `max_runtime` nothing new is begun; when `grace` is over as well, what is not finished is given up. What
-        became of each partition is in the report; raised is only what concerns all.
-        """
-        choice = EngineChoice(
-            asked.engine, asked.master, asked.conf or {}, asked.spark, asked.parallelism, asked.memory
-        )
-        return self._prepared(asked).compact(
-            choice,
-            planned=asked.planned,
-            watch=asked.watch,
-            finished=asked.finished,
-            notify=asked.notify,
-            during=asked.during,
-            verbose=asked.verbose,
-        )
-
-    def _prepared(self, asked: CompactArguments) -> Prepared:
         from acidctl.compaction.run import prepare
 
         return prepare(
@@ -244,6 +221,26 @@ class Table:
             limit=asked.limit,
         )
 
+    @asks(CompactArguments)
+    def compact(self, asked: CompactArguments) -> CompactionReport:
+        """Plan, rewrite, verify and publish; nothing is ever deleted.
+
+        After `max_runtime` nothing new is begun; when `grace` is over as well, what is not finished is given up. What
+        became of each partition is in the report; raised is only what concerns all.
+        """
+        choice = EngineChoice(
+            asked.engine, asked.master, asked.conf or {}, asked.spark, asked.parallelism, asked.memory
+        )
+        return self.prepare_compaction(**asked.keywords()).compact(
+            choice,
+            planned=asked.planned,
+            watch=asked.watch,
+            finished=asked.finished,
+            notify=asked.notify,
+            during=asked.during,
+            verbose=asked.verbose,
+        )
+
     # --- cleaning
 
     @asks(CleanArguments)
@@ -252,7 +249,7 @@ class Table:
 
         UsageError where the lists do not say what every live reader sees.
         """
-        run = self._clean_run(asked)
+        run = self.prepare_clean(**asked.keywords())
         place = None if asked.quarantine is None else self._own_path(asked.quarantine)
         if asked.action == "undo":
             return run.undo(place)
@@ -270,14 +267,11 @@ class Table:
     @asks(CleanArguments)
     def plan_clean(self, asked: CleanArguments) -> CleanPlan:
         """What `clean` would remove and why; changes nothing."""
-        return self._clean_run(asked).plan()
+        return self.prepare_clean(**asked.keywords()).plan()
 
     @asks(CleanArguments)
     def prepare_clean(self, asked: CleanArguments) -> CleanRun:
         """A run of `clean`, to be shown, and then carried out with its `delete`, `quarantine` or `undo`."""
-        return self._clean_run(asked)
-
-    def _clean_run(self, asked: CleanArguments) -> CleanRun:
         from acidctl.cleaning.run import prepare
 
         return prepare(self._storage, self._root, asked, now=asked.now)

@@ -104,12 +104,10 @@ def command(out: Output, config: Config, options: CleanOptions, view: View, *, l
     if view.unsafe_no_retention:
         asked = replace(asked, older_than=None)
     report = _run(out, table, asked, view)
-    for note in report.notes:
-        out.note(note)
+    out.note(*report.notes)
     out.warn(*report.warnings[:MOST_WARNINGS])
     for part in report.partitions:
-        for note in part.notes:
-            out.note((f"{part.partition}: " if part.partition else "") + note)
+        out.note(*((f"{part.partition}: " if part.partition else "") + note for note in part.notes))
     # One entry a line, victims first.
     outcomes = [(entry, _DONE[report.action]) for entry in report.victims] + [(entry, "kept") for entry in report.kept]
     items = ({**document("clean_entry", entry), "outcome": outcome} for entry, outcome in outcomes)

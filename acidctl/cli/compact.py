@@ -105,7 +105,8 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
     if view.dry_run or view.plan_out is not None:
         with progress(out, "looking into files", "files") as report_progress:
             plan = table.plan_compaction(**replace(asked, progress=report_progress).keywords())
-        _remark(out, plan)
+        out.assumed(plan.assumed)
+        out.note(*plan.notes)
         if view.plan_out is not None:
             text = dump_json(plan_to_json(plan), indent=1) + "\n"
             write_bytes(Path(view.plan_out), [text.encode("utf-8", "surrogateescape")])
@@ -142,7 +143,8 @@ def _run(out: Output, table: Table, asked: CompactArguments, log: RunLog | None)
 
     def planned(plan: CompactionPlan, why: str) -> None:
         planning.close()
-        _remark(out, plan)
+        out.assumed(plan.assumed)
+        out.note(*plan.notes)
         usual = asked.engine != "auto" or why in ("", "Running locally.")
         (out.detail if usual else out.note)(why)
 
@@ -188,12 +190,6 @@ def _progress(out: Output) -> Iterator[Callable[[Progress], None]]:
             show(work.bytes_done, work.bytes, (place if work.partitions > 1 else "") + rates)
 
         yield report
-
-
-def _remark(out: Output, plan: CompactionPlan) -> None:
-    out.assumed(plan.assumed)
-    for text in plan.notes:
-        out.note(text)
 
 
 def _check(options: CompactOptions, view: View) -> None:

@@ -121,8 +121,7 @@ def command(out: Output, config: Config, asked: LsOptions, view: View, *, locati
 def _remark(out: Output, answer: LsReport) -> None:
     """Everything a reader of the answer has to know, on stderr."""
     out.assumed(answer.assumed)
-    for note in answer.notes:
-        out.note(note)
+    out.note(*answer.notes)
     out.warn(*answer.warnings)
     out.warn(*(_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else "") for gap in answer.gaps))
     out.warn(*(_where(item.partition) + item.message for item in answer.disagreements))

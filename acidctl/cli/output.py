@@ -243,9 +243,9 @@ class Output:
 
     # --- what else there is to say
 
-    def note(self, text: str) -> None:
+    def note(self, *sentences: str) -> None:
         """Say something on stderr that -q silences."""
-        if not self.quiet:
+        for text in () if self.quiet else sentences:
             self._say("note: ", Paint.DIM, text)
 
     def assumed(self, lists: Sequence[str]) -> None:

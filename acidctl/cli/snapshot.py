@@ -94,8 +94,7 @@ def command(out: Output, config: Config, asked: ReadView, view: View, *, locatio
     if view.columns is not None:
         snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
     out.assumed(snapshot.lists.assumed)
-    for text in snapshot.notes:
-        out.note(text)
+    out.note(*snapshot.notes)
     for text in snapshot.warnings:
         out.warn(text)
     if view.files:
