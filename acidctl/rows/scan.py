@@ -602,15 +602,13 @@ class Findings:
         for source in sources:
             if source.bucket_id is None or source.buckets is None or not source.facts.is_acid:
                 continue
-            try:
+            with suppress(BucketCodecError):
                 bucket_id = decode(source.buckets[0]).bucket_id
-            except BucketCodecError:
-                continue
-            if bucket_id != source.bucket_id:
-                self.add(
-                    f"{source.name} is called bucket {source.bucket_id}, and holds rows of bucket {bucket_id}; "
-                    "it may have been renamed or copied."
-                )
+                if bucket_id != source.bucket_id:
+                    self.add(
+                        f"{source.name} is called bucket {source.bucket_id}, and holds rows of bucket {bucket_id}; "
+                        "it may have been renamed or copied."
+                    )
 
 
 def _holders(sources: Sequence[DataSource], row: RowId) -> list[str]:

@@ -213,11 +213,6 @@ class DataFile:
         """Bucket id in the name."""
         return None if isinstance(self.parsed, Unrecognised) else self.parsed.bucket_id
 
-    @property
-    def named_original(self) -> bool:
-        """Whether the name is that of an original file; what the file holds, its columns decide."""
-        return isinstance(self.parsed, OriginalFile)
-
 
 def _visible_files(entry: Directory) -> list[FileInfo]:
     prefix = f"{entry.name}/" if entry.parsed is not None else ""

@@ -51,7 +51,7 @@ def test_a_delta_has_buckets_and_originals() -> None:
     assert by_name["bucket_00000"].side_file is not None
     assert by_name["bucket_00000"].side_file.path == "delta_1_5/bucket_00000_flush_length"
     assert by_name["bucket_00001"].side_file is None
-    assert by_name["000000_0"].named_original
+    assert isinstance(by_name["000000_0"].parsed, OriginalFile)
     assert isinstance(by_name["bucket_x"].parsed, Unrecognised)
     assert by_name["bucket_x"].bucket_id is None
     assert by_name["bucket_00001"].bucket_id == 1
