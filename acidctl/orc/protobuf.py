@@ -125,7 +125,14 @@ class Message:
 
     def numbers(self, *numbers: int) -> tuple[int, ...]:
         """Unsigned numbers, 0 where absent."""
-        return tuple([self.uint(number) or 0 for number in numbers])
+        result = []
+        for number in numbers:
+            values = self._fields.get(number)
+            value = values[-1] if values else 0
+            if not isinstance(value, int):
+                raise WireError(f"field {number} is not a number")
+            result.append(value)
+        return tuple(result)
 
     def uint(self, number: int) -> int | None:
         """An unsigned number, or None when absent."""
