@@ -53,8 +53,8 @@ test-fast: install ## Run the tests that are quick and need no service (below a 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 	$(PYTEST) -m hive3 $(call marked,hive3)
 
-check: install ## Run what a change has to pass: lint, test and test-hive3, side by side
-	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,hive3 $(STAGES) lint)
+check: install ## Run what a change has to pass: lint, test with all its cases, and test-hive3, side by side
+	@ACIDCTL_EXTENT=check $(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,hive3 $(STAGES) lint)
 
 stage-fast:
 	$(PYTEST) -m "not ($(SLOW))" $(FAST_SKIPS)
@@ -84,11 +84,11 @@ stage-lint:
 	@$(MAKE) --no-print-directory lint
 
 sweep: install ## All that make test chooses from: fixture steps and ways to compact them, faults at every call, histories (hours)
-	ACIDCTL_SWEEP=1 $(PYTEST) -n auto -m "slow and not ($(SERVICES))" $(SLOW_TESTS)
-	ACIDCTL_SWEEP=1 $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
+	ACIDCTL_EXTENT=sweep $(PYTEST) -n auto -m "slow and not ($(SERVICES))" $(SLOW_TESTS)
+	ACIDCTL_EXTENT=sweep $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
 		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
-	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_compact.py
-	ACIDCTL_SWEEP=1 $(PYTEST) tests/live/test_spark_hdfs.py
+	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_compact.py
+	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_hdfs.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)

@@ -24,7 +24,7 @@ from acidctl.storage.local import LocalStorage
 from tests.cli.runner import Result, acidctl, heed_interrupts
 from tests.support.covering import Way, chosen_ways
 from tests.support.evolved import dropped_columns
-from tests.support.extent import SWEEP
+from tests.support.extent import EXTENT, SWEEP
 from tests.support.steps import TABLES, Step
 
 DEMO = TABLES / "hive4/demo_orders/03-demo"
@@ -98,7 +98,7 @@ def _id(step: Path) -> str:
 def _ways() -> list[Any]:
     """A covering array, and those that differ most among the fast tests; in a sweep all steps in all ways."""
     first = [Way(Step(TABLES / name), kind, target, None) for name, kind, target in sorted(CHOSEN)]
-    others = [way for way in chosen_ways(each_scenario=True) if way not in first]
+    others = [way for way in chosen_ways(each_scenario=EXTENT == "check") if way not in first]
     return [
         *(pytest.param(way, id=str(way)) for way in first),
         *(pytest.param(way, id=str(way), marks=pytest.mark.slow) for way in others),

@@ -24,7 +24,7 @@ from acidctl.types.digest import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
 from tests.services.spark import SparkCluster, descendants, spark_cluster
 from tests.support.covering import Way, chosen_ways
-from tests.support.extent import SWEEP
+from tests.support.extent import EXTENT, SWEEP
 from tests.support.spark_runs import SlowRun, clean_environment
 from tests.support.spark_tasks import traces, wait_for
 from tests.support.steps import TABLES, Step
@@ -95,7 +95,10 @@ def session() -> Iterator[pyspark.SparkContext]:
         yield engine._context
 
 
-@pytest.mark.parametrize("way", chosen_ways(each_scenario=SWEEP), ids=str)
+CHOSEN_WAYS: list[Way] = chosen_ways(each_scenario=SWEEP)[:: 2 if EXTENT == "sample" else 1]
+
+
+@pytest.mark.parametrize("way", CHOSEN_WAYS, ids=str)
 def test_a_session_makes_the_same_directories(way: Way, session: pyspark.SparkContext, tmp_path: Path) -> None:
     """Names, schemas, rows and key indexes, for it is the same bytes."""
     step = way.step.folder

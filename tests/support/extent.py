@@ -1,22 +1,29 @@
-"""How much a run of the tests goes through: chosen cases in a few minutes, or all of them in some hours."""
+"""How much a run of the tests goes through: a sample in minutes, what a change has to pass, or all of it in hours."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-# Set for `make sweep`: every fixture step instead of chosen ones, each by every reader, and a fault at every call.
-SWEEP = bool(os.environ.get("ACIDCTL_SWEEP"))
+# Set to "check" by `make check` and `make mutate`, to "sweep" by `make sweep`; `make test` takes samples.
+EXTENT = os.environ.get("ACIDCTL_EXTENT", "sample")
+assert EXTENT in ("sample", "check", "sweep"), f"ACIDCTL_EXTENT={EXTENT}: expected sample, check or sweep"
+# Every fixture step instead of chosen ones, each by every reader, and a fault at every call.
+SWEEP = EXTENT == "sweep"
+# In a sample a fault meets a fourth of the calls that it meets before a change lands.
+_FEWER = 4
 
 
-def amount(few: int, *, swept: int) -> int:
+def amount(checked: int, *, swept: int, sample: int | None = None) -> int:
     """How many random cases."""
-    return swept if SWEEP else few
+    return {"sample": sample or -(-checked // _FEWER), "check": checked, "sweep": swept}[EXTENT]
 
 
 def every(otherwise: int, *, whole: bool = False) -> int:
     """A fault meets every call of a run, or every second, third, ... where it is enough that another test has it so."""
-    return 1 if whole or SWEEP else otherwise
+    if SWEEP:
+        return 1
+    return (1 if whole else otherwise) * (_FEWER if EXTENT == "sample" else 1)
 
 
 def in_turn(number: int, among: Sequence[str]) -> Sequence[str]:

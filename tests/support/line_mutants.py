@@ -273,7 +273,12 @@ def noticed_by(mutant: LineMutant, checkout: Path) -> str | None:
                 done = subprocess.run(
                     command,
                     cwd=checkout,
-                    env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""},
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": str(checkout),
+                        "PYTHONDONTWRITEBYTECODE": "",
+                        "ACIDCTL_EXTENT": "check",
+                    },
                     capture_output=True,
                     text=True,
                     timeout=SECONDS,
