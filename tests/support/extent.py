@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Set to "check" by `make check` and `make mutate`, to "sweep" by `make sweep`; `make test` takes samples.
 EXTENT = os.environ.get("ACIDCTL_EXTENT", "sample")
@@ -24,6 +27,11 @@ def every(otherwise: int, *, whole: bool = False) -> int:
     if SWEEP:
         return 1
     return (1 if whole else otherwise) * (_FEWER if EXTENT == "sample" else 1)
+
+
+def some(values: Iterable[T]) -> list[T]:
+    """A fourth of them in a sample, from the first on."""
+    return list(values)[:: _FEWER if EXTENT == "sample" else 1]
 
 
 def in_turn(number: int, among: Sequence[str]) -> Sequence[str]:

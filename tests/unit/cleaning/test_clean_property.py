@@ -18,10 +18,10 @@ from acidctl.state.equivalence import opened
 from acidctl.state.resolve import Profile
 from tests.support.clean_histories import FULL, History, Snapshot
 from tests.support.cleaning import NOW, gone, listing, sound
-from tests.support.extent import amount
+from tests.support.extent import SWEEP, amount
 
 FAST = 10
-SLOW = amount(200, swept=800)
+SLOW = 800 if SWEEP else 200
 STEPS = 40
 TOP = 12
 
@@ -142,7 +142,7 @@ def test_no_reader_loses_anything_in_random_listings() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(amount(8, swept=8)))
 def test_no_reader_loses_anything_in_many_random_histories(block: int) -> None:
     """The same for hundreds."""
     first = 100_000 + block * SLOW // 8
@@ -150,7 +150,7 @@ def test_no_reader_loses_anything_in_many_random_histories(block: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(amount(4, swept=4)))
 def test_no_reader_loses_anything_in_many_random_listings(block: int) -> None:
     """The same for thousands."""
     first = 1_000_000 + block * 2_000

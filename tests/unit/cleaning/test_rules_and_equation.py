@@ -20,6 +20,7 @@ from acidctl.storage.locations import gather
 from tests.support.clean_histories import FULL, History
 from tests.support.cleaning import NOW, sound
 from tests.support.cleaning_cases import FIXTURES, Step
+from tests.support.extent import amount
 from tests.support.vectors import load, vector_listing
 from tests.unit.cleaning.test_clean_property import random_listing, random_readers
 
@@ -130,7 +131,7 @@ def test_in_all_fixtures() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(amount(4, swept=4)))
 def test_in_many_random_listings_and_histories(block: int) -> None:
     """The same for thousands."""
     assert listing_counts(range(5_000 + 250 * block, 5_000 + 250 * (block + 1)))["removed"] > 100

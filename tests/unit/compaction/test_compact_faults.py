@@ -48,7 +48,8 @@ def _hits(bench: Bench, run: Callable[[Storage], object], fault: Fault, every: i
     """Each run that met its fault, `every`-th ones only; the table is as that run has left it."""
     counter = FaultyStorage(bench.plant())
     run(counter)
-    for at in _calls(counter.names, fault)[every // 2 :: every]:
+    calls = _calls(counter.names, fault)
+    for at in calls[every // 2 % len(calls) :: every]:
         hit = broken_run(bench.plant(), run, fault, at)
         assert hit is not None, at
         yield Hit(at, counter.names[at - 1], hit.error)

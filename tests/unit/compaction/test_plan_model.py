@@ -14,6 +14,7 @@ from acidctl.format.listing import Listing
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import AcidState, EntryState, Profile, live_entries, resolve
+from tests.support.extent import amount
 from tests.support.plans import FULL, MAJOR, MINOR, drafted, inputs
 from tests.support.vectors import listing_of
 
@@ -209,7 +210,7 @@ def test_readers_read_the_outputs_in_place_of_the_inputs(
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=amount(1500, swept=1500), deadline=None)
 @given(history=histories(), kind=KINDS, own=st.sampled_from([None, OWN]))
 def test_the_same_over_many_histories(history: History, kind: CompactionKind, own: int | None) -> None:
     """Thousands of them."""

@@ -382,7 +382,7 @@ def test_recovery_may_die_at_any_call(folder: Path, tmp_path: Path, kind: str, f
     root = tmp_path / "t"
     step = every(9, whole=fault is Fault.KILLED)
     for number, (moment, died) in enumerate(_died_at(case, root).items()):
-        assert _sweep(case, root, died, fault, every=step, first=1 + number % step), moment
+        assert _sweep(case, root, died, fault, every=step, first=1 + number % min(step, 9)), moment
 
 
 @pytest.mark.slow
@@ -393,7 +393,7 @@ def test_three_runs_may_die_one_after_another(folder: Path, tmp_path: Path, kind
     root = tmp_path / "t"
     rows = case.rows(case.template)
     calls = len(_calls(case, root))
-    for first in range(1, calls, 9):
+    for first in range(1, calls, every(9)):
         for second in range(1 + first % 7, calls + 10, 7):
             storage = _die(case, root, first)
             in_child(partial(case.run, FaultyStorage(storage, second, Fault.KILLED), root))

@@ -12,6 +12,7 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.rows.file_report import data_files
 from tests import ROOT
 from tests.cli.runner import acidctl
+from tests.support.extent import amount
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz") / "bucket_00000"
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=amount(400, swept=400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(content=damaged())
 def test_reports_of_damaged_files(path: Path, content: bytes) -> None:
     """The whole report with all row indexes, or one of our errors."""
@@ -54,7 +57,9 @@ def test_reports_of_damaged_files(path: Path, content: bytes) -> None:
     assert code in (ExitCode.DONE, ExitCode.DAMAGED)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=amount(200, swept=200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(content=damaged())
 def test_text_and_rows_of_damaged_files(path: Path, content: bytes) -> None:
     """Every form ends with an exit code of ours and without a traceback."""

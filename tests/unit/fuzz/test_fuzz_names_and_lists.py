@@ -33,6 +33,7 @@ from acidctl.format.names import (
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import disagreements
 from acidctl.state.resolve import Profile, data_files, guess_table_type, resolve
+from tests.support.extent import amount
 
 TEXT_EXAMPLES = 400
 LISTING_EXAMPLES = 250
@@ -145,7 +146,7 @@ def _complaint(text: str, table: str | None, form: str | None) -> str:
     return message
 
 
-@settings(common, max_examples=200)
+@settings(common, max_examples=amount(200, swept=200))
 @given(st.integers(), st.integers(), st.none() | st.integers(), st.none() | st.integers())
 def test_codec_never_raises(value: int, bucket: int, statement: int | None, largest: int | None) -> None:
     """Any integer is a bucket property or refused by our error."""

@@ -20,11 +20,12 @@ from acidctl.orc.reader import open_orc
 from acidctl.orc.stripe import each_stripe, read_stripe_footer
 from acidctl.orc.tail import read_tail
 from acidctl.orc.tail_edit import safe_tail
+from tests.support.extent import amount
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 
 pytestmark = pytest.mark.slow
 
-_SETTINGS = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+_SETTINGS = settings(max_examples=amount(2000, swept=2000), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @cache
@@ -149,7 +150,7 @@ def test_any_bytes(data: bytes) -> None:
 
 
 @given(mutated())
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(250, swept=250), deadline=None, suppress_health_check=list(HealthCheck))
 def test_scans_of_tampered_files(data: bytes) -> None:
     """What passes the checks can be scanned, or fails as an error of ours."""
     rows: list[int] = []

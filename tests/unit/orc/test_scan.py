@@ -44,10 +44,10 @@ def events(count: int, *, deletes: bool = False) -> bytes:
 @pytest.mark.slow
 def test_any_batch_size_gives_the_same_rows() -> None:
     """Batches are at most as large as asked for, and together always the same."""
-    file = opened(events(1000))
+    file = opened(events(300))
     expected = rows_of(file)
-    assert len(expected) == 1000
-    for size in (1, 7, 100, 999, 1 << 20):
+    assert len(expected) == 300
+    for size in (1, 7, 100, 299, 1 << 20):
         assert max(len(batch) for batch in file.scan(batch_size=size)) <= size
         assert rows_of(file, batch_size=size) == expected
 

@@ -32,6 +32,7 @@ from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.support.extent import amount
 from tests.support.orc_events import EventBatch, keys, plain, read_all, written
 from tests.unit.orc.test_stripe_sink import indexes
 from tests.unit.orc.test_writer import LEAVES, check, columns_of, made, opened, union
@@ -332,7 +333,7 @@ def values_of(kind: HiveType) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.slow
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=amount(300, swept=300), deadline=None)
 @given(data=st.data(), codec=st.sampled_from(["none", "zlib", "snappy", "lz4", "zstd"]))
 def test_any_union(data: st.DataObject, codec: str) -> None:
     """Whatever the nesting and the values, in events that may be deletes."""

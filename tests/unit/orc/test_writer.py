@@ -28,6 +28,7 @@ from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.file_report import acid_facts
 from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.types.schema import parse_type
+from tests.support.extent import amount
 from tests.support.orc_events import SETTINGS, EventBatch, keys, plain, read_all, written
 from tests.support.orc_files import CLOCKS
 
@@ -493,7 +494,7 @@ def test_any_table(table: tuple[str, list[pa.Array]], backend: Backend) -> None:
 
 @pytest.mark.slow
 @both
-@hypothesis_settings(max_examples=600, deadline=None)
+@hypothesis_settings(max_examples=amount(600, swept=600), deadline=None)
 @given(table=tables(), codec=st.sampled_from(["none", "zlib", "snappy", "lz4", "zstd"]))
 def test_any_table_at_length(table: tuple[str, list[pa.Array]], codec: str, backend: Backend) -> None:
     """More of the same, with every codec."""

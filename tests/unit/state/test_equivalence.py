@@ -15,6 +15,7 @@ from acidctl.format.names import DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import Opened, boundary_readers, equivalent, opened
 from acidctl.state.resolve import TableGuess, TableType
+from tests.support.extent import amount
 from tests.support.vectors import listing_of
 
 FULL = TableGuess(TableType.FULL, False, "stated")
@@ -158,7 +159,7 @@ def test_boundary_readers_notice_it_in_all_small_listings() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(amount(6, swept=6)))
 def test_boundary_readers_notice_it_in_many_listings(block: int) -> None:
     """All readers of three write ids; hundreds of listings and parts of them."""
     for seed in range(1000 + 50 * block, 1000 + 50 * (block + 1)):
@@ -168,7 +169,7 @@ def test_boundary_readers_notice_it_in_many_listings(block: int) -> None:
 @pytest.mark.slow
 def test_boundary_readers_notice_it_with_more_ids() -> None:
     """All readers of four write ids."""
-    for seed in range(40):
+    for seed in range(amount(40, swept=40)):
         assert unnoticed_at_random(seed, top=4, most=3) == []
 
 

@@ -13,6 +13,7 @@ from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, form
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import disagreements
 from acidctl.state.resolve import EntryState, Profile, resolve
+from tests.support.extent import amount
 from tests.support.vectors import listing_of
 
 pytestmark = pytest.mark.slow
@@ -145,7 +146,7 @@ def _key(delta: DeltaDir) -> tuple[int, int, int | None]:
     return delta.min_write_id, delta.max_write_id, delta.statement_id
 
 
-@settings(max_examples=450, deadline=None)
+@settings(max_examples=amount(450, swept=450), deadline=None)
 @given(listings, readers())
 def test_hive4_agrees_with_the_model(names: set[str], reader: Lists) -> None:
     """Profile hive4 reads what the model reads, in the same order, and misses history where it does."""
@@ -160,7 +161,7 @@ def test_hive4_agrees_with_the_model(names: set[str], reader: Lists) -> None:
         assert (state.base and state.base.name, [delta.name for delta in state.deltas]) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(300, swept=300), deadline=None)
 @given(listings, readers(), st.booleans())
 def test_strict_reads_only_what_it_may(names: set[str], reader: Lists, originals: bool) -> None:
     """Profile strict: one entry each, a usable base, no hidden data, and causes that do cover."""
@@ -207,7 +208,7 @@ def _check_base(base: object, parsed: list[object], reader: Lists) -> None:
     assert (base.write_id, base.visibility_txn_id or 0) == rank
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, swept=150), deadline=None)
 @given(listings, readers())
 def test_the_profiles_part_only_where_it_is_said(names: set[str], reader: Lists) -> None:
     """Where both profiles read different directories, `disagreements` says so, and nothing where they do not."""

@@ -23,6 +23,7 @@ from acidctl.types.hive_types import (
     plan_fit,
 )
 from acidctl.types.schema import parse_schema, parse_type
+from tests.support.extent import amount
 
 SHOW_CREATE = """CREATE TABLE `default`.`orders`(
   `id` int COMMENT 'it''s, (the) key',
@@ -99,14 +100,14 @@ _TYPES: st.SearchStrategy[HiveType] = st.recursive(
 
 @pytest.mark.slow
 @given(_TYPES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(300, swept=300), deadline=None)
 def test_text_of_a_type_parses_back(kind: HiveType) -> None:
     """Whatever the type and the names in it, its text is read as the same type."""
     assert parse_type(str(kind)) == kind
 
 
 @given(st.text(max_size=60) | st.text("struct<>array,:() `'\"id int 123;decimal", max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=amount(500, swept=500), deadline=None)
 def test_any_text_is_understood_or_refused(text: str) -> None:
     """No text raises anything but UsageError."""
     for parse in (parse_type, parse_schema):

@@ -23,6 +23,7 @@ from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_l
 from acidctl.types.format_scalars import Damage
 from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.types.schema import parse_type
+from tests.support.extent import amount
 
 _DAY_SECONDS = 86_400
 
@@ -173,7 +174,7 @@ def _wrap_nan(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=amount(400, swept=400), deadline=None)
 @given(st.data())
 def test_json_column_equals_the_model_on_any_nested_type_and_slice(data: st.DataObject) -> None:
     """Every value of every type at every level, NULL or empty, sliced or not, is what the model says."""
@@ -190,7 +191,7 @@ def test_json_column_equals_the_model_on_any_nested_type_and_slice(data: st.Data
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, swept=100), deadline=None)
 @given(st.data())
 def test_json_lines_are_objects_of_all_columns(data: st.DataObject) -> None:
     """A line holds each column under its name, in order, and nothing else."""
@@ -208,7 +209,7 @@ def test_json_lines_are_objects_of_all_columns(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, swept=100), deadline=None)
 @given(st.data())
 def test_csv_reads_back(data: st.DataObject) -> None:
     """Python's csv module gets every cell back; nested cells parse as JSON."""
