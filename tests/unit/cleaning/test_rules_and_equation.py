@@ -20,7 +20,7 @@ from acidctl.storage.locations import gather
 from tests.support.clean_histories import FULL, History
 from tests.support.cleaning import NOW, sound
 from tests.support.cleaning_cases import FIXTURES, Step
-from tests.support.extent import amount
+from tests.support.extent import amount, some
 from tests.support.vectors import load, vector_listing
 from tests.unit.cleaning.test_clean_property import random_listing, random_readers
 
@@ -102,7 +102,7 @@ def test_in_random_listings_and_histories() -> None:
 def test_in_all_vectors() -> None:
     """The listings of Hive's, Trino's and Impala's own tests, and those made at random."""
     counts: Counter[str] = Counter()
-    for case in load("acid-state") + load("acid-state-fuzz"):
+    for case in load("acid-state") + some(load("acid-state-fuzz")):
         if case.get("list_kind", "reader") != "reader":
             continue
         txns = None if case["valid_txns"] is None else ValidTxns.parse(case["valid_txns"])
@@ -131,8 +131,9 @@ def test_in_all_fixtures() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(amount(4, swept=4)))
+@pytest.mark.parametrize("block", some(range(4)))
 def test_in_many_random_listings_and_histories(block: int) -> None:
     """The same for thousands."""
-    assert listing_counts(range(5_000 + 250 * block, 5_000 + 250 * (block + 1)))["removed"] > 100
-    assert history_counts(range(5_000 + 50 * block, 5_000 + 50 * (block + 1)))["removed"] > 100
+    listings, histories = amount(250, swept=250), amount(50, swept=50)
+    assert listing_counts(range(5_000 + listings * block, 5_000 + listings * (block + 1)))["removed"] > 20
+    assert history_counts(range(5_000 + histories * block, 5_000 + histories * (block + 1)))["removed"] > 20

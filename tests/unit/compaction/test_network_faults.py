@@ -20,6 +20,7 @@ from tests.cli.runner import Result
 from tests.cli.runner import acidctl as command
 from tests.support.breaking import WAYS, Bench, in_turn
 from tests.support.cleaning_cases import LATER, step, tree
+from tests.support.extent import some
 from tests.support.faulty import Fault, FaultyStorage
 from tests.support.memory import MemoryStorage
 
@@ -48,16 +49,19 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def _faulted(
     inner: Callable[[], Storage], run: Callable[[Storage], object], fault: Fault, every: int = 1
 ) -> Iterator[tuple[str, object]]:
-    """The call that went wrong, and what the run gave or raised, for all calls of a run; some of those that read.
+    """The call that went wrong, and what the run gave or raised, for calls of a run; some of those that read.
 
     Whatever is read goes through the same hands.
     """
     counter = FaultyStorage(inner(), reads=True)
     run(retrying(counter))
     assert counter.calls
-    for at, name in enumerate(counter.names, 1):
-        if at % every and name.startswith(("stat ", "walk ", "open ", "read ")):
-            continue
+    calls = [
+        (at, name)
+        for at, name in enumerate(counter.names, 1)
+        if at % every == 0 or not name.startswith(("stat ", "walk ", "open ", "read "))
+    ]
+    for at, name in some(calls):
         storage = FaultyStorage(inner(), at, fault, reads=True)
         try:
             outcome: object = run(retrying(storage))
@@ -152,7 +156,7 @@ def test_compaction(way: str, every: int, fault: Fault, tmp_path: Path, monkeypa
         assert again.code == ExitCode.DONE, (call, again.stdout, again.stderr)
         assert bench.leftovers() == [], call
         assert bench.rows() == bench.before, call
-    assert done > 3 or fault is Fault.GONE
+    assert done > 1 or fault is Fault.GONE
 
 
 @pytest.mark.parametrize("fault", NETWORK)
