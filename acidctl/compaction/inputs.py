@@ -174,12 +174,12 @@ class TaskEvents:
         self._applied = 0
         left = KeySum()
         if role is Role.DELETES:
-            for batch in sample.compared(self._delete_events()):
+            for batch in sample.compared(self.delete_events()):
                 left.add(key_hashes(batch.keys, current=True))
                 yield batch
             sample.require_found(self._committed, distinct([]))
             require_events(
-                self._task.output, event_filter.passed, left, lambda: self._once_more(self._deletes, current=True)
+                self._task.output, event_filter.passed, left, lambda: self.hashes_again(self._deletes, current=True)
             )
         else:
             for batch in sample.compared(self._rows(collapse=role is Role.SURVIVING)):
@@ -235,10 +235,14 @@ class TaskEvents:
         deleted = distinct([hashes for tally in delete_filter.tallies for hashes in tally.hashes])
         sample.require_found(self._committed, deleted)
         require_rows(
-            self._task.output, event_filter.passed, left, deleted, lambda: self._once_more(self._inserts, current=False)
+            self._task.output,
+            event_filter.passed,
+            left,
+            deleted,
+            lambda: self.hashes_again(self._inserts, current=False),
         )
 
-    def _once_more(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
+    def hashes_again(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
         """The keys of all events that pass, without their rows."""
         event_filter = EventFilter(self._task.bucket_id, self._write_ids)
         for source in sources:
@@ -262,7 +266,7 @@ class TaskEvents:
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
         self._applied = merge.deletes_applied
 
-    def _delete_events(self) -> Iterator[EventBatch]:
+    def delete_events(self) -> Iterator[EventBatch]:
         streams = [(source, stream_of(source, None, BATCH_ROWS, span=self._span)) for source in self._deletes]
         # Thousands of deltas delete everywhere, so that all are read side by side: those of a batch are not kept open.
         for batch in coalesce(merge_events(pack_small(streams, _PACK_ROWS)), BATCH_ROWS):

@@ -29,7 +29,7 @@ from acidctl.storage.port import Storage, join
 from acidctl.types.digest import combined
 
 # Smaller inputs are read over the network sooner than a free core on the right machine is found.
-_WORTH_A_WAY = 4 << 20
+WORTH_A_WAY = 4 << 20
 # As many as a file has replicas, mostly.
 _HOSTS = 3
 
@@ -147,7 +147,7 @@ class TaskPart:
         """The machines that hold the most of the largest input, the best first; empty where it does not matter."""
         files = [info for entry in self.running.inputs(self.running.plan.tasks[self.task]) for info in entry.files]
         largest = max(files, key=lambda info: info.size, default=None)
-        if largest is None or largest.size < _WORTH_A_WAY:
+        if largest is None or largest.size < WORTH_A_WAY:
             return ()
         try:
             return storage.hosts(join(self.running.root, largest.path))[:_HOSTS]

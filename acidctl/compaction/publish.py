@@ -83,7 +83,7 @@ from acidctl.storage.port import Storage, join
 from acidctl.storage.remote import for_each
 
 # A copy is made by the server: one costs next to nothing here.
-_COPIES = 8
+COPIES = 8
 
 
 class NothingToDoError(AcidctlError):
@@ -391,7 +391,7 @@ def copy_files(storage: Storage, root: str, work: str, files: Sequence[OutputFil
     data = [file for file in files if not is_hidden(file.path.rpartition("/")[2])]
     markers = [file for file in files if file not in data]
     for group in (data, markers):
-        for_each(copy, group, threads=_COPIES, name="acidctl-copy")
+        for_each(copy, group, threads=COPIES, name="acidctl-copy")
 
 
 def remove_copies(storage: Storage, root: str, files: Sequence[OutputFile]) -> None:

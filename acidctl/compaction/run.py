@@ -41,14 +41,14 @@ from acidctl.storage.resolve import options_elsewhere
 
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
 _WAVE_TASKS = 512
-_WAVE_PARTITIONS = 64
+WAVE_PARTITIONS = 64
 # With a time limit waves are smaller, so that little has begun when it comes: some tasks for each slot of the engine,
 # but not less than what is done in seconds.
 _LIMITED_TASKS = 4
 _LIMITED_BYTES = 64 << 20
 _SLOTS = 16
 # Preparing and publishing wait for the storage, not for a core.
-_STORAGE_THREADS = 4
+STORAGE_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Compaction:
         queue = deque(sorted(work, key=lambda part: (-len(part.inputs) if by_need else 0, -part.bytes_in)))
         try:
             # Whatever changes the storage is done by these threads: an interrupt comes to the main thread alone.
-            with ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
+            with ThreadPoolExecutor(STORAGE_THREADS, thread_name_prefix="acidctl-storage") as workers:
                 try:
                     self._run_waves(queue, workers)
                 except BaseException:
@@ -264,7 +264,7 @@ class Compaction:
         chosen: list[PartitionPlan] = []
         tasks = size = 0
         slots = getattr(self._engine, "parallelism", _SLOTS)
-        while queue and tasks < _WAVE_TASKS and len(chosen) < _WAVE_PARTITIONS:
+        while queue and tasks < _WAVE_TASKS and len(chosen) < WAVE_PARTITIONS:
             if self._limit is not None and tasks >= _LIMITED_TASKS * slots and size >= _LIMITED_BYTES:
                 break
             chosen.append(queue.popleft())

@@ -262,7 +262,7 @@ def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:
 # Parquet files of one schema become one, row group by row group; text is concatenated byte by byte. Whatever was
 # written is read back and compared before it counts.
 
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
 _GZIP = ".gz"
 #: What a window size of zlib needs to be added to read gzip.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -358,7 +358,7 @@ class _Text:
             try:
                 self._inside = True
                 # Bounded: a chunk may stand for a thousand times as much.
-                self._take(self._member.decompress(chunk, _CHUNK))
+                self._take(self._member.decompress(chunk, CHUNK))
             except zlib.error as error:
                 raise self._damaged(str(error)) from error
             if self._member.eof:
@@ -394,7 +394,7 @@ def _gzipped(text: bytes) -> bytes:
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(CHUNK):
         yield chunk
 
 

@@ -31,7 +31,7 @@ _NO_STRIDE = (1 << 31) - 1
 # No dictionaries: C++ judges a column by its first 10,000 rows once and for all, and counts nothing of a dictionary
 # towards the size of a stripe. 6 million different texts after 10,000 equal ones took 950 MB and twice the time, and
 # 190 MB without; ten columns of which one repeats itself are 2 % larger in zlib, 12 % without a codec.
-_DICTIONARY_SHARE = 0.0
+DICTIONARY_SHARE = 0.0
 # Rows that Arrow hands to ORC at once: never more than a piece has, so that each piece is one.
 _BATCH_ROWS = 1 << 16
 
@@ -67,7 +67,7 @@ class ArrowBackend:
             compression=physical.compression.name.lower() if physical.compression else "uncompressed",
             compression_block_size=physical.block_size,
             row_index_stride=physical.row_index_stride or _NO_STRIDE,
-            dictionary_key_size_threshold=_DICTIONARY_SHARE,
+            dictionary_key_size_threshold=DICTIONARY_SHARE,
             bloom_filter_columns=sorted(physical.bloom) or None,
             bloom_filter_fpp=physical.bloom_fpp,
         )

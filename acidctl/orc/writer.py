@@ -58,7 +58,7 @@ __all__ = ["Backend", "NeedsExactWriter", "Settings", "WrittenFile", "write_orc"
 _PIECE_BYTES = 4 << 20
 _PIECE_ROWS = 1 << 16
 # Fewer rows than these wait for more: each piece costs some tenths of a millisecond.
-_FEW_ROWS = 1 << 13
+FEW_ROWS = 1 << 13
 _NO_FILTER = frozenset({OrcKind.BOOLEAN, OrcKind.LIST, OrcKind.MAP, OrcKind.STRUCT, OrcKind.UNION})
 # ORC's C++ writer takes multiples of this as the size of a compressed block, and ends the process at 8 MiB.
 _BLOCK_UNIT = 64 << 10
@@ -306,7 +306,7 @@ def _pieces(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
         width: int = sum(column.nbytes for column in batch.columns) // len(batch)
         size = max(1, min(_PIECE_ROWS, _PIECE_BYTES // (width + 1)))
         waiting.append(batch)
-        if sum(map(len, waiting)) < min(_FEW_ROWS, size):
+        if sum(map(len, waiting)) < min(FEW_ROWS, size):
             continue
         joined = EventBatch.concat(waiting) if len(waiting) > 1 else batch
         waiting = []

@@ -207,7 +207,7 @@ class MergeReader:
     deletes_applied: int = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
-        merged = _merge_sorted([replace(stream, open=partial(self._visible, stream)) for stream in self.streams])
+        merged = merge_sorted([replace(stream, open=partial(self._visible, stream)) for stream in self.streams])
         if self.updates:
             merged = self._newest_events(merged)
         elif self.notice is not None:
@@ -334,7 +334,7 @@ class _Cursor:
         return taken
 
 
-def _merge_sorted(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
+def merge_sorted(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
     """Events of all streams in key order, newest first within a key.
 
     Each round takes from every open stream what sorts at or before the smallest last key of their batches, so a round
@@ -393,14 +393,14 @@ def merge_events(streams: Sequence[EventStream]) -> Iterator[EventBatch]:
     This is what Hive's minor compaction keeps (`OrcRawRecordMerger` with `collapseEvents` off). Which events are
     visible, the streams have decided.
     """
-    for batch, first in _first_of_each(_merge_sorted(streams), _repeats):
+    for batch, first in _first_of_each(merge_sorted(streams), repeats):
         if first.all():
             yield batch
         elif first.any():
             yield batch.filter(first)
 
 
-def _repeats(keys: EventKeys) -> BoolArray:
+def repeats(keys: EventKeys) -> BoolArray:
     same = keys.same_as_previous()
     same[1:] &= keys.current[1:] == keys.current[:-1]
     return same

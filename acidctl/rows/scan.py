@@ -474,7 +474,7 @@ class LocationReader:
 
     def _every_row_counts(self, sources: Sequence[DataSource]) -> bool:
         """Whether each stored row of these files is visible, as far as tails tell."""
-        if any(source.facts.may_update for source in sources) or self._deletes_for(sources, updates=False):
+        if any(source.facts.may_update for source in sources) or self.deletes_for(sources, updates=False):
             return False
         if self.findings is not None and self.findings.overlap(sources):
             return False
@@ -484,7 +484,7 @@ class LocationReader:
                 return False
         return True
 
-    def _deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
+    def deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
         """The delete files that may hold a key of these sources, judged by key ranges, never by file names.
 
         A file's own bucket number proves nothing: Hive 3.1 writes deletes of an unbucketed table into other buckets.
@@ -502,7 +502,7 @@ class LocationReader:
         self, sources: Sequence[DataSource], updates: bool, keys_in: KeySpan | None = None
     ) -> DeletedRows:
         """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
-        chosen = self._deletes_for(sources, updates=updates)
+        chosen = self.deletes_for(sources, updates=updates)
         span = _bucket_span(sources, updates)
         wanted = (span, keys_in, *(delete.name for delete in chosen))
         if self._held is None or self._held[0] != wanted:

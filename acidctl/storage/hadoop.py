@@ -58,7 +58,7 @@ class HadoopStorage(Storage, ABC):
         self._facts: Facts | None = None
 
     @abstractmethod
-    def _status(self, path: str) -> Status | None:
+    def status(self, path: str) -> Status | None:
         """None when nothing stands at the path, also below a file."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class HadoopStorage(Storage, ABC):
         return self._place.url + path
 
     def stat(self, path: str) -> PathStat | None:
-        status = self._status(path)
+        status = self.status(path)
         return None if status is None else PathStat(status.is_directory, status.size, status.modified)
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
@@ -114,7 +114,7 @@ class HadoopStorage(Storage, ABC):
 
     def mkdir(self, path: str, like: str | None = None) -> None:
         """Two who make one directory at the same time may both succeed: names of directories have to be one's own."""
-        if self._status(path) is not None:
+        if self.status(path) is not None:
             raise already_exists(self.display(path))
         if like is None:
             self._mkdirs(path, _DIRECTORY_MODE, parents=False)
@@ -163,7 +163,7 @@ class HadoopStorage(Storage, ABC):
         except (ExistsError, MissingError):
             # Something was discarded under the name of one of this path's parents, and is a file.
             taken = place
-            while taken != current and self._status(taken) is None:
+            while taken != current and self.status(taken) is None:
                 taken = taken.rpartition("/")[0]
             place = taken + moment + place.removeprefix(taken)
             self._mkdirs(place, 0o700, parents=True)
@@ -189,7 +189,7 @@ class HadoopStorage(Storage, ABC):
                 return
 
     def _existing(self, path: str) -> Status:
-        status = self._status(path)
+        status = self.status(path)
         if status is None:
             raise MissingError(f"{self.display(path)} does not exist", path=self.display(path))
         return status

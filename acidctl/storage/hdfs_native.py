@@ -153,7 +153,7 @@ class HdfsStorage(HadoopStorage):
                 raise already_exists(self.display(target)) from None
             raise
 
-    def _status(self, path: str) -> Status | None:
+    def status(self, path: str) -> Status | None:
         try:
             info = self._ask(path, lambda client: client.get_file_info(path))
         except MissingError:

@@ -329,7 +329,7 @@ def rename_new(source: str, target: str, source_in: int | None = None, target_in
     does not offer both in one step, a file has both names for a moment, and of a directory the target is looked for
     first.
     """
-    call = _renameat2()
+    call = renameat2()
     if call is not None and "\0" not in source + target:
         places = (_AT_FDCWD if number is None else number for number in (source_in, target_in))
         number = call(os.fsencode(source), os.fsencode(target), *places)
@@ -360,7 +360,7 @@ def rename_new(source: str, target: str, source_in: int | None = None, target_in
 
 
 @cache
-def _renameat2() -> Callable[[bytes, bytes, int, int], int] | None:
+def renameat2() -> Callable[[bytes, bytes, int, int], int] | None:
     """Linux's call, which gives an error number or 0; None on other systems."""
     # Only what renames needs it; reading commands start without.
     import ctypes

@@ -28,7 +28,7 @@ from acidctl.storage.remote import DirectoryEntry, for_each, walk_tree
 
 # Of any object store; each adds what it has besides.
 OBJECT_FACTS = Facts(atomic_rename=False, exclusive_create=True, trash=False, empty_directories=False)
-_COPIES = 8
+COPIES = 8
 _COPY_BYTES = 1 << 20
 # Empty objects of this ending stand for directories; clients of Hadoop's first S3 file systems left them.
 _FOLDER_ENDING = "_$folder$"
@@ -168,7 +168,7 @@ class ObjectStorage(Storage):
                 raise
 
         try:
-            for_each(copy, sources, threads=_COPIES, name="acidctl-objects")
+            for_each(copy, sources, threads=COPIES, name="acidctl-objects")
         except BaseException:
             if copied:
                 with suppress(StorageError):

@@ -45,10 +45,10 @@ FACTS = replace(OBJECT_FACTS, conditional_replace=True)
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
 Answer = Mapping[str, Any]
 _MARK = "acidctl-write"
-_PAGE = 1000
+PAGE = 1000
 _DELETES = 1000
 # Parts of a copy: 10,000 at most, and none may be larger than 5 GiB.
-_COPY_BYTES = 512 << 20
+COPY_BYTES = 512 << 20
 # What one writer holds: a part that fills up, and a few under way.
 _PART_BYTES = 8 << 20
 _UNDER_WAY = 4
@@ -127,7 +127,7 @@ class S3Objects:
                 return cast(bytes, await stream.read())
 
         try:
-            return cast(bytes, self._policy.run(lambda: self._run(body, item.path)))
+            return cast(bytes, self._policy.run(lambda: self.run_request(body, item.path)))
         except ExistsError as error:
             raise replaced(self.url(item.path)) from error
 
@@ -188,10 +188,10 @@ class S3Objects:
         if source.version:
             origin["CopySourceIfMatch"] = source.version
         with _NewObject(self, target) as copy:
-            for start in range(0, source.size, _COPY_BYTES):
+            for start in range(0, source.size, COPY_BYTES):
                 span = {}
-                if source.size > _COPY_BYTES:
-                    span["CopySourceRange"] = f"bytes={start}-{min(start + _COPY_BYTES, source.size) - 1}"
+                if source.size > COPY_BYTES:
+                    span["CopySourceRange"] = f"bytes={start}-{min(start + COPY_BYTES, source.size) - 1}"
                 copy.add_part("upload_part_copy", source.path, {**origin, **span})
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -225,7 +225,7 @@ class S3Objects:
         """MissingDependencyError where the installed botocore would leave conditions out."""
         if self._proved or self._knows_conditions:
             return
-        self._run(lambda filesystem: filesystem.set_session(), "", "written")
+        self.run_request(lambda filesystem: filesystem.set_session(), "", "written")
         model = self._filesystem._s3.meta.service_model
         for operation, condition in _CONDITIONS:
             if condition not in model.operation_model(operation).input_shape.members:
@@ -246,7 +246,7 @@ class S3Objects:
     def _pages(self, path: str, **asked: Any) -> Iterator[Answer]:
         more: dict[str, str] = {}
         while True:
-            page = self.ask("list_objects_v2", path, MaxKeys=_PAGE, **asked, **more)
+            page = self.ask("list_objects_v2", path, MaxKeys=PAGE, **asked, **more)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -254,12 +254,12 @@ class S3Objects:
 
     def ask(self, method: str, path: str, doing: str = "read", **asked: Any) -> Answer:
         """One request about a path, tried again where that may help; `doing` is a participle for errors."""
-        return self._policy.run(lambda: self._once(method, path, doing, **asked))
+        return self._policy.run(lambda: self.once(method, path, doing, **asked))
 
-    def _once(self, method: str, path: str, doing: str, **asked: Any) -> Answer:
-        return cast(Answer, self._run(lambda filesystem: filesystem._call_s3(method, **asked), path, doing))
+    def once(self, method: str, path: str, doing: str, **asked: Any) -> Answer:
+        return cast(Answer, self.run_request(lambda filesystem: filesystem._call_s3(method, **asked), path, doing))
 
-    def _run(self, request: Callable[[Any], Any], path: str, doing: str = "read") -> Any:
+    def run_request(self, request: Callable[[Any], Any], path: str, doing: str = "read") -> Any:
         """Make a request on the thread of s3fs and wait for it; any thread may."""
         if self._pid != os.getpid():
             # A forked child has neither that thread nor may it use the parent's connections.

@@ -115,7 +115,7 @@ class WebHdfsStorage(HadoopStorage):
 
     def create(self, path: str, like: str | None = None) -> BinaryIO:
         """What exists is seen here; of two who create at the same time, one is refused when it closes."""
-        if self._status(path) is not None:
+        if self.status(path) is not None:
             raise already_exists(self.display(path))
         self._require_directory(_parent(path))
         return cast(BinaryIO, _NewFile(self, path, self._new_mode(like)))
@@ -157,7 +157,7 @@ class WebHdfsStorage(HadoopStorage):
         inside a directory of its own beside it. HttpFS strips what it takes for the destination; a slash at its end
         keeps a blank.
         """
-        if source == target or self._status(target) is not None:
+        if source == target or self.status(target) is not None:
             raise already_exists(self.display(target))
         self._existing(source)
         self._require_directory(_parent(target))
@@ -173,7 +173,7 @@ class WebHdfsStorage(HadoopStorage):
             try:
                 self._into(renamed, target)
             except StorageError:
-                if self._status(renamed) is not None:
+                if self.status(renamed) is not None:
                     self._true("PUT", "RENAME", renamed, destination=source + "/")
                 raise
         finally:
@@ -185,12 +185,12 @@ class WebHdfsStorage(HadoopStorage):
         answer = self._ask("PUT", "RENAME", source, destination=_parent(target) + "/")
         if answer.get("boolean") is not True:
             shown = self.display(target)
-            if self._status(target) is not None:
+            if self.status(target) is not None:
                 raise already_exists(shown)
             self._existing(source)
             raise StorageError(f"{self.display(source)} cannot be moved to {shown}: HDFS refuses it", path=shown)
 
-    def _status(self, path: str) -> Status | None:
+    def status(self, path: str) -> Status | None:
         """Times are in milliseconds there, and modes in octal."""
         status = self._file_status(path)
         if status is None:

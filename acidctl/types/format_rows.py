@@ -41,7 +41,7 @@ Piece: TypeAlias = bytes | pa.Array
 _NULL = "null"
 _INTEGERS = frozenset({TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT})
 _TEXTS = frozenset({TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR})
-_SPLIT_BYTES = 1 << 28  # Arrow strings end at 2 GiB; text is a few times larger than what it shows
+SPLIT_BYTES = 1 << 28  # Arrow strings end at 2 GiB; text is a few times larger than what it shows
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {i: _SHORT.get(chr(i), f"\\u{i:04x}") for i in (*range(32), 0x22, 0x5C)}
 # JavaScript takes these two for line ends; as escapes they are the same JSON.
@@ -125,7 +125,7 @@ def _rows(
     columns: Sequence[pa.Array], render: Callable[[Sequence[pa.Array]], list[Piece]], *, nulls: str = _NULL
 ) -> pa.Buffer:
     count = len(columns[0])
-    if count > 1 and sum(column.nbytes for column in columns) > _SPLIT_BYTES:
+    if count > 1 and sum(column.nbytes for column in columns) > SPLIT_BYTES:
         half = count // 2
         first = _rows([c.slice(0, half) for c in columns], render, nulls=nulls)
         rest = _rows([c.slice(half) for c in columns], render, nulls=nulls)

@@ -164,13 +164,13 @@ def test_a_merge_that_loses_a_delete(kind: str, tmp_path: Path, monkeypatch: pyt
 
         monkeypatch.setattr(merge.DeletedRows, "collect", classmethod(but_one))
     else:
-        merged = merge._merge_sorted
+        merged = merge.merge_sorted
 
         def lossy(cursors: Any) -> Iterator[Any]:
             for batch in merged(cursors):
                 yield batch if batch.keys.operation is None else batch.slice(1, len(batch))
 
-        monkeypatch.setattr(merge, "_merge_sorted", lossy)
+        monkeypatch.setattr(merge, "merge_sorted", lossy)
     refused = case.refuses(monkeypatch, attempts=False)
     assert "would not hold the right rows" in refused or "would be lost" in refused
     case.mends()

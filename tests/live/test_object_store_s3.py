@@ -34,7 +34,7 @@ from acidctl.cli.main import main
 from acidctl.storage.s3 import S3Objects
 from acidctl.compaction import publish
 
-publish._COPIES = 1
+publish.COPIES = 1
 copy, done, last = S3Objects.copy, [], int(sys.argv[1])
 
 def copied(self, source, target):

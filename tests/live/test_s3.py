@@ -93,7 +93,7 @@ class _OnS3(WritingStorage):
 
     def test_copies_and_uploads_in_parts(self, server: S3Server, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         """Large objects go in parts both ways, and an exception leaves none of them behind."""
-        monkeypatch.setattr("acidctl.storage.s3._COPY_BYTES", 5 * MIB)
+        monkeypatch.setattr("acidctl.storage.s3.COPY_BYTES", 5 * MIB)
         storage, root = make({"d/f": b"1"})
         data = bytes(range(256)) * (4096 * 17)
         with storage.create(f"{root}/d/large") as stream:
@@ -169,7 +169,7 @@ class _OnS3(WritingStorage):
         """The request was carried out, nobody heard of it, and it is made again."""
         storage, root = make({"d/f": b"1", "e/f": b"2"})
         objects = objects_of(storage)
-        once, lost = objects._once, []
+        once, lost = objects.once, []
 
         def deaf(asked: str, path: str, doing: str, **what: Any) -> Mapping[str, Any]:
             answer = once(asked, path, doing, **what)
@@ -178,7 +178,7 @@ class _OnS3(WritingStorage):
                 raise UnreachableError("nothing was heard")
             return answer
 
-        monkeypatch.setattr(objects, "_once", deaf)
+        monkeypatch.setattr(objects, "once", deaf)
         monkeypatch.setattr(time, "sleep", lambda seconds: None)
         storage.create_exclusive(f"{root}/lock", b"mine")
         assert storage.swap(f"{root}/lock", b"mine", b"again mine")
@@ -242,31 +242,31 @@ class TestMoto(_OnS3):
         """It would give one lock to two; reading goes on, and nothing is left of the attempt."""
         storage, root = resolve(plant(server, {"d/f": b"1"}), server.options)
         objects = objects_of(storage)
-        once = objects._once
+        once = objects.once
 
         def careless(method: str, path: str, doing: str, **asked: Any) -> Mapping[str, Any]:
             asked.pop("IfNoneMatch", None)
             return once(method, path, doing, **asked)
 
-        monkeypatch.setattr(objects, "_once", careless)
+        monkeypatch.setattr(objects, "once", careless)
         with pytest.raises(StorageError, match="heeds no If-None-Match"):
             storage.create_exclusive(f"{root}/_acidctl_lock", b"1")
         assert [info.path for info in storage.walk(root).files] == ["d/f"]
 
     def test_requests_are_counted(self, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         """A listing for a page of objects, whatever directories they are in; two requests for the tail of a file."""
-        monkeypatch.setattr("acidctl.storage.s3._PAGE", 100)
+        monkeypatch.setattr("acidctl.storage.s3.PAGE", 100)
         url = plant(server, {f"ds={n % 10}/delta_{n}_{n}/bucket_00000": b"" for n in range(120)})
         storage, root = resolve(url, server.options)
         storage.create_exclusive(f"{root}/large", b"x" * 3 * MIB)
         objects = objects_of(storage)
-        run, asked = objects._run, []
+        run, asked = objects.run_request, []
 
         def counted(request: Any, path: str, doing: str = "read") -> Any:
             asked.append(path)
             return run(request, path, doing)
 
-        monkeypatch.setattr(objects, "_run", counted)
+        monkeypatch.setattr(objects, "run_request", counted)
         found = storage.walk(root)
         assert (len(found.files), len(found.directories), len(asked)) == (121, 130, 2)
         asked.clear()

@@ -259,12 +259,12 @@ class TestWriting:
         storage.rename_dir(f"{path}/begun", f"{path}/done")
         storage.move(f"{path}/done/f", f"{path}/g")
         storage.mkdir(f"{path}/begun")
-        real, taken = storage._status, iter([True])
+        real, taken = storage.status, iter([True])
 
         def too_early(asked: str) -> Status | None:
             return None if asked == f"{path}/done" and next(taken, False) else real(asked)
 
-        monkeypatch.setattr(storage, "_status", too_early)
+        monkeypatch.setattr(storage, "status", too_early)
         with pytest.raises(ExistsError, match="/done exists already"):
             storage.rename_dir(f"{path}/begun", f"{path}/done")
         found = storage.walk(path)

@@ -83,7 +83,7 @@ class AllAtOnce:
 
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls come one after the other, and nothing waits for the disk, which is most of what a run takes."""
-    monkeypatch.setattr(compact_module, "_STORAGE_THREADS", 1)
+    monkeypatch.setattr(compact_module, "STORAGE_THREADS", 1)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

@@ -102,9 +102,6 @@ LOADED_LATE = {
     ("storage", "ctypes"): "only a rename needs the system call",
 }
 
-# What tests replace although its name is private; an argument would do.
-MOST_PRIVATE_NAMES_REPLACED = 29
-
 # Words that were ours alone; in names, messages and comments stands what a Hive administrator would say.
 PRIVATE_WORDS = (
     *("aside", "books", "census", "gate", "ground", "grounds", "harvest", "harvested", "hazy", "meet", "meets"),
@@ -303,7 +300,7 @@ def test_tests_replace_no_private_name() -> None:
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
         found += [f"{path.relative_to(ROOT)}: {match[1]}" for match in private.finditer(path.read_text())]
-    assert len(found) <= MOST_PRIVATE_NAMES_REPLACED, found
+    assert found == []
 
 
 def _words(text: str) -> list[str]:

@@ -29,7 +29,7 @@ EVERY = every(5)
 @pytest.fixture(autouse=True)
 def _one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     in_turn(monkeypatch)
-    monkeypatch.setattr(objects_module, "_COPIES", 1)
+    monkeypatch.setattr(objects_module, "COPIES", 1)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 

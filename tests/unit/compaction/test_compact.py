@@ -102,7 +102,7 @@ def test_partitions_share_the_engine(table: Path) -> None:
 @pytest.mark.slow
 def test_waves_bound_what_is_held(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of partitions are worked through a few at a time: no more locks than a wave has."""
-    monkeypatch.setattr(module, "_WAVE_PARTITIONS", 1)
+    monkeypatch.setattr(module, "WAVE_PARTITIONS", 1)
     locks: list[int] = []
 
     def count(index: int, spec: TaskSpec, outcome: TaskOutcome) -> TaskOutcome:
@@ -230,8 +230,8 @@ def test_what_concerns_all_is_raised(table: Path) -> None:
 @pytest.mark.slow
 def test_what_concerns_all_does_not_hide_what_is_done(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine breaks down later: those that are compacted are told, and the rest has failed."""
-    monkeypatch.setattr(module, "_WAVE_PARTITIONS", 1)
-    monkeypatch.setattr(module, "_STORAGE_THREADS", 1)
+    monkeypatch.setattr(module, "WAVE_PARTITIONS", 1)
+    monkeypatch.setattr(module, "STORAGE_THREADS", 1)
 
     class Fading(Engine):
         def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
@@ -442,7 +442,7 @@ def test_the_machines_of_large_inputs_are_told_to_engines_that_ask(
     _prepared(table, partitions=["ds=1"]).start(engine).run()
     assert set(engine.hosts) == {()}
     assert asked == []
-    monkeypatch.setattr("acidctl.compaction.partition_run._WORTH_A_WAY", 1)
+    monkeypatch.setattr("acidctl.compaction.partition_run.WORTH_A_WAY", 1)
     _prepared(table, partitions=["ds=2"]).start(engine).run()
     assert set(engine.hosts) == {("one", "two", "three")}
     assert len(asked) == len(engine.hosts)

@@ -96,7 +96,7 @@ def _prepared(table: Path, limit: TimeLimit, **options: Any) -> Prepared:
 @pytest.fixture
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition a wave: the demo table's are so small that a wave holds all of them."""
-    monkeypatch.setattr(module, "_WAVE_PARTITIONS", 1)
+    monkeypatch.setattr(module, "WAVE_PARTITIONS", 1)
 
 
 def test_nothing_is_begun_after_the_time(tmp_path: Path, small_waves: None) -> None:

@@ -51,8 +51,8 @@ def _forget_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _forget_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A delete file that is judged not to concern the bucket."""
-    chosen = LocationReader._deletes_for
-    monkeypatch.setattr(LocationReader, "_deletes_for", lambda *args, **more: chosen(*args, **more)[1:])
+    chosen = LocationReader.deletes_for
+    monkeypatch.setattr(LocationReader, "deletes_for", lambda *args, **more: chosen(*args, **more)[1:])
 
 
 def _delete_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +72,13 @@ def _delete_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _lose_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that falls out between streams."""
-    merged = merge._merge_sorted
+    merged = merge.merge_sorted
 
     def but_one(cursors: list[Any]) -> Iterator[EventBatch]:
         *batches, last = merged(cursors)
         yield from (*batches, last.slice(0, len(last) - 1))
 
-    monkeypatch.setattr(merge, "_merge_sorted", but_one)
+    monkeypatch.setattr(merge, "merge_sorted", but_one)
 
 
 @pytest.mark.parametrize("fault", [_forget_one, _forget_a_file, _delete_another, _delete_more, _lose_a_row])
@@ -128,13 +128,13 @@ def _write_deletes(table: Path, write_id: int, current: int, rows: range) -> Non
 def test_deletes_of_nothing_and_of_the_same_balance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deletes of rows that an earlier base has left out, and rows that two writes deleted: keys are read once more."""
     read: list[object] = []
-    again = TaskEvents._once_more
+    again = TaskEvents.hashes_again
 
     def watched(self: TaskEvents, sources: Any, **more: Any) -> Any:
         read.append(sources)
         return again(self, sources, **more)
 
-    monkeypatch.setattr(TaskEvents, "_once_more", watched)
+    monkeypatch.setattr(TaskEvents, "hashes_again", watched)
     write_events(tmp_path, delta(1), range(100), write_id=1)
     _write_deletes(tmp_path, 1, 2, range(50))
     _write_deletes(tmp_path, 1, 3, range(40, 60))
@@ -164,7 +164,7 @@ def test_an_event_that_stands_twice_counts_once(tmp_path: Path, monkeypatch: pyt
     assert (result.rows_in, result.rows) == (10, 5)
     _lose_a_row(monkeypatch)
     assert run_task(deletes).rows == 5  # its double stands in for it
-    monkeypatch.setattr(merge, "_repeats", lambda keys: np.arange(len(keys)) > 0)
+    monkeypatch.setattr(merge, "repeats", lambda keys: np.arange(len(keys)) > 0)
     with pytest.raises(VerificationError, match=r"there are 10 events, but 1 rows instead of 5|would be lost"):
         run_task(deletes)
 

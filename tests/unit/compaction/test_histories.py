@@ -19,8 +19,8 @@ import pytest
 
 from acidctl import open_table
 from acidctl.cleaning import decisions as clean_decisions
-from acidctl.cleaning import plan as clean_plan
 from acidctl.cleaning import run as clean_run
+from acidctl.cleaning.plan import GUARDS
 from acidctl.cleaning.report import Outcome as CleanOutcome
 from acidctl.compaction import inputs
 from acidctl.compaction.inputs import TaskEvents
@@ -370,7 +370,7 @@ def _blind(module: object, name: str, answer: object) -> Change:
     def change(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, name, lambda *args: answer)
         # It would notice.
-        patch.setattr(clean_plan, "_simulation", lambda seen: (None, ""))
+        patch.setitem(GUARDS, "simulation", lambda seen, evidence: "")
 
     return change
 
@@ -382,7 +382,7 @@ def _newest_only(name: str) -> Change:
 # Each takes away what some reader needs; the number is a seed shortly before the first that shows it for Hive 4.
 MUTATIONS: dict[str, tuple[Change, int]] = {
     "deletes are applied by readers": (_blind(DeletedRows, "mask", None), 0),
-    "deletes are written": (lambda patch: patch.setattr(TaskEvents, "_delete_events", lambda self: iter(())), 0),
+    "deletes are written": (lambda patch: patch.setattr(TaskEvents, "delete_events", lambda self: iter(())), 0),
     "aborted events are dropped": (_blind(inputs, "valid_mask", None), 30),
     "the compactor stops at open writes": (
         lambda patch: patch.setattr(ValidWriteIds, "compactor", lambda self: replace(self, open=(), min_open=None)),

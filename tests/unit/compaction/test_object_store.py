@@ -39,8 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests come in the same order each time, and nobody waits."""
-    monkeypatch.setattr(publish_module, "_COPIES", 1)
-    monkeypatch.setattr(objects_module, "_COPIES", 1)
+    monkeypatch.setattr(publish_module, "COPIES", 1)
+    monkeypatch.setattr(objects_module, "COPIES", 1)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 

@@ -63,7 +63,7 @@ def test_a_journal_written_between_two_pages_is_found(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first page shows a run that has published nothing, the second a part of what it publishes."""
-    monkeypatch.setattr(publish_module, "_COPIES", 1)
+    monkeypatch.setattr(publish_module, "COPIES", 1)
     case = make_case(kind, tmp_path / "cases")
     root = tmp_path / "t"
     case.plant(root)

@@ -46,7 +46,7 @@ def written(root: Path, result: TaskResult) -> bytes:
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
 def test_text(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines stay lines: a file that does not end its last one is not run into the next; no bytes are no line."""
-    monkeypatch.setattr(plainfiles, "_CHUNK", chunk)
+    monkeypatch.setattr(plainfiles, "CHUNK", chunk)
     spec = spec_of(tmp_path, [b"1\x01a\n2\x01b", b"", b"\n", b"3\xff\r\n"], "text")
     result = run_task(spec)
     assert written(tmp_path, result) == b"1\x01a\n2\x01b\n\n3\xff\r\n"
@@ -56,7 +56,7 @@ def test_text(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_gzip(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Members of all files follow one another, and what they expand to is lines."""
-    monkeypatch.setattr(plainfiles, "_CHUNK", chunk)
+    monkeypatch.setattr(plainfiles, "CHUNK", chunk)
     contents = [gzip.compress(b"1\n2"), gzip.compress(b"3\n") + gzip.compress(b"4"), gzip.compress(b"")]
     result = run_task(spec_of(tmp_path, contents, "text", ".gz"))
     assert gzip.decompress(written(tmp_path, result)) == b"1\n2\n3\n4\n"

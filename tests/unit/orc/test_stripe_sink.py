@@ -133,7 +133,7 @@ def made(batch: EventBatch, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
         if not options.pop("igzip", True):
             patch.setattr(writer, "igzip", lambda: None)
         patch.setattr(stripe_sink, "LARGEST_CHUNK", options.pop("chunk", stripe_sink.LARGEST_CHUNK))
-        patch.setattr(writer, "_FEW_ROWS", 700)
+        patch.setattr(writer, "FEW_ROWS", 700)
         rows = len(batch)
         pieces = (batch.slice(start, min(start + 700, rows)) for start in range(0, rows, 700))
         options = {"row_index_stride": STRIDE, "block_size": 1 << 16, **options}
@@ -251,7 +251,7 @@ def test_same_positions_as_arrow(nulls: bool, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_dictionaries(nulls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their positions are of another kind."""
-    monkeypatch.setattr(arrowwriter, "_DICTIONARY_SHARE", 1.0)
+    monkeypatch.setattr(arrowwriter, "DICTIONARY_SHARE", 1.0)
     batch = values(nulls)
     data, _ = made(batch, monkeypatch, chunk=300)
     encodings = [footer.encodings[14].kind for footer in opened(data).stripe_footers()]

@@ -14,7 +14,7 @@ from acidctl.storage import local as rename
 from acidctl.storage.local import rename_new
 
 _OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int], int] | None]] = {
-    "offered": rename._renameat2,
+    "offered": rename.renameat2,
     "not by the system": lambda: None,
     "not by the file system": lambda: lambda *_: errno.EINVAL,
 }
@@ -22,7 +22,7 @@ _OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int], int] | None]]
 
 @pytest.fixture(params=_OFFERS)
 def offer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rename, "_renameat2", _OFFERS[request.param])
+    monkeypatch.setattr(rename, "renameat2", _OFFERS[request.param])
 
 
 def _make(path: Path, kind: str) -> Path:

@@ -377,5 +377,5 @@ def test_large_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch whose text could pass Arrow's 2 GiB is rendered in parts, with the same result."""
     array = pa.array(["abc"] * 10)
     whole = bytes(json_lines([array], ["a"], [parse_type("string")]))
-    monkeypatch.setattr("acidctl.types.format_rows._SPLIT_BYTES", 8)
+    monkeypatch.setattr("acidctl.types.format_rows.SPLIT_BYTES", 8)
     assert bytes(json_lines([array], ["a"], [parse_type("string")])) == whole
