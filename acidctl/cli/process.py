@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.run import Compaction
 
 # The modules whose calls go into libraries that write; and when to try again what came during a call.
-_WRITERS = frozenset({"acidctl.orc.arrow_writer", "acidctl.orc.pyorc_writer"})
+_WRITERS = frozenset({"acidctl.orc.arrow_writer", "acidctl.orc.pyorc_files"})
 _AGAIN_SECONDS = 0.02
 # Of a timer; 0 would switch it off.
 _AT_ONCE = 0.001

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from acidctl.errors import VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, RowId
-from acidctl.orc import pyorc_reader
+from acidctl.orc import pyorc_files as pyorc_files
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
 from acidctl.types.digest import RowDigest
@@ -222,13 +222,13 @@ class OutputSample:
         places = [
             place
             for place, column in enumerate(fields)
-            if pyorc_reader.incomparable(column.type, orc) is None
-            and all(pyorc_reader.unreadable(column.type, columns[place]) is None for _, _, columns in windows)
+            if pyorc_files.incomparable(column.type, orc) is None
+            and all(pyorc_files.unreadable(column.type, columns[place]) is None for _, _, columns in windows)
         ]
         if not windows or (not places and windows[0][1] is None):
             return
         try:
-            rows = pyorc_reader.Rows(file, orc, places)
+            rows = pyorc_files.Rows(file, orc, places)
             if len(rows) != orc.rows:
                 raise wrong(orc.name, f"another ORC library finds {len(rows)} rows in it, not {orc.rows}")
             for start, keys, columns in windows:
@@ -243,7 +243,7 @@ class OutputSample:
                     if not _same_values([row[index] for row in present], column.type, columns[place]):
                         what = f"other values in column '{column.name}' near row {start}"
                         raise wrong(orc.name, f"another ORC library reads {what}")
-        except pyorc_reader.CannotRead:
+        except pyorc_files.CannotRead:
             return
         except ValueError as error:
             raise wrong(orc.name, f"another ORC library cannot read it: {error}") from error
@@ -277,10 +277,10 @@ def _sample_rows(orc: OrcFile) -> list[tuple[int, int]]:
 def _same_values(values: Sequence[object], kind: HiveType, ours: pa.Array) -> bool:
     """Whether values that pyorc has read are ours; True also where a difference would prove nothing."""
     try:
-        theirs = pyorc_reader.as_arrow(values, kind, ours.type)
+        theirs = pyorc_files.as_arrow(values, kind, ours.type)
     except ValueError:
         return False  # no value of this type, as fractions beyond a second are
-    return _digest_of(theirs) == _digest_of(ours) or pyorc_reader.undecided(kind, ours) is not None
+    return _digest_of(theirs) == _digest_of(ours) or pyorc_files.undecided(kind, ours) is not None
 
 
 def _digest_of(column: pa.Array) -> str:
@@ -365,12 +365,12 @@ class InputSample:
             with open_file(source.name) as stream:
                 if stream.seek(0, 2) != orc.tail.file_length:
                     return  # pyorc reads no file up to its logical end
-                rows = pyorc_reader.Rows(stream, orc, [place for place, read in columns.items() if read is not None])
+                rows = pyorc_files.Rows(stream, orc, [place for place, read in columns.items() if read is not None])
                 for index, start, count in starts:
                     # pyorc believes what it reads, and wrong lengths end the process.
                     orc.check_streams(index)
                     self._add(source, orc, start, *rows.read_stripe(index, count), columns)
-        except (pyorc_reader.CannotRead, ValueError):
+        except (pyorc_files.CannotRead, ValueError):
             # Whether the file can be read at all, our own reader says.
             return
 
@@ -402,7 +402,7 @@ class InputSample:
         same = [
             place
             for place, known in enumerate(theirs)
-            if known.type == ours[place].type and pyorc_reader.incomparable(known.type, orc) is None
+            if known.type == ours[place].type and pyorc_files.incomparable(known.type, orc) is None
         ]
         return {**{place: read for read, place in enumerate(same)}, **dict.fromkeys(range(len(theirs), len(ours)))}
 
@@ -466,7 +466,7 @@ class InputSample:
                 same = ours.null_count == len(ours)
             else:
                 values = [window.rows[i][read] for i in sampled.tolist()]
-                same = pyorc_reader.unreadable(known.type, ours) is not None or _same_values(values, known.type, ours)
+                same = pyorc_files.unreadable(known.type, ours) is not None or _same_values(values, known.type, ours)
             if not same:
                 raise _other(window, f"values in column '{known.name}' than another ORC library reads in them")
 

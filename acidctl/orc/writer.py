@@ -50,7 +50,7 @@ from acidctl.orc.tail_edit import (
 from acidctl.types.hive_types import StructType
 
 if TYPE_CHECKING:
-    from acidctl.orc.pyorc_writer import ExactBackend
+    from acidctl.orc.pyorc_files import ExactBackend
 
 __all__ = ["Backend", "NeedsExactWriter", "Settings", "WrittenFile", "write_orc"]
 
@@ -214,7 +214,7 @@ def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
     assert kind is Backend.EXACT
     try:
         # A machine without pyorc writes nearly every table.
-        from acidctl.orc.pyorc_writer import ExactBackend
+        from acidctl.orc.pyorc_files import ExactBackend
     except ImportError as error:
         raise MissingDependencyError(
             "pyorc is not installed, and this table holds values that only it can write exactly",

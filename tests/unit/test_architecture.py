@@ -83,7 +83,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 16, 19
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 14, 19
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {
@@ -92,7 +92,7 @@ LOADED_LATE = {
     ("cli", "traceback"): "only --debug shows it",
     ("config", "tomllib"): "most runs have no configuration file",
     ("engine", "acidctl.engine"): "one engine runs",
-    ("orc", "acidctl.orc.pyorc_writer"): "only values that pyarrow would change are written by pyorc",
+    ("orc", "acidctl.orc.pyorc_files"): "only values that pyarrow would change are written by pyorc",
     ("orc", "isal"): "a package that need not be installed",
     ("orc", "pyarrow"): "tails are read without it",
     ("rows", "acidctl.orc"): "`ls` opens files only for --rows and side files",

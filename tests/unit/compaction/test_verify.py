@@ -22,7 +22,7 @@ from acidctl.compaction.verify import Expected, IndexCheck, verify_file
 from acidctl.errors import ExitCode, VerificationError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import WIDE, EventBatch, EventKeys, Operation, keys_of
-from acidctl.orc import pyorc_reader as secondread
+from acidctl.orc import pyorc_files as secondread
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import StatisticsKind, ValueStatistics
 from acidctl.orc.writer import write_orc
