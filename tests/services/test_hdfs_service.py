@@ -13,7 +13,7 @@ import pytest
 
 from tests.services.hdfs import Hdfs
 from tests.services.hdfs_pair import HdfsPair
-from tests.services.processes import ServiceError, answers
+from tests.services.processes import ServiceError, answers, wait_until
 
 pytestmark = pytest.mark.hdfs
 
@@ -24,6 +24,17 @@ def fetch(hdfs: Hdfs, path: str, query: str) -> bytes:
     with urllib.request.urlopen(f"{url}/webhdfs/v1{path}?user.name={hdfs.superuser}&{query}", timeout=10) as answer:
         content: bytes = answer.read()
         return content
+
+
+def knows_blocks(hdfs: Hdfs, path: str) -> bool:
+    """Whether a NameNode that has come back has heard of a DataNode where the file's blocks lie: 403 until then."""
+    try:
+        fetch(hdfs, path, "op=OPEN")
+    except urllib.error.HTTPError as error:
+        if error.code != 403:
+            raise
+        return False
+    return True
 
 
 def test_a_tree_goes_in_and_out_with_its_names_as_they_are(hdfs_cluster: Hdfs, tmp_path: Path) -> None:
@@ -73,6 +84,7 @@ def test_bytes_survive_restarts_and_not_a_broken_disk(hdfs_cluster: Hdfs, tmp_pa
     hdfs_cluster.kill_namenode()
     assert not answers(hdfs_cluster.http)
     hdfs_cluster.start_namenode()
+    wait_until("the report of the blocks", lambda: knows_blocks(hdfs_cluster, "/lasting"))
     assert fetch(hdfs_cluster, "/lasting", "op=OPEN") == data
     hdfs_cluster.restart_datanode()
     assert fetch(hdfs_cluster, "/lasting", "op=OPEN") == data
