@@ -22,9 +22,10 @@ marked = $(shell grep -rlE 'mark[.]($(1))\b' tests --include='test_*.py')
 SPARK_TESTS = $(call marked,spark)
 SLOW_TESTS = $(call marked,slow)
 SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
-# Services wait much, so one stage more than cores runs at a time; each shows at its end what it had to say.
-STAGES = hive hive-on-hdfs storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
-	slow-compaction slow-others fast
+# Services wait much, so one stage more than cores runs at a time, the longest first; each shows at its end what it
+# had to say.
+STAGES = hive slow-others slow-compaction storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
+	hive-on-hdfs fast
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 SIDE_BY_SIDE = --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going
 
