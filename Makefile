@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := fixtures/tables/hive4/demo_orders
 DEMO_STEP = $(lastword $(sort $(wildcard $(DEMO)/*-*)))
-SERVICES := hive or hive3 or hdfs or s3 or spark or orctools
+SERVICES := hive or hive3 or metastore or hdfs or s3 or spark or orctools
 SLOW := $(SERVICES) or slow
 # Nothing below these is fast; not even to be collected.
 FAST_SKIPS := --ignore=tests/live --ignore=tests/services --ignore=tests/bench
@@ -25,7 +25,7 @@ SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
 # Services wait much, so one stage more than cores runs at a time, the longest first; each shows at its end what it
 # had to say.
 STAGES = hive slow-others slow-compaction storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
-	hive-on-hdfs fast
+	hive-on-hdfs metastore fast
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 SIDE_BY_SIDE = --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going
 
@@ -45,7 +45,7 @@ $(VENV)/.installed: pyproject.toml
 demo: install ## Show a small table that real Hive has written, compact a copy of it and clean that
 	@$(BIN)/python -m tests.support.demo $(DEMO_STEP)
 
-test: install ## Run all tests but those of Hive 3 and 2: those of real Hive 4, HDFS, S3, Spark and ORC tools too
+test: install ## Run all tests but those of Hive 3 and 2: those of real Hive 4, its metastore, HDFS, S3, Spark and ORC tools too
 	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,$(STAGES))
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
@@ -67,13 +67,16 @@ stage-slow-others:
 	$(PYTEST) -m "slow and not ($(SERVICES))" $(filter-out $(SLOW_COMPACTION),$(SLOW_TESTS))
 
 stage-hive:
-	$(PYTEST) -m "hive and not (hive3 or hdfs or s3 or orctools or spark)" $(call marked,hive)
+	$(PYTEST) -m "hive and not (hive3 or metastore or hdfs or s3 or orctools or spark)" $(call marked,hive)
 
 stage-hive-on-hdfs:
-	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or spark)" $(call marked,hive)
+	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or metastore or spark)" $(call marked,hive)
+
+stage-metastore:
+	$(PYTEST) -m "metastore and not hive3" $(call marked,metastore)
 
 stage-storages:
-	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or spark)" $(call marked,hdfs|s3|orctools)
+	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or metastore or spark)" $(call marked,hdfs|s3|orctools)
 
 stage-spark-%:
 	$(PYTEST) -m spark $(filter %/$*.py,$(SPARK_TESTS))

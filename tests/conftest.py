@@ -7,9 +7,31 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.services.fixtures import hdfs_cluster, hdfs_pair, hive2, hive3, hive4, httpfs, moto, secure_hdfs, versitygw
+from tests.services.fixtures import (
+    hdfs_cluster,
+    hdfs_pair,
+    hive2,
+    hive3,
+    hive4,
+    httpfs,
+    metastore4,
+    moto,
+    secure_hdfs,
+    versitygw,
+)
 
-__all__ = ["hdfs_cluster", "hdfs_pair", "hive2", "hive3", "hive4", "httpfs", "moto", "secure_hdfs", "versitygw"]
+__all__ = [
+    "hdfs_cluster",
+    "hdfs_pair",
+    "hive2",
+    "hive3",
+    "hive4",
+    "httpfs",
+    "metastore4",
+    "moto",
+    "secure_hdfs",
+    "versitygw",
+]
 
 # How fast a machine makes examples, beside other stages, says nothing of the code.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

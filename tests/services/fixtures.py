@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .hive import Hive
     from .httpfs import HttpFs
     from .kerberos import Kerberos
+    from .metastore import Metastore
     from .s3 import S3Server
 
 
@@ -46,6 +47,15 @@ def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 
     with start_hive("2.3.10", tmp_path_factory.mktemp("hive2") / "run") as hive:
         yield hive
+
+
+@pytest.fixture(scope="session")
+def metastore4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+    """Real Hive 4.0.1 that works through its metastore's Thrift port, likewise; tests leave it serving."""
+    from .metastore import Metastore
+
+    with Metastore(tmp_path_factory.mktemp("metastore4") / "run") as metastore:
+        yield metastore
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ PACKAGES = ("state", "rows", "orc", "compaction", "cleaning", "maintenance")
 ORC_WRITING = re.compile(r"writ|stripe_sink|codec|tail_edit")
 # They compare the text of the code with something, and so notice each change whatever it does.
 NOT_ASKED = ("tests/unit/test_architecture.py", "tests/unit/test_docs.py", "tests/unit/compaction/test_mutants.py")
-SERVICES = "hive or hive3 or hdfs or s3 or spark or orctools"
+SERVICES = "hive or hive3 or metastore or hdfs or s3 or spark or orctools"
 COPIED = (
     "acidctl",
     "tests",

@@ -257,7 +257,7 @@ def test_every_test_is_run_by_make() -> None:
     markers = [line.partition(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]]
     shown = subprocess.run(["make", "-n", "-C", str(ROOT), "check"], capture_output=True, text=True, check=True).stdout
     stages = {found[1] or found[2] for found in re.finditer(r'-m pytest .*?-m (?:"([^"]+)"|(\w+))', shown)}
-    assert len(stages) == 7, stages
+    assert len(stages) == 8, stages
     for number in range(1 << len(markers)):
         given = {name: bool(number >> at & 1) for at, name in enumerate(markers)}
         by = [stage for stage in stages if eval(stage, {}, given)]

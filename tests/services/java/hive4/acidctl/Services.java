@@ -8,18 +8,23 @@ import java.sql.DriverManager;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.MetastoreTaskThread;
 import org.apache.hadoop.hive.metastore.api.SeedTableWriteIdsRequest;
 import org.apache.hadoop.hive.metastore.api.SeedTxnIdRequest;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
+import org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService;
+import org.apache.hadoop.hive.metastore.txn.service.AcidTxnCleanerService;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
+import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
 
 /** What runs beside the sessions of a warehouse: schema set-up, compaction worker, cleaner. */
@@ -67,9 +72,38 @@ public final class Services {
         pass(new Worker(), settings);
     }
 
+    /** The same by a worker of that pool, which leaves the requests of other pools alone. */
+    public static void workFor(String pool, Map<String, String> settings) throws Exception {
+        Worker worker = new Worker();
+        worker.setPoolName(pool);
+        pass(worker, settings);
+    }
+
     /** One pass of the cleaner. */
     public static void clean(Map<String, String> settings) throws Exception {
         pass(new Cleaner(), settings);
+    }
+
+    /** One pass of the initiator, which requests the compactions it finds due. */
+    public static void initiate(Map<String, String> settings) throws Exception {
+        pass(new Initiator(), settings);
+    }
+
+    /** Aborts the transactions that nobody has given a sign of life for, and the locks alike. */
+    public static void timeOut(Map<String, String> settings) {
+        once(new AcidHouseKeeperService(), settings);
+    }
+
+    /** Forgets aborted transactions of which nothing is recorded any more. */
+    public static void forgetEmptyAborts() {
+        once(new AcidTxnCleanerService(), Collections.emptyMap());
+    }
+
+    private static void once(MetastoreTaskThread service, Map<String, String> settings) {
+        HiveConf conf = new HiveConf();
+        settings.forEach(conf::set);
+        service.setConf(conf);
+        service.run();
     }
 
     private static void pass(CompactorThread thread, Map<String, String> settings) throws Exception {

@@ -1,0 +1,128 @@
+"""A real Hive metastore behind Thrift on loopback, with the Hive that works through it.
+
+    with Metastore(folder) as metastore:
+        metastore.hive.run("create table t (id int) stored as orc tblproperties ('transactional'='true')")
+        with ask(metastore.url) as thrift:
+            thrift.get_table_req(IDL.GetTableRequest(dbName="default", tblName="t"))
+
+One JVM holds the Thrift servers and Hive: its sessions and its compaction worker go through Thrift, its cleaner and
+initiator to the database directly, as in production. `ask` is a plain Thrift client, so that no test of the metastore
+depends on the client it tests; `metastore.thrift` beside this file is what it knows of Hive's interface.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import thriftpy2
+from thriftpy2.rpc import make_client
+
+from .hive import HIVE4, Hive
+from .processes import free_port
+
+IDL = thriftpy2.load(str(Path(__file__).with_name("metastore.thrift")), module_name="metastore_thrift")
+
+# What HiveServer2 says of itself; without them the metastore makes no ACID table.
+CAPABILITIES = ",".join(
+    (
+        *("EXTWRITE", "EXTREAD", "HIVEBUCKET2", "HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVECACHEINVALIDATE"),
+        *("HIVEMANAGESTATS", "HIVEMANAGEDINSERTWRITE", "HIVEMANAGEDINSERTREAD", "HIVESQL", "HIVEMQT"),
+        *("HIVEONLYMQTWRITE", "ACCEPTS_UNMODIFIED_METADATA"),
+    )
+)
+SETTINGS = {
+    "metastore.thrift.bind.host": "127.0.0.1",
+    "hive.txn.timeout": "20s",
+    "metastore.metadata.transformer.class": "org.apache.hadoop.hive.metastore.MetastoreDefaultTransformer",
+    "hive.metastore.client.capabilities": CAPABILITIES,
+}
+
+
+@contextmanager
+def ask(url: str, **how: Any) -> Iterator[Any]:
+    """A connection to `thrift://host:port`; `how` is for thriftpy2's make_client."""
+    client: Any = make_client(IDL.Metastore, url=url, **{"timeout": 30_000, **how})
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+class Metastore:
+    """A running metastore of Hive 4.0.1 with an empty warehouse at `folder`/warehouse; `hive` has the sessions."""
+
+    def __init__(self, folder: Path) -> None:
+        self._port = free_port()
+        self.url = f"thrift://127.0.0.1:{self._port}"
+        settings = {**HIVE4.settings, **SETTINGS, "hive.metastore.uris": self.url}
+        self.hive = Hive(replace(HIVE4, settings=settings), folder)
+        self._servers: dict[int, Any] = {}
+        try:
+            self.serve()
+        except BaseException:
+            self.hive.close()
+            raise
+
+    def serve(self) -> None:
+        """Answers at `url`, as it does from the start until `stop_serving`."""
+        self._serve(self._port, {})
+
+    def stop_serving(self) -> None:
+        """Gives the port of `url` back and cuts its connections, as if the metastore had ended."""
+        self._servers.pop(self._port).close()
+
+    def serve_also(self, settings: Mapping[str, str]) -> int:
+        """Answers at a further port too, with other settings (TLS, HTTP, SASL); the tables are the same."""
+        port = free_port()
+        self._serve(port, settings)
+        return port
+
+    def _serve(self, port: int, settings: Mapping[str, str]) -> None:
+        start = self.hive.java.acidctl.MetastoreServer.start
+        self._servers[port] = self.hive.call(start, port, dict(settings), what=f"serve at port {port}")
+
+    def work(self, pool: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """One pass of Hive's own compaction worker: does one request of that pool, or of no pool, if there is one."""
+        services = self.hive.java.acidctl.Services
+        if pool is None:
+            self.hive.call(services.work, dict(settings or {}), what="work")
+        else:
+            self.hive.call(services.workFor, pool, dict(settings or {}), what=f"work for {pool}")
+
+    def clean(self, settings: Mapping[str, str] | None = None) -> None:
+        """One pass of the cleaner; waits a second first, as it looks at whole seconds."""
+        self.hive.clean(settings)
+
+    def initiate(self, settings: Mapping[str, str] | None = None) -> None:
+        """One pass of the initiator, which requests the compactions it finds due."""
+        self.hive.call(self.hive.java.acidctl.Services.initiate, dict(settings or {}), what="initiate")
+
+    def time_out(self, settings: Mapping[str, str] | None = None) -> None:
+        """Aborts transactions without a sign of life for `hive.txn.timeout`, 20 seconds unless `settings` say else."""
+        self.hive.call(self.hive.java.acidctl.Services.timeOut, dict(settings or {}), what="time out")
+
+    def forget_empty_aborts(self) -> None:
+        """Forgets aborted transactions of which nothing is recorded any more, but for the newest of all transactions.
+
+        Waits a second first, as it lets younger ones be.
+        """
+        time.sleep(1.1)
+        self.hive.call(self.hive.java.acidctl.Services.forgetEmptyAborts, what="forget aborted transactions")
+
+    def close(self) -> None:
+        """Ends all sessions, all servers and their JVM."""
+        self.hive.close()
+
+    def __enter__(self) -> Metastore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
