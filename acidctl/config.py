@@ -10,6 +10,8 @@ TOML, by default `acidctl/config.toml` in the user's configuration folder:
     endpoint_url = "http://127.0.0.1:9000"
     [spark]
     master = "yarn"
+    [metastore]                      # tables by name (`acidctl.metastore.settings`)
+    uris = "thrift://metastore:9083"
 
 What changes a table or agrees to a risk (`--delete`, `--quarantine`, `--undo`, `--yes`, `--skip-trash`, `--assume-*`,
 `--drop-columns`, `--unsafe-*`) is taken from the command line only.
@@ -26,7 +28,7 @@ from typing import Any
 from acidctl.errors import UsageError
 from acidctl.options import is_safety_option
 
-_SECTIONS = frozenset({"options", "storage", "spark"})
+_SECTIONS = frozenset({"options", "storage", "spark", "metastore"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
+    metastore: Mapping[str, Any] = field(default_factory=dict)
     skipped: str | None = None
     shared: str | None = None
 
@@ -110,7 +113,7 @@ def _parse(text: bytes, path: str) -> Config:
     for prefix in storage:
         if not isinstance(storage[prefix], dict):
             raise UsageError(f'[storage] in {path} wants sections such as [storage."s3://bucket/"]', path=path)
-    return Config(options, storage, _section(content, "spark", path))
+    return Config(options, storage, _section(content, "spark", path), _section(content, "metastore", path))
 
 
 def _section(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 import click
 
-from acidctl.api import CleanArguments, Table, open_table
+from acidctl.api import CleanArguments, Table
 from acidctl.cleaning.plan import CleanPlan, Entry
 from acidctl.cleaning.report import (
     REPORT_TYPE,
@@ -23,7 +23,7 @@ from acidctl.cleaning.report import (
     Outcome,
 )
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import flag_of, table_argument
+from acidctl.cli.options import flag_of, table_argument, table_of
 from acidctl.cli.output import (
     MOST_WARNINGS,
     Cell,
@@ -99,7 +99,7 @@ def command(out: Output, config: Config, options: CleanOptions, view: View, *, l
     _require_one_action(options, view)
     if options.profile != "strict":
         out.note("--profile does not matter here: what goes must be out of reach by the rules of both")
-    table = open_table(location, storage_options=config.storage_options(location))
+    table = table_of(config, location)
     asked = CleanArguments(view.action, **options.keywords(), quarantine=view.place)
     if view.unsafe_no_retention:
         asked = replace(asked, older_than=None)

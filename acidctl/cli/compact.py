@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from acidctl.api import CompactArguments, Table, open_table
+from acidctl.api import CompactArguments, Table
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import read_text, table_argument
+from acidctl.cli.options import read_text, table_argument, table_of
 from acidctl.cli.output import (
     Cell,
     Column,
@@ -94,7 +94,7 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
     _check(options, view)
     # The time begins now: planning is a part of the run.
     limit = None if options.max_runtime is None else TimeLimit(options.max_runtime, options.grace)
-    table = open_table(location, storage_options=config.storage_options(location))
+    table = table_of(config, location)
     for name, path in (("--plan-out", view.plan_out), ("--run-log", view.run_log)):
         if path is not None:
             table.require_outside(path, name)

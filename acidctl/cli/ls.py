@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from acidctl.api import ls_names, open_table
+from acidctl.api import ls_names
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import read_file, read_stdin, table_argument
+from acidctl.cli.options import read_file, read_stdin, table_argument, table_of
 from acidctl.cli.output import (
     Cell,
     Column,
@@ -94,7 +94,7 @@ def command(out: Output, config: Config, asked: LsOptions, view: View, *, locati
     elif not location:
         raise UsageError("TABLE is missing", hint="Give the table's directory, or a listing with --names.")
     else:
-        table = open_table(location, storage_options=config.storage_options(location))
+        table = table_of(config, location)
         with progress(out, "reading the ends of files", "directories") as report_progress:
             answer = table.ls(**replace(asked, progress=report_progress).keywords())
     took = time.monotonic() - started

@@ -13,16 +13,20 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from acidctl.api import Table, open_table
 from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
-from acidctl.config import load_config
+from acidctl.config import Config, load_config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
+
+if TYPE_CHECKING:
+    from acidctl.by_name import Metastore
 
 # The largest listing or list of ids that is read: some ten million lines.
 MAX_TEXT = 1 << 30
@@ -86,8 +90,53 @@ def command(
 
 
 def table_argument(*, required: bool = True) -> Callable[[Any], Any]:
-    """TABLE."""
-    return click.argument("location", metavar="TABLE", required=required, default=None if required else "")
+    """TABLE, and the metastore in which it may be a name; `table_of` opens it."""
+    argument = click.argument("location", metavar="TABLE", required=required, default=None if required else "")
+    where = metastore_option()
+    return lambda function: argument(where(function))
+
+
+def metastore_option() -> Callable[[Any], Any]:
+    """--metastore; its value is for `metastore_of` alone."""
+
+    def keep(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        ctx.meta["acidctl.metastore"] = value
+
+    return option(
+        "--metastore",
+        metavar="URI[,URI...]",
+        expose_value=False,
+        callback=keep,
+        help="Tables by name: thrift://host:9083.  [default: that of the configuration file, else of hive-site.xml]",
+    )
+
+
+def metastore_of(config: Config) -> Metastore | None:
+    """The metastore that is named; None where none is. Connects with the first question only."""
+    from acidctl.by_name import Metastore, find_metastore
+
+    given = click.get_current_context().meta.get("acidctl.metastore")
+    settings = find_metastore(given, config.metastore, os.environ)
+    return None if settings is None else Metastore(settings, storage_options=config.storage_options)
+
+
+def table_of(config: Config, location: str) -> Table:
+    """The table that TABLE says: a path or URL; else, where a metastore is named, `database.table` or `table`.
+
+    What has a slash in it is a path, and so is what exists here; only with --metastore the name comes first.
+    """
+    given = click.get_current_context().meta.get("acidctl.metastore")
+    if location.startswith("thrift://"):
+        address, _, name = location.removeprefix("thrift://").partition("/")
+        click.get_current_context().meta["acidctl.metastore"] = f"thrift://{address}"
+        found = metastore_of(config)
+        assert found is not None
+        return found.table(name)
+    if "/" not in location and (given or not os.path.lexists(location)) and location not in ("", ".", ".."):
+        found = metastore_of(config)
+        if found is not None:
+            return found.table(location)
+    return open_table(location, storage_options=config.storage_options(location))
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -351,7 +400,7 @@ def _use_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
     config = load_config(value, os.environ)
     if config.skipped is not None:
         ctx.obj.output.warn(f"{config.skipped} may not be read by this user, so no configuration is used")
-    secrets = secrets_among(config.storage) | secrets_among(config.spark)
+    secrets = secrets_among(config.storage) | secrets_among(config.spark) | secrets_among(config.metastore)
     ctx.obj.terminal.secrets.update(secrets)
     if secrets and config.shared is not None:
         ctx.obj.output.warn(

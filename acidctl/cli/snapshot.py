@@ -11,9 +11,8 @@ from typing import Annotated, TypedDict
 
 import pyarrow as pa
 
-from acidctl.api import open_table
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import table_argument
+from acidctl.cli.options import table_argument, table_of
 from acidctl.cli.output import TERMINAL_VALUE, Cell, Column, Format, JsonArray, Output, Paint, cut, plural, shown
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
@@ -87,7 +86,7 @@ def command(out: Output, config: Config, asked: ReadView, view: View, *, locatio
     Text shows the plan, the number of rows and the first rows; the other forms stream all rows.
     """
     _check(view, out.form)
-    table = open_table(location, storage_options=config.storage_options(location))
+    table = table_of(config, location)
     if view.to is not None:
         table.require_outside(view.to, "--to")
     snapshot = table.snapshot(**asked.keywords())

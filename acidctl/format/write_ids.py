@@ -200,10 +200,11 @@ class ValidTxns(IdList):
         values["open"] = tuple(set(ids) - set(values["aborted"]))
         return cls(**values)
 
-    def format(self) -> str:
-        """Hive 4's text form (ValidReadTxnList.writeToString)."""
+    def format(self, *, ranges: bool = True) -> str:
+        """Hive 4's text form (ValidReadTxnList.writeToString); without `ranges` that of Hive 3."""
         lowest = MAX_ID if self.min_open is None else self.min_open
-        return f"{self.high_watermark}:{lowest}:{_join_runs(self.open)}:{_join_runs(self.aborted)}"
+        open_ids, aborted = (_join_runs(ids, _RUN if ranges else MAX_ID) for ids in (self.open, self.aborted))
+        return f"{self.high_watermark}:{lowest}:{open_ids}:{aborted}"
 
     def is_valid(self, id_: int) -> bool:
         """Whether the transaction is committed for this reader; 0 stands for "none" and always is."""
@@ -331,11 +332,11 @@ def _parse_ids(text: str, what: str, which: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _join_runs(ids: tuple[int, ...]) -> str:
-    """Ids between commas, long runs as `first-last`."""
+def _join_runs(ids: tuple[int, ...], long: int) -> str:
+    """Ids between commas, runs that are at least so long as `first-last`."""
     parts: list[str] = []
     for first, last in _runs(ids):
-        parts += [f"{first}-{last}"] if last - first + 1 >= _RUN else map(str, range(first, last + 1))
+        parts += [f"{first}-{last}"] if last - first + 1 >= long else map(str, range(first, last + 1))
     return ",".join(parts)
 
 

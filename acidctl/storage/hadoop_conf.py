@@ -29,13 +29,15 @@ _EXPANSIONS = 20
 _DEEPEST = 10
 
 
-def load_hadoop_conf(environment: Mapping[str, str]) -> dict[str, str]:
-    """The keys and values that a Hadoop client finds by HADOOP_CONF_DIR, or else in `etc/hadoop` of HADOOP_HOME.
+def load_hadoop_conf(
+    environment: Mapping[str, str], variable: str = "HADOOP_CONF_DIR", files: Sequence[str] = _FILES
+) -> dict[str, str]:
+    """The keys and values of `files` in the folder that a variable names, or else in `etc/hadoop` of HADOOP_HOME.
 
     Empty where neither is set or the files are missing. A folder or file that cannot be read is a UsageError: without
     its name services and its security a client would go elsewhere, or nowhere.
     """
-    folder, home = environment.get("HADOOP_CONF_DIR"), environment.get("HADOOP_HOME")
+    folder, home = environment.get(variable), environment.get("HADOOP_HOME")
     if not folder and home:
         folder = os.path.join(home, "etc", "hadoop")
         folder = folder if os.path.isdir(folder) else None
@@ -43,13 +45,13 @@ def load_hadoop_conf(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not os.path.isdir(folder):
         raise UsageError(
-            f"{folder}, which HADOOP_CONF_DIR names, is not a directory",
+            f"{folder}, which {variable} names, is not a directory",
             path=folder,
-            hint="Set HADOOP_CONF_DIR to the folder that holds core-site.xml and hdfs-site.xml, or unset it.",
+            hint=f"Set {variable} to the folder that holds {' and '.join(files)}, or unset it.",
         )
     values: dict[str, str] = {}
     final: set[str] = set()
-    for path in (Path(folder, name) for name in _FILES):
+    for path in (Path(folder, name) for name in files):
         if path.exists():
             _read(path, values, final, 0)
     return {key: _expanded(value, values, environment) for key, value in values.items()}

@@ -81,6 +81,10 @@ class PartitionFilter:
         """True when every condition is met by one of the pairs."""
         return self.conditions.keys() <= {key for key, _, _ in pairs} and self.allows(pairs)
 
+    def selects_text(self, partition: str) -> bool:
+        """The same of the text on disk, `ds=1/hr=2`."""
+        return self.selects(_pairs(partition))
+
 
 def parse_filter(text: str) -> PartitionFilter:
     """`ds=2026-01-*/hr=7`: values as users or as Hive writes them; only `*` and `?` are special."""
@@ -168,7 +172,7 @@ def locate(
         if stray and (filters or not (files or directories)):
             continue
         partition = f"{prefix}/{top}" if prefix and top else prefix or top
-        if filters and not any(item.selects(_pairs(partition)) for item in filters):
+        if filters and not any(item.selects_text(partition) for item in filters):
             continue
         listing = Listing(join(root, top), tuple(files), tuple(directories), links=links, special=special)
         locations.append(Location(partition, listing, stray))

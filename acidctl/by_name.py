@@ -1,0 +1,179 @@
+"""Tables by name: a live metastore says where they lie, what they are, and what a reader of this moment sees.
+
+metastore = acidctl.Metastore("thrift://metastore:9083")
+table = metastore.table("sales.orders")
+for batch in table.snapshot().to_batches():
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from acidctl.api import Table
+from acidctl.errors import NoSuchTableError, UsageError
+from acidctl.format.listing import Listing
+from acidctl.metastore.catalog import Catalog, Lists, TableInfo, require_name
+from acidctl.metastore.client import Client
+from acidctl.metastore.settings import MetastoreSettings, find_metastore, make_settings
+from acidctl.options import ReadView
+from acidctl.rows.table_view import TableState, read
+from acidctl.storage.locations import Location, gather, own_partition, parse_filter
+from acidctl.storage.port import join
+from acidctl.storage.resolve import resolve as resolve_url
+
+__all__ = ["Metastore", "NamedTable", "find_metastore"]
+
+StorageOptions = Callable[[str], Mapping[str, Any]] | Mapping[str, Any] | None
+Viewed = TypeVar("Viewed", bound=ReadView)
+# How often a table is listed whose compactions and cleaners go on meanwhile.
+_TRIES = 3
+_SOME = 3
+
+
+class Metastore:
+    """A live metastore. Connects with the first question; one connection, which threads share."""
+
+    def __init__(
+        self,
+        uris: str | Sequence[str] | MetastoreSettings,
+        *,
+        storage_options: StorageOptions = None,
+        **settings: Any,
+    ) -> None:
+        """`uris` are `thrift://host:9083`, several in the order to try; `settings` are those of `MetastoreSettings`.
+
+        `storage_options` are those of all storages, or are asked for with the URL of each table.
+        """
+        known = uris if isinstance(uris, MetastoreSettings) else make_settings({"uris": uris, **settings})
+        self.client = Client(known)
+        self.catalog = Catalog(self.client)
+        self._storage_options = storage_options
+
+    def table(self, name: str) -> NamedTable:
+        """A transactional table by `database.table` or `table`.
+
+        NoSuchTableError with names that are near; NotAcidTableError for views and tables without transactions.
+        """
+        return NamedTable(self, self.catalog.table(require_name(name)))
+
+    def tables(self, pattern: str = "*.*") -> tuple[str, ...]:
+        """Names of transactional tables, `*` and `?` allowed in both parts."""
+        return tuple(map(str, self.catalog.names(pattern)))
+
+    def lists(self, name: str, *, txn: int = 0, compacting: bool = False) -> Lists:
+        """The lists of this moment for a reader, of transaction `txn` if any, or for a compaction of the table."""
+        known = require_name(name)
+        self.catalog.table(known)  # for a name that there is not the metastore answers with an empty list
+        return self.catalog.lists(known, txn, compacting=compacting)
+
+    def options_of(self, url: str) -> Mapping[str, Any]:
+        """The storage options of a URL."""
+        given = self._storage_options
+        return given(url) if callable(given) else given or {}
+
+    def close(self) -> None:
+        """End the connection."""
+        self.client.close()
+
+    def __enter__(self) -> Metastore:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class NamedTable(Table):
+    """A table of a metastore: its partitions with their own places, and the lists of the moment of each question."""
+
+    def __init__(self, metastore: Metastore, info: TableInfo) -> None:
+        options = metastore.options_of(info.location)
+        storage, root = resolve_url(info.location, options)
+        super().__init__(storage, root, url=info.location, storage_options=options)
+        self.metastore = metastore
+        self.info = info
+
+    @property
+    def name(self) -> str:
+        """`database.table`."""
+        return str(self.info.name)
+
+    def locations(self, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
+        """List the table now, its registered partitions alone, each where the metastore has it."""
+        return self._locations(partitions)[0]
+
+    def _locations(self, partitions: Sequence[str]) -> tuple[tuple[Location, ...], list[str]]:
+        """The same, and folders that look like partitions, but are none to Hive."""
+        if not self.info.partition_keys:
+            return super().locations(partitions), []
+        filters = [parse_filter(text) for text in partitions]
+        registered = dict(self.metastore.catalog.partitions(self.info))
+        top = self.info.location.rstrip("/")
+        paths = {}
+        for text, place in registered.items():
+            if filters and not any(one.selects_text(text) for one in filters):
+                continue
+            inside = place.rstrip("/") == f"{top}/{text}"
+            paths[text] = join(self._root, text) if inside else self._own_path(place)
+        if filters and not paths:
+            given = " or ".join(repr(item) for item in partitions)
+            raise NoSuchTableError(
+                f"{self.name} has no partition that matches {given}",
+                path=self.name,
+                hint=f"`acidctl ls {self.name} --by-partition` lists the partitions.",
+            )
+        below = {path: text for text, path in paths.items() if path == join(self._root, text)}
+        listed: dict[str, Location] = {}
+        if below or not filters:
+            try:
+                listed = {one.listing.root: one for one in gather(self._storage, self._root, partitions)}
+            except NoSuchTableError:
+                listed = {}  # none of them has a folder yet
+        found, used = [], set(paths.values())
+        for text, path in paths.items():
+            there = listed.get(path) or self._elsewhere(path)
+            found.append(Location(text, replace(there.listing, root=path)))
+        unknown = [one.partition for path, one in listed.items() if path not in used and one.partition]
+        # The table's own directory when it has no partition yet: `ls` has to answer something.
+        return tuple(found or [Location("", Listing(self._root, (), ()))]), unknown
+
+    def _elsewhere(self, path: str) -> Location:
+        """A partition outside of its table's directory; an empty one where nothing is there, as Hive reads it."""
+        if self._storage.stat(path) is None:
+            return Location("", Listing(path, (), ()))
+        partition = own_partition(path)
+        return next(one for one in gather(self._storage, path) if one.partition == partition)
+
+    def viewed(self, asked: Viewed, lists: Callable[[], Lists] | None = None) -> Viewed:
+        """What was asked, with what only a metastore knows filled in: schema, kind, and lists where none is given."""
+        known: dict[str, Any] = {}
+        if asked.schema is None:
+            known["schema"] = self.info.ddl
+        if not asked.validtxns and asked.as_of is None:
+            known["validtxns"] = (lists or partial(self.metastore.catalog.lists, self.info.name))().texts
+        if asked.table is not None:
+            stated = require_name(asked.table)
+            if stated != self.info.name:
+                raise UsageError(f"--table says {stated}, but the table is {self.name}")
+        return replace(asked, **known)
+
+    def _read(self, view: ReadView) -> TableState:
+        """Lists first, then directories: what is written in between is above the lists and not seen."""
+        for tries_left in reversed(range(_TRIES)):
+            chosen = self.viewed(view)
+            locations, unknown = self._locations(view.partitions)
+            readings = read(locations, chosen)
+            # What the lists saw may have been compacted and cleaned before the listing; newer lists see that.
+            if not tries_left or not any(part.state.not_enough_history for part in readings.parts):
+                break
+        return replace(readings, warnings=(*readings.warnings, *_unregistered(unknown)))
+
+
+def _unregistered(partitions: Sequence[str]) -> Iterator[str]:
+    if partitions:
+        more = f" and {len(partitions) - _SOME:,} more" if len(partitions) > _SOME else ""
+        some = ", ".join(partitions[:_SOME])
+        yield f"On disk, but no partitions of the metastore, so that Hive does not read them: {some}{more}."

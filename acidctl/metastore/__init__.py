@@ -1,0 +1,1 @@
+"""Tables by name: a live metastore over Thrift, its lists, transactions, locks and compaction queue."""

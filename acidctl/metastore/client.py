@@ -1,0 +1,254 @@
+"""Calls to a metastore: which of several answers, who is asking, what may be asked twice, and its refusals in words.
+
+`hms.thrift` holds the part of the interface that is used; servers from Hive 3.1 to 4 understand it, a server without
+a call says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from acidctl.errors import DeniedError, MissingDependencyError, StorageError, UnreachableError
+from acidctl.metastore.sasl import sasl_transport
+from acidctl.metastore.settings import Address, MetastoreSettings
+from acidctl.storage.redact import without_secrets
+from acidctl.storage.retry import DEFAULT_RETRY
+
+try:
+    import thriftpy2
+    from thriftpy2 import thrift
+    from thriftpy2.http import THttpClient, THttpHeaderFactory
+    from thriftpy2.protocol import TBinaryProtocolFactory
+    from thriftpy2.transport import TBufferedTransportFactory, TSocket
+except ImportError:
+    thriftpy2 = None
+
+_CONNECT_SECONDS = 10.0
+# A connection that was idle for longer is tried with a harmless call before something is changed over it.
+_IDLE_SECONDS = 0.5
+# What reads, or changes nothing the second time; everything else is sent once.
+_READS = ("get", "show_", "find_columns", "heartbeat", "check_lock", "set_ugi")
+_CLOSED_HINT = (
+    "It may want TLS, SASL or HTTP, or be no metastore: see hive.metastore.use.SSL, .sasl.enabled and "
+    ".thrift.transport.mode in hive-site.xml, and the settings of [metastore]."
+)
+
+
+class UnknownCallError(StorageError):
+    """This metastore does not have the call: it is older."""
+
+    code = "metastore_too_old"
+    advice = "Hive 4 has it; tables of an older metastore can be read by name, and compacted by path with the lists."
+
+
+class RefusedError(StorageError):
+    """The metastore was asked and refused; `exception` is what it raised, such as TxnAbortedException."""
+
+    code = "metastore_refused"
+    advice = "The metastore's own log says more."
+    exception = ""
+
+
+class Client:
+    """Calls by name, over one connection at a time; threads wait for each other.
+
+    `types` holds the structs and enums of the interface.
+    """
+
+    def __init__(self, settings: MetastoreSettings) -> None:
+        self.settings = settings
+        self.types = _interface()
+        self._lock = threading.RLock()
+        self._connection: Any = None
+        self._address: Address | None = None
+        self._used = 0.0
+        self.requests = 0
+
+    def __str__(self) -> str:
+        """The address that answered, else all of them."""
+        return str(self._address) if self._address else ", ".join(map(str, self.settings.addresses))
+
+    @property
+    def user(self) -> str:
+        """On whose behalf calls are made: HADOOP_USER_NAME, else this process's user."""
+        name = self.settings.user if self.settings.auth == "plain" else os.environ.get("HADOOP_USER_NAME")
+        with suppress(KeyError, OSError):
+            return name or getpass.getuser()
+        return "acidctl"
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Ask; what reads is asked again over a new connection, of each metastore in turn.
+
+        Raises UnreachableError, for a change also where nobody knows whether it was carried out; UnknownCallError;
+        RefusedError, whose `exception` names what the metastore raised.
+        """
+        with self._lock:
+            if name.startswith(_READS):
+                return DEFAULT_RETRY.run(lambda: self._once(name, arguments))
+            if time.monotonic() - self._used > _IDLE_SECONDS:
+                DEFAULT_RETRY.run(lambda: self._once("get_config_value", ("hive.txn.timeout", "300s")))
+            try:
+                return self._once(name, arguments)
+            except UnreachableError as error:
+                raise _once_only(error, name) from error
+
+    def close(self) -> None:
+        """End the connection; the next call opens another."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(Exception):
+                    connection.close()
+
+    def _once(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        if self._connection is None:
+            self._connect()
+        self.requests += 1
+        try:
+            with self._sentences(name):
+                return getattr(self._connection, name)(*arguments)
+        finally:
+            self._used = time.monotonic()
+
+    def _connect(self) -> None:
+        """To the first that answers; those that just failed come last."""
+        addresses = list(self.settings.addresses)
+        if self._address in addresses:
+            turn = addresses.index(self._address)
+            addresses = addresses[turn:] + addresses[:turn]
+        for position, address in enumerate(addresses):
+            try:
+                with self._sentences("connect", address):
+                    self._connection = _open(self.settings, address, self.user)
+                    self._address = address
+                    if self.settings.auth == "none" and self.settings.transport == "binary":
+                        # Else all is done as the server's own user; a server that knows who is asking refuses it.
+                        with suppress(thrift.TApplicationException):
+                            self._connection.set_ugi(self.user, [self.user])
+                    return
+            except UnreachableError:
+                self.close()
+                self._address = None
+                if position + 1 == len(addresses):
+                    raise
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def _sentences(self, name: str, address: Address | None = None) -> Iterator[None]:
+        """What a call raises, as an error of ours; a connection that is not in order any more is ended."""
+        where = f"the metastore {address or self._address}"
+        try:
+            yield
+        except StorageError:
+            raise
+        except thrift.TApplicationException as error:
+            text = _text(error)
+            if "Invalid method name" in text:
+                raise UnknownCallError(f"{where} has no call {name}: it is older than Hive 4") from error
+            raise _refused(where, name, "TApplicationException", text) from error
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise DeniedError(
+                f"the certificate of {where} is not trusted: {error.verify_message}",
+                hint="Name the authority that signed it with ca_file in [metastore].",
+            ) from error
+        except ssl.SSLError as error:
+            self.close()
+            raise StorageError(
+                f"{where} does not speak TLS: {error.reason or error}",
+                hint="Set tls = false in [metastore], or see which port has TLS.",
+            ) from error
+        except TimeoutError as error:
+            self.close()
+            raise UnreachableError(f"{where} did not answer in time ({name})") from error
+        except OSError as error:
+            self.close()
+            raise UnreachableError(f"{where} cannot be reached: {error.strerror or error}") from error
+        except (MemoryError, UnicodeError, OverflowError) as error:
+            self.close()
+            raise StorageError(f"{where} answered what is no Thrift ({name})", hint=_CLOSED_HINT) from error
+        except thrift.TException as error:
+            kind = type(error).__name__
+            if hasattr(error, "thrift_spec") and kind not in ("TTransportException", "TProtocolException"):
+                raise _refused(where, name, kind, _text(error)) from error
+            self.close()
+            if kind == "TTransportException" and name not in ("connect", "set_ugi"):
+                raise UnreachableError(f"{where} closed the connection ({name})", hint=_CLOSED_HINT) from error
+            raise StorageError(
+                f"{where} does not answer as a metastore does: {_text(error)}", hint=_CLOSED_HINT
+            ) from error
+
+
+def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
+    """A connected thriftpy2 client."""
+    context = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
+    if settings.transport == "http":
+        stream = _http(settings, address, user, context)
+    else:
+        # Our own socket: thriftpy2's takes IPv4 alone, and forgets why a connection failed.
+        plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected = context.wrap_socket(plain, server_hostname=address.host) if context else plain
+        connected.settimeout(settings.timeout)
+        stream = TSocket(sock=connected)
+    if settings.transport == "binary" and settings.auth in ("plain", "kerberos"):
+        transport = sasl_transport(stream, settings, address)
+    else:
+        transport = TBufferedTransportFactory().get_transport(stream)
+    return thrift.TClient(_interface().Metastore, TBinaryProtocolFactory().get_protocol(transport))
+
+
+def _http(settings: MetastoreSettings, address: Address, user: str, context: ssl.SSLContext | None) -> Any:
+    """A transport that sends each call as a request."""
+    headers = {"x-actor-username": user, **settings.headers}
+    if settings.auth == "jwt":
+        headers["Authorization"] = f"Bearer {settings.token}"
+    elif settings.auth == "plain":
+        pair = base64.b64encode(f"{settings.user}:{settings.password}".encode()).decode()
+        headers["Authorization"] = f"Basic {pair}"
+    url = f"{'https' if context else 'http'}://{address}/{settings.http_path.strip('/')}"
+    return THttpClient(url, int(settings.timeout * 1000), lambda: context, THttpHeaderFactory(headers))
+
+
+@cache
+def _interface() -> Any:
+    """The structs, enums and calls of `hms.thrift`."""
+    if thriftpy2 is None:
+        raise MissingDependencyError(
+            "a metastore needs a package that is not installed", hint="pip install 'acidctl[metastore]'"
+        )
+    return thriftpy2.load(str(Path(__file__).with_name("hms.thrift")), module_name="acidctl_hms_thrift")
+
+
+def _text(error: BaseException) -> str:
+    """The first line of what an exception says; Java's traces follow it."""
+    text = getattr(error, "message", None) or str(error)
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return without_secrets(text.strip().partition("\n")[0])
+
+
+def _refused(where: str, name: str, exception: str, text: str) -> RefusedError:
+    error = RefusedError(f"{where} refused {name}: {text or exception}")
+    error.exception = exception
+    return error
+
+
+def _once_only(error: UnreachableError, name: str) -> UnreachableError:
+    """The same for a change: nobody knows whether it was carried out, so nobody may ask again."""
+    told = UnreachableError(f"{error.message}; whether {name} was carried out is unknown", hint=error.hint)
+    told.transient = False
+    return told
