@@ -9,12 +9,15 @@ from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
     from acidctl.api import CleanArguments, CompactArguments, Table, compact, ls_names, open_table, read_file
+    from acidctl.by_name import Metastore, NamedTable
     from acidctl.cleaning.plan import CleanPlan
     from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport
     from acidctl.cleaning.run import CleanRun
     from acidctl.compaction.plan import CompactionPlan
     from acidctl.compaction.report import CompactionReport, PartitionReport
     from acidctl.compaction.run import Prepared
+    from acidctl.metastore.catalog import Lists, TableInfo
+    from acidctl.metastore.settings import MetastoreSettings
     from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, LsOptions, ReadView
     from acidctl.rows.file_report import DataFile
     from acidctl.rows.snapshot import Snapshot
@@ -38,14 +41,19 @@ __all__ = [
     "CompactionReport",
     "DataFile",
     "ExitCode",
+    "Lists",
     "LsEntry",
     "LsOptions",
     "LsReport",
+    "Metastore",
+    "MetastoreSettings",
+    "NamedTable",
     "PartitionReport",
     "Prepared",
     "ReadView",
     "Snapshot",
     "Table",
+    "TableInfo",
     "__version__",
     "compact",
     "ls_names",
@@ -56,12 +64,15 @@ __all__ = [
 # Where each of them is; its module is loaded on first use, so that `import acidctl` stays quick.
 _MODULES = {
     "acidctl.api": "CleanArguments CompactArguments Table compact ls_names open_table read_file",
+    "acidctl.by_name": "Metastore NamedTable",
     "acidctl.cleaning.plan": "CleanPlan",
     "acidctl.cleaning.report": "CleanReport CleanedEntry CleanedLocation",
     "acidctl.cleaning.run": "CleanRun",
     "acidctl.compaction.plan": "CompactionPlan",
     "acidctl.compaction.report": "CompactionReport PartitionReport",
     "acidctl.compaction.run": "Prepared",
+    "acidctl.metastore.catalog": "Lists TableInfo",
+    "acidctl.metastore.settings": "MetastoreSettings",
     "acidctl.options": "ChangeOptions CleanOptions CompactOptions LsOptions ReadView",
     "acidctl.rows.file_report": "DataFile",
     "acidctl.rows.snapshot": "Snapshot",

@@ -1,6 +1,6 @@
 """Where the metastore is and how it is spoken to: the command line, the configuration file, Hive's own files.
 
-What is said first wins: an address that is given, `[metastore]` of the configuration file, `hive-site.xml` in
+What stands first here wins: an address that is given, `[metastore]` of the configuration file, `hive-site.xml` in
 HIVE_CONF_DIR or HADOOP_CONF_DIR. Values may be secrets: nothing here shows one.
 """
 
