@@ -52,9 +52,20 @@ def hive2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 @pytest.fixture(scope="session")
 def metastore4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """Real Hive 4.0.1 that works through its metastore's Thrift port, likewise; tests leave it serving."""
+    from .hive import HIVE4
     from .metastore import Metastore
 
-    with Metastore(tmp_path_factory.mktemp("metastore4") / "run") as metastore:
+    with Metastore(HIVE4, tmp_path_factory.mktemp("metastore4") / "run") as metastore:
+        yield metastore
+
+
+@pytest.fixture(scope="session")
+def metastore3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
+    """Real Hive 3.1.3 on Java 8 that works through its metastore's Thrift port, likewise."""
+    from .hive3 import HIVE3
+    from .metastore import Metastore
+
+    with Metastore(HIVE3, tmp_path_factory.mktemp("metastore3") / "run") as metastore:
         yield metastore
 
 

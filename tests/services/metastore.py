@@ -1,6 +1,6 @@
 """A real Hive metastore behind Thrift on loopback, with the Hive that works through it.
 
-    with Metastore(folder) as metastore:
+    with Metastore(HIVE4, folder) as metastore:
         metastore.hive.run("create table t (id int) stored as orc tblproperties ('transactional'='true')")
         with ask(metastore.url) as thrift:
             thrift.get_table_req(IDL.GetTableRequest(dbName="default", tblName="t"))
@@ -23,7 +23,7 @@ from typing import Any
 import thriftpy2
 from thriftpy2.rpc import make_client
 
-from .hive import HIVE4, Hive
+from .hive import Hive, HiveVersion
 from .processes import free_port
 
 IDL = thriftpy2.load(str(Path(__file__).with_name("metastore.thrift")), module_name="metastore_thrift")
@@ -37,8 +37,9 @@ CAPABILITIES = ",".join(
     )
 )
 SETTINGS = {
-    "metastore.thrift.bind.host": "127.0.0.1",
+    "hive.metastore.thrift.bind.host": "127.0.0.1",
     "hive.txn.timeout": "20s",
+    # As in production; Hive 3 knows neither.
     "metastore.metadata.transformer.class": "org.apache.hadoop.hive.metastore.MetastoreDefaultTransformer",
     "hive.metastore.client.capabilities": CAPABILITIES,
 }
@@ -54,14 +55,35 @@ def ask(url: str, **how: Any) -> Iterator[Any]:
         client.close()
 
 
-class Metastore:
-    """A running metastore of Hive 4.0.1 with an empty warehouse at `folder`/warehouse; `hive` has the sessions."""
+def end_writes(thrift: Any, table: str, fates: str) -> list[int]:
+    """Takes a write id of `db.table` per character, in order: `c` is committed, `a` aborted, `o` left open.
 
-    def __init__(self, folder: Path) -> None:
+    Nothing is written. Returns their transactions.
+    """
+    database, name = table.split(".")
+    txns = []
+    for fate in fates:
+        (txn,) = thrift.open_txns(IDL.OpenTxnRequest(1, "tests", "localhost")).txn_ids
+        thrift.allocate_table_write_ids(IDL.AllocateTableWriteIdsRequest(database, name, [txn]))
+        if fate == "c":
+            thrift.commit_txn(IDL.CommitTxnRequest(txn))
+        elif fate == "a":
+            thrift.abort_txn(IDL.AbortTxnRequest(txn))
+        txns.append(txn)
+    return txns
+
+
+class Metastore:
+    """A running metastore with an empty warehouse at `folder`/warehouse; `hive` has the sessions.
+
+    `version` is HIVE4, or HIVE3 of `hive3.py`, which has no pools.
+    """
+
+    def __init__(self, version: HiveVersion, folder: Path) -> None:
         self._port = free_port()
         self.url = f"thrift://127.0.0.1:{self._port}"
-        settings = {**HIVE4.settings, **SETTINGS, "hive.metastore.uris": self.url}
-        self.hive = Hive(replace(HIVE4, settings=settings), folder)
+        settings = {**version.settings, **SETTINGS, "hive.metastore.uris": self.url}
+        self.hive = Hive(replace(version, settings=settings), folder)
         self._servers: dict[int, Any] = {}
         try:
             self.serve()
@@ -85,7 +107,9 @@ class Metastore:
 
     def _serve(self, port: int, settings: Mapping[str, str]) -> None:
         start = self.hive.java.acidctl.MetastoreServer.start
-        self._servers[port] = self.hive.call(start, port, dict(settings), what=f"serve at port {port}")
+        # For START TRANSACTION sessions pass as tests; a server that does serves nobody else.
+        given = {"hive.in.test": "false", **settings}
+        self._servers[port] = self.hive.call(start, port, given, what=f"serve at port {port}")
 
     def work(self, pool: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         """One pass of Hive's own compaction worker: does one request of that pool, or of no pool, if there is one."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.services.metastore import IDL, Metastore, ask
+from tests.services.metastore import IDL, Metastore, ask, end_writes
 from tests.services.processes import answers
 
 pytestmark = pytest.mark.metastore
 
+BOTH = pytest.mark.parametrize("service", ["metastore4", pytest.param("metastore3", marks=pytest.mark.hive3)])
 ACID = "stored as orc tblproperties ('transactional'='true')"
 
 
-def test_what_sql_makes_is_found_over_thrift(metastore4: Metastore) -> None:
+@BOTH
+def test_what_sql_makes_is_found_over_thrift(service: str, request: pytest.FixtureRequest) -> None:
     """Tables of every kind, made in a session, are there for a client of the port, with the writes of the session."""
-    run = metastore4.hive.run
+    metastore: Metastore = request.getfixturevalue(service)
+    run = metastore.hive.run
     for sql in (
         f"create table m1_full (id int) {ACID}",
         f"create table m1_parts (id int) partitioned by (ds string) {ACID}",
@@ -23,17 +26,17 @@ def test_what_sql_makes_is_found_over_thrift(metastore4: Metastore) -> None:
         "create external table m1_outside (id int) stored as orc",
         "create view m1_view as select * from m1_full",
         "insert into m1_full values (1)",
-        "insert into m1_parts values (1, 'a b')",
+        "insert into m1_parts partition (ds='a b') values (1)",
     ):
         run(sql)
-    with ask(metastore4.url) as thrift:
+    with ask(metastore.url) as thrift:
         kinds = {
             name: thrift.get_table_req(
                 IDL.GetTableRequest("default", name, IDL.ClientCapabilities([IDL.ClientCapability.INSERT_ONLY_TABLES]))
             ).table
             for name in ("m1_full", "m1_parts", "m1_inserts", "m1_outside", "m1_view")
         }
-        assert kinds["m1_full"].sd.location == (metastore4.hive.warehouse / "m1_full").as_uri().replace("///", "/")
+        assert kinds["m1_full"].sd.location == (metastore.hive.warehouse / "m1_full").as_uri().replace("///", "/")
         assert {name: (table.tableType, table.parameters.get("transactional")) for name, table in kinds.items()} == {
             "m1_full": ("MANAGED_TABLE", "true"),
             "m1_parts": ("MANAGED_TABLE", "true"),
@@ -42,12 +45,16 @@ def test_what_sql_makes_is_found_over_thrift(metastore4: Metastore) -> None:
             "m1_view": ("VIRTUAL_VIEW", None),
         }
         assert thrift.get_partition_names("default", "m1_parts", -1) == ["ds=a b"]
-        txns = thrift.get_open_txns_req(IDL.GetOpenTxnsRequest([]))
-        seen = f"{txns.txn_high_water_mark}:9223372036854775807::"
+        aborted, left = end_writes(thrift, "default.m1_full", "ao")
+        txns = thrift.get_open_txns()
+        assert txns.open_txns == [aborted, left]
+        seen = f"{txns.txn_high_water_mark}:{left}:{left}:{aborted}"
         (ids,) = thrift.get_valid_write_ids(
             IDL.GetValidWriteIdsRequest(["default.m1_full"], validTxnList=seen)
         ).tblValidWriteIds
-        assert (ids.writeIdHighWaterMark, ids.invalidWriteIds) == (1, [])
+        assert (ids.writeIdHighWaterMark, ids.invalidWriteIds, ids.minOpenWriteId) == (3, [2, 3], 3)
+        assert metastore.hive.session().valid_write_ids("default.m1_full") == "default.m1_full:3:3:3:2"
+        thrift.abort_txn(IDL.AbortTxnRequest(left))
     run("drop view m1_view")
     for name in ("full", "parts", "inserts", "outside"):
         run(f"drop table m1_{name}")
@@ -74,6 +81,34 @@ def test_a_request_goes_through_worker_and_cleaner(metastore4: Metastore) -> Non
         assert shown() == ("succeeded", "night")
     assert [path.name.split("_v")[0] for path in (metastore4.hive.warehouse / "m2").iterdir()] == ["base_0000002"]
     run("drop table m2")
+
+
+@pytest.mark.hive3
+def test_hive_3_compacts_and_times_out(metastore3: Metastore) -> None:
+    """Its worker, cleaner and initiator are there as well, without pools."""
+    run = metastore3.hive.run
+    run(f"create table m5 (id int) {ACID[:-1]}, 'compactorthreshold.hive.compactor.delta.num.threshold'='1')")
+    run("insert into m5 values (1)")
+    run("insert into m5 values (2)")
+    with ask(metastore3.url) as thrift:
+
+        def shown() -> list[str]:
+            entries = thrift.show_compact(IDL.ShowCompactRequest()).compacts
+            return [entry.state for entry in entries if entry.tablename == "m5"]
+
+        metastore3.initiate()
+        assert shown() == ["initiated"]
+        run("alter table m5 compact 'major'")
+        metastore3.work()
+        assert shown() == ["ready for cleaning"]
+        metastore3.clean()
+        assert shown() == ["succeeded"]
+        (txn,) = end_writes(thrift, "default.m5", "o")
+        metastore3.time_out()
+        assert txn in thrift.get_open_txns().open_txns
+        metastore3.time_out(settings={"hive.txn.timeout": "0s"})
+        assert {info.id: info.state for info in thrift.get_open_txns_info().open_txns}[txn] == IDL.TxnState.ABORTED
+    run("drop table m5")
 
 
 def test_the_initiator_requests_what_is_due(metastore4: Metastore) -> None:
@@ -103,19 +138,22 @@ def test_who_gives_no_sign_of_life_is_aborted_and_forgotten(metastore4: Metastor
         assert txn not in thrift.get_open_txns_req(IDL.GetOpenTxnsRequest([])).open_txns
 
 
-def test_the_port_goes_and_comes_back(metastore4: Metastore) -> None:
+@BOTH
+def test_the_port_goes_and_comes_back(service: str, request: pytest.FixtureRequest) -> None:
     """Without its server a client is cut off and refused; afterwards clients and sessions go on."""
-    port = int(metastore4.url.rsplit(":", 1)[1])
-    with ask(metastore4.url) as thrift:
-        assert thrift.getVersion() == "4.0.1"
-        metastore4.stop_serving()
+    metastore: Metastore = request.getfixturevalue(service)
+    version = "3.0" if service == "metastore3" else "4.0.1"
+    port = int(metastore.url.rsplit(":", 1)[1])
+    with ask(metastore.url) as thrift:
+        assert thrift.getVersion() == version
+        metastore.stop_serving()
         try:
             with pytest.raises(Exception, match="read 0 bytes"):
                 thrift.getVersion()
             assert not answers(port)
         finally:
-            metastore4.serve()
-    with ask(metastore4.url) as thrift:
-        assert thrift.getVersion() == "4.0.1"
-    metastore4.hive.run(f"create table m4 (id int) {ACID}")
-    metastore4.hive.run("drop table m4")
+            metastore.serve()
+    with ask(metastore.url) as thrift:
+        assert thrift.getVersion() == version
+    metastore.hive.run(f"create table m4 (id int) {ACID}")
+    metastore.hive.run("drop table m4")

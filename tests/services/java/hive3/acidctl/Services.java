@@ -13,6 +13,7 @@ import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
 import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
+import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
 
 /** What runs beside the sessions of a warehouse in Hive 3.1: metastore set-up, compaction worker, cleaner. */
@@ -22,6 +23,8 @@ public final class Services {
     /** Makes the metastore's tables and the transaction tables in the configured, empty database. */
     public static void createMetastore() throws Exception {
         HiveConf conf = new HiveConf();
+        // Nobody serves it yet.
+        conf.set("hive.metastore.uris", "");
         TxnDbUtil.setConfValues(conf);
         conf.setBoolean("hive.in.test", true);
         // Makes all tables at once, TAB_COL_STATS too, without which the compactor dies.
@@ -54,6 +57,25 @@ public final class Services {
         cleaner.setThreadId((int) cleaner.getId());
         cleaner.init(new AtomicBoolean(true), new AtomicBoolean());
         pass(cleaner, settings);
+    }
+
+    /** One pass of the initiator, which requests the compactions it finds due. */
+    public static void initiate(Map<String, String> settings) throws Exception {
+        Initiator initiator = new Initiator();
+        initiator.setConf(configuration(settings));
+        initiator.setThreadId((int) initiator.getId());
+        initiator.init(new AtomicBoolean(true), new AtomicBoolean());
+        pass(initiator, settings);
+    }
+
+    /** Aborts the transactions that nobody has given a sign of life for, and the locks alike. */
+    public static void timeOut(Map<String, String> settings) {
+        TxnUtils.getTxnStore(configuration(settings)).performTimeOuts();
+    }
+
+    /** Forgets aborted transactions of which nothing is recorded any more. */
+    public static void forgetEmptyAborts() throws Exception {
+        TxnUtils.getTxnStore(new HiveConf()).cleanEmptyAbortedTxns();
     }
 
     /** Lets the next transaction be `first`, which must be above all before it. */

@@ -3,24 +3,18 @@ package acidctl;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.Map;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.conf.MetastoreConf;
 import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
-import org.apache.thrift.protocol.TProtocol;
-import org.apache.thrift.server.ServerContext;
 import org.apache.thrift.server.TServer;
-import org.apache.thrift.server.TServerEventHandler;
-import org.apache.thrift.transport.TTransport;
 
 /** A port at which this JVM answers as Hive's metastore, over the database its own Hive uses. */
 public final class MetastoreServer implements AutoCloseable {
     private final Thread thread;
     private final Object server;
-    private final Connections connections = new Connections();
+    private final Connections connections;
     private volatile Throwable failure;
 
     private MetastoreServer(int port, Map<String, String> settings) throws Exception {
@@ -44,9 +38,9 @@ public final class MetastoreServer implements AutoCloseable {
         }
         server = current();
         if (has(server, "val$tServer")) {
-            TServer thrift = (TServer) captured(server, "val$tServer");
-            connections.hive = thrift.getEventHandler();
-            thrift.setServerEventHandler(connections);
+            connections = new Connections((TServer) captured(server, "val$tServer"));
+        } else {
+            connections = null;
         }
     }
 
@@ -58,7 +52,7 @@ public final class MetastoreServer implements AutoCloseable {
     /** Gives the port back and cuts every connection, as the end of the process would. */
     @Override
     public void close() throws Exception {
-        if (has(server, "val$tServer")) {
+        if (connections != null) {
             ((TServer) captured(server, "val$tServer")).stop();
             connections.cut();
         } else {
@@ -96,37 +90,5 @@ public final class MetastoreServer implements AutoCloseable {
         Field field = server.getClass().getDeclaredField(name);
         field.setAccessible(true);
         return field.get(server);
-    }
-
-    /** Knows the connections that are open, and leaves all else to Hive's own handler. */
-    private static final class Connections implements TServerEventHandler {
-        private final Set<TTransport> open = ConcurrentHashMap.newKeySet();
-        private TServerEventHandler hive;
-
-        void cut() {
-            open.forEach(TTransport::close);
-        }
-
-        @Override
-        public void preServe() {
-            hive.preServe();
-        }
-
-        @Override
-        public ServerContext createContext(TProtocol input, TProtocol output) {
-            open.add(input.getTransport());
-            return hive.createContext(input, output);
-        }
-
-        @Override
-        public void deleteContext(ServerContext context, TProtocol input, TProtocol output) {
-            open.remove(input.getTransport());
-            hive.deleteContext(context, input, output);
-        }
-
-        @Override
-        public void processContext(ServerContext context, TTransport input, TTransport output) {
-            hive.processContext(context, input, output);
-        }
     }
 }
