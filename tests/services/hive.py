@@ -129,6 +129,11 @@ class Session:
         text = self._java.validWriteIds([table], txns or self.valid_txns())
         return None if text is None else str(text).split("$", 1)[1]
 
+    def read_write_ids(self) -> tuple[int, str]:
+        """The own transaction of the last SELECT, and the write-id list of its table in its configuration (Hive 4)."""
+        own, _, text = str(self._java.readWriteIds()).partition("$")
+        return int(own), text
+
     def close(self) -> None:
         """Ends the session; an open transaction of it is rolled back."""
         self._java.close()

@@ -26,6 +26,7 @@ public final class HiveSession implements AutoCloseable {
     private boolean inTransaction;
     private List<String> names = Collections.emptyList();
     private String validTxns;
+    private String readWriteIds;
 
     public HiveSession(String name, Map<String, String> settings) {
         thread = Executors.newSingleThreadExecutor(task -> {
@@ -36,6 +37,7 @@ public final class HiveSession implements AutoCloseable {
         conf = new HiveConf();
         settings.forEach(conf::set);
         conf.set("list.sink.output.formatter", JsonFormatter.class.getName());
+        conf.set("hive.exec.pre.hooks", WriteIdsNoted.class.getName());
         // START TRANSACTION is refused without it.
         conf.set("hive.in.test", "true");
         inThread(() -> {
@@ -68,6 +70,7 @@ public final class HiveSession implements AutoCloseable {
     public List<String> rows(String sql) {
         return inThread(() -> {
             JsonFormatter.VALID_TXNS.remove();
+            WriteIdsNoted.LAST.remove();
             execute(sql);
             names = new ArrayList<>();
             for (FieldSchema field : driver.getSchema().getFieldSchemas()) {
@@ -80,6 +83,7 @@ public final class HiveSession implements AutoCloseable {
                 part.clear();
             }
             validTxns = JsonFormatter.VALID_TXNS.get();
+            readWriteIds = WriteIdsNoted.LAST.get();
             finish();
             return all;
         });
@@ -92,6 +96,11 @@ public final class HiveSession implements AutoCloseable {
     /** The ValidTxnList that the last `rows` read with. */
     public String validTxns() {
         return validTxns;
+    }
+
+    /** The ValidTxnWriteIdList that the last `rows` read with, `own transaction$db.table:...`. */
+    public String readWriteIds() {
+        return readWriteIds;
     }
 
     /** The ValidTxnWriteIdList of these tables for a ValidTxnList, as a query's own compilation asks for it. */
