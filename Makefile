@@ -6,6 +6,13 @@
 # Byte code is kept: pytest rewrites all tests anew in each process otherwise, half a minute every time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests write and remove files by the ten thousand. In memory no stage waits for the disk of another; a container may
+# have too little of it.
+IN_MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
+ifneq ($(IN_MEMORY),)
+export TMPDIR ?= $(IN_MEMORY)
+endif
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -309,8 +309,8 @@ def test_a_plan_whose_input_has_changed_is_stale(tmp_path: Path) -> None:
     """Another file in the place of an input: exit 15, with what to do."""
     table, plan = _copy(DEMO, tmp_path), tmp_path / "plan.json"
     assert _compact("major", table, *_lists(DEMO), "--plan-out", str(plan)).code == 0
-    victim = next(table.glob("delta_*/bucket_*"))
-    os.utime(victim, (1, 1))
+    read = json.loads(plan.read_text())["partitions"][0]["inputs"][0]
+    os.utime(table / read["files"][0]["path"], (1, 1))
     names = _names(table)
     result = _compact("major", table, "--plan", str(plan), "-o", "json")
     assert result.code == 15

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from acidctl.engine.spark import SparkEngine, end_gateway
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
-from tests.services.spark import children
+from tests.services.spark import LEAN_JVM, children
 from tests.support.spark_tasks import specs, standing_in, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -126,7 +126,8 @@ def test_a_session_of_the_caller_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     """A plain SparkSession, as in a notebook: used as it is, not stopped."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[1]").appName("theirs")
-    spark = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    builder = builder.config("spark.driver.extraJavaOptions", LEAN_JVM).config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     gateway = SparkContext._gateway
     try:
         with SparkEngine(session=spark, work=standing_in(refuses=(1,))) as engine:

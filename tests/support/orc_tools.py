@@ -14,6 +14,8 @@ from tests.services.jvm import cache_folder, cache_lock, fingerprint, resolve
 _JAVA = Path(__file__).parent / "java"
 #: What orc-tools prints after each file.
 SEPARATOR = b"_" * 120 + b"\n\n"
+# Quick to start: each run is short.
+_LEAN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 @cache
@@ -37,7 +39,7 @@ def classes() -> Path:
 
 def orc_tools(*arguments: str | Path) -> bytes:
     """What `orc-tools ARGUMENTS` writes to stdout, in UTC."""
-    command = ["java", "-jar", str(jar()), *map(str, arguments)]
+    command = ["java", *_LEAN, "-jar", str(jar()), *map(str, arguments)]
     environment = {**os.environ, "TZ": "UTC"}
     return subprocess.run(command, check=True, capture_output=True, env=environment).stdout
 
@@ -45,7 +47,7 @@ def orc_tools(*arguments: str | Path) -> bytes:
 def program(name: str, *arguments: str | Path, stdin: bytes = b"") -> bytes:
     """Run one of the test programs in UTC."""
     classpath = os.pathsep.join(map(str, (classes(), jar())))
-    command = ["java", "-cp", classpath, name, *map(str, arguments)]
+    command = ["java", *_LEAN, "-cp", classpath, name, *map(str, arguments)]
     environment = {**os.environ, "TZ": "UTC"}
     return subprocess.run(command, check=True, capture_output=True, input=stdin, env=environment).stdout
 
