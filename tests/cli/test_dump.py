@@ -469,6 +469,7 @@ class TestDamage:
         rows = json.loads(acidctl("dump", "-d", str(path), "-o", "json").stdout or "[]")
         assert [row["rowId"] for row in rows] == list(range(len(rows)))
 
+    @pytest.mark.slow
     def test_a_closed_pipe_ends_quietly(self, file: Path) -> None:
         """`| head -1` leaves no message."""
         big = write_acid(file.with_name("bucket_00009"), inserts(*range(100_000)))

@@ -10,6 +10,7 @@ from tests import ROOT
 from tests.support.line_mutants import PACKAGES, files, mutants_of, sample
 
 
+@pytest.mark.slow
 def test_faults_are_python_and_of_one_line() -> None:
     """Whatever the rules do to a line; and they find much to do."""
     for package in PACKAGES:

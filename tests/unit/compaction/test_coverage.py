@@ -120,6 +120,7 @@ def test_a_changed_plan_is_not_published(name: str, table: Path) -> None:
     assert not published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_a_plan_as_it_was_made_is(kind: str, table: Path) -> None:
     """The same runs without a change."""

@@ -8,10 +8,12 @@ import sys
 import pytest
 
 from tests import ROOT
+from tests.support.extent import amount
 from tests.support.mutant_list import MUTANTS
 from tests.support.mutants import apply
 
 
+@pytest.mark.slow
 def test_every_fault_can_be_made() -> None:
     """Its fragment is in the file exactly once, and what comes of it is Python."""
     assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS) >= 60
@@ -22,8 +24,13 @@ def test_every_fault_can_be_made() -> None:
 @pytest.mark.slow
 def test_faults_are_refused() -> None:
     """A few of them, chosen by a seed; the others are for `make mutate`."""
+    count = amount(6, swept=6)
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.mutants", "6@143"], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tests.support.mutants", f"{count}@143"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "6 faults" in ran.stdout
+    assert f"{count} faults" in ran.stdout

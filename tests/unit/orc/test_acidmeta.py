@@ -30,6 +30,7 @@ MANY = [
 ]
 
 
+@pytest.mark.slow
 def test_no_file_of_hive_is_called_damaged() -> None:
     """All bases, deltas, originals and LOAD DATA files of the fixtures; those in ACID places hold events."""
     files = events = 0
