@@ -22,12 +22,16 @@ from acidctl.errors import ExitCode, TimeUpError
 from tests import ROOT
 from tests.cli.runner import acidctl, heed_interrupts
 from tests.support.cleaning_cases import step
-from tests.support.extent import amount
+from tests.support.extent import amount, some
 
 STEP = step("hive4/many_rows/01-written")
 PARTITIONS = ("ds=a", "ds=b", "ds=c")
 LISTS = [option for text in STEP.lists for option in ("--validtxns", text)]
 TIMES = amount(3, swept=10)
+MOMENTS = (
+    *((signal.SIGINT, "pool"), (signal.SIGINT, "threads"), (signal.SIGTERM, "threads")),
+    *((signal.SIGTERM, "pool"), (signal.SIGKILL, "pool"), (signal.SIGKILL, "threads")),
+)
 # Even work as small as this goes to worker processes with "pool".
 PROGRAM = """
 import sys
@@ -98,8 +102,7 @@ def _completes(table: Path, digest: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["pool", "threads"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(("number", "how"), some(MOMENTS, one_of=2))
 def test_a_signal_at_any_moment(number: signal.Signals, how: str, table: Path) -> None:
     """Interrupted: exit 130 within seconds and nothing left. Killed, workers or not: the next run tidies up."""
     names, digest = _names(table), _digest(table)

@@ -14,13 +14,14 @@ from acidctl.errors import ExitCode
 from acidctl.types.format_rows import json_lines
 from tests.cli.runner import Result, acidctl
 from tests.support.cleaning_cases import Step as Cleaned
+from tests.support.covering import chosen_steps
 from tests.support.steps import STEPS, Step, sorted_rows
 
 GUESSED_INSERT_ONLY = "Taken as an insert-only table"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS, ids=str)
+@pytest.mark.parametrize("step", chosen_steps(STEPS), ids=str)
 def test_a_step(step: Step, tmp_path: Path) -> None:
     """Rows, row ids and count are Hive's; `ls` shows what is read; the digest outlives compaction and cleaning."""
     text = _snapshot(step, "--schema", step.facts["ddl"], "-o", "jsonl", "--row-id").stdout

@@ -20,7 +20,7 @@ from tests.live.adopted import FIXTURES, Adopted, hive_rows, steps
 from tests.services.hive import Hive, HiveError
 from tests.support.covering import chosen, features
 from tests.support.evolved import dropped_columns
-from tests.support.extent import EXTENT, SWEEP
+from tests.support.extent import SAMPLE, SWEEP, some
 from tests.support.steps import Step
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
@@ -58,7 +58,7 @@ def these_or_all(engine: str, these: Sequence[str]) -> Sequence[str]:
     """These cases, as `hive4/bucketed/02-changed major`; half of them in a sample, all there are in a sweep."""
     if SWEEP:
         return [f"{label(step)} {kind}" for step, kind in cases(engine)]
-    return these if EXTENT == "check" else these[::2]
+    return some(these, one_of=2)
 
 
 def label(step: Path) -> str:
@@ -101,13 +101,14 @@ def compact_and_read(
 
 
 def chosen_cases(engine: str, *, each_scenario: bool = True) -> list[tuple[Path, str]]:
-    """As few as meet every two values of what matters, and each scenario; half of those in a sample, all in a sweep."""
+    """As few as meet every two values of what matters, and each scenario but in a sample; all in a sweep."""
     found = [(Step(step), kind) for step, kind in cases(engine)]
     if not SWEEP:
+        each = each_scenario and not SAMPLE
         found = chosen(
-            found, lambda case: {**features(case[0]), "kind": case[1]}, lambda case: each_scenario and case[0].scenario
+            found, lambda case: {**features(case[0]), "kind": case[1]}, lambda case: each and case[0].scenario
         )
-    return [(step.folder, kind) for step, kind in (found[::2] if EXTENT == "sample" else found)]
+    return [(step.folder, kind) for step, kind in found]
 
 
 def compact_and_read_chosen(hive: Hive, engine: str) -> dict[tuple[str, str], str]:

@@ -21,11 +21,11 @@ from tests.live.histories import History, MaintainedHistory
 from tests.live.living import faults_without_us, live_on
 from tests.services.hive import HIVE4, Hive
 from tests.services.hive3 import VERSIONS
-from tests.support.extent import amount
+from tests.support.extent import amount, some
 
 STEPS, STEPS_OF_HIVE_ALONE = 12, 9
 # Both write before and after our compactions and our clean; the second in partitions.
-SEEDS = (73, 417)
+SEEDS = some((73, 417), one_of=2, first=1)
 MARKS = {"hive3": pytest.mark.hive3, "hive4": pytest.mark.hive}
 SERVICES = {"hive3": VERSIONS["3.1.3"], "hive4": HIVE4}
 BESIDE = {
@@ -89,6 +89,7 @@ by_hive_3 = pytest.mark.parametrize("judge", [pytest.param("hive3", marks=pytest
 def test_hive_reads_what_it_read_before(judge: Judge) -> None:
     """Fixture steps with something to compact: the same rows and row ids, by each of Hive's readers."""
     outcomes = compact_and_read_chosen(judge.hive, judge.engine)
+    assert len(outcomes) > 5
     assert {case: outcome for case, outcome in outcomes.items() if outcome.startswith(FAILED)} == {}
     compacted = {case for case, outcome in outcomes.items() if "compacted" in outcome}
     assert {case: outcomes[case] for case in outcomes.keys() - compacted if "nothing_to_do" not in outcomes[case]} == {}
@@ -99,7 +100,7 @@ def test_hive_reads_what_it_read_before(judge: Judge) -> None:
 @by_each_hive
 def test_hives_own_compaction_makes_the_same(judge: Judge, kind: str) -> None:
     """Rows, row ids and kinds of directories."""
-    beside = BESIDE[judge.engine]
+    beside = some(BESIDE[judge.engine], one_of=2, first=int(kind == "minor"))
     outcomes = compare_all_with_hives_own(judge.hive, judge.engine, kind, beside)
     assert {case: outcome for case, outcome in outcomes.items() if outcome.startswith(FAILED)} == {}
     assert list(outcomes.values()).count(SAME) >= len(beside)

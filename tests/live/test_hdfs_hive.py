@@ -22,7 +22,7 @@ from tests.live.living import live_on
 from tests.live.statements import full_acid
 from tests.services.hdfs import Hdfs
 from tests.services.hive import HIVE4, Hive
-from tests.support.extent import SWEEP
+from tests.support.extent import SWEEP, some
 from tests.support.steps import STEPS, Step, sorted_rows
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.hive, pytest.mark.timeout(600)]
@@ -90,7 +90,7 @@ def test_every_table_reads_as_hive_read_it(scheme: str, corpus: str, hdfs_cluste
 def test_hive_reads_what_it_read_before(hive: Hive, hdfs_cluster: Hdfs) -> None:
     """Fixture steps with something to compact, by both ways in turns: the same rows and row ids for Hive's readers."""
     judged = 0
-    chosen = chosen_cases("hive4", each_scenario=False)
+    chosen = some(chosen_cases("hive4", each_scenario=False), one_of=2)
     for number, (step, kind) in enumerate(chosen):
         adopt = on_hdfs(hdfs_cluster, SCHEMES[number % 2])
         jobs = SWEEP or number % 4 == 0
@@ -110,7 +110,7 @@ def test_hive_lives_on_with_it(hive: Hive, hdfs_cluster: Hdfs) -> None:
     assert life.faults == ()
 
 
-@pytest.mark.parametrize(("name", "scheme"), CLEANED)
+@pytest.mark.parametrize(("name", "scheme"), some(CLEANED, one_of=2))
 def test_hive_lives_on_with_what_was_cleaned(hive: Hive, hdfs_cluster: Hdfs, name: str, scheme: str) -> None:
     """Set aside, brought back, removed: Hive reads the same rows after each, and goes on writing."""
     step = FIXTURES / "hive4" / name
@@ -150,7 +150,7 @@ def _clean(table: AdoptedOnHdfs, *options: str) -> None:
 
 def test_a_random_history_that_acidctl_maintains(hive: Hive, hdfs_cluster: Hdfs) -> None:
     """Beside Hive's writers, its compactor and its cleaner: what acidctl does changes no answer of Hive's."""
-    for scheme, seed in zip(SCHEMES, SEEDS, strict=True):
+    for scheme, seed in some(zip(SCHEMES, SEEDS, strict=True), one_of=2, first=1):
         warehouse = f"{root_url(hdfs_cluster, scheme)}/warehouse"
         history = MaintainedHistory(hive, f"maintained_{scheme}", seed, warehouse=warehouse)
         compared = history.live(HISTORY)

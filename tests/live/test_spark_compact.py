@@ -24,7 +24,7 @@ from acidctl.types.digest import RowDigest
 from tests.cli.runner import acidctl as run_acidctl
 from tests.services.spark import SparkCluster, descendants, spark_cluster
 from tests.support.covering import Way, chosen_ways
-from tests.support.extent import EXTENT, SWEEP
+from tests.support.extent import SWEEP, some
 from tests.support.spark_runs import SlowRun, clean_environment
 from tests.support.spark_tasks import traces, wait_for
 from tests.support.steps import TABLES, Step
@@ -95,7 +95,7 @@ def session() -> Iterator[pyspark.SparkContext]:
         yield engine._context
 
 
-CHOSEN_WAYS: list[Way] = chosen_ways(each_scenario=SWEEP)[:: 2 if EXTENT == "sample" else 1]
+CHOSEN_WAYS: list[Way] = some(chosen_ways(each_scenario=SWEEP), one_of=2)
 
 
 @pytest.mark.parametrize("way", CHOSEN_WAYS, ids=str)
@@ -120,7 +120,7 @@ def _command(*args: str) -> list[str]:
     return [sys.executable, "-m", "acidctl", "compact", "major", *args]
 
 
-@pytest.mark.parametrize("step", [DEMO, PARTITIONED], ids=lambda step: step.parts[-2])
+@pytest.mark.parametrize("step", some([DEMO, PARTITIONED], one_of=2, first=1), ids=lambda step: step.parts[-2])
 def test_local_and_cluster_make_the_same_directories(step: Path, spark_cluster: SparkCluster, tmp_path: Path) -> None:
     """In process, on `local[2]`, and on a standalone cluster to whose executors nobody has installed acidctl."""
     outcomes, contents = _expected(step, "major", "hive4", tmp_path)
@@ -256,10 +256,10 @@ def _digest(table: Path) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("on_cluster", [False, True], ids=["local", "cluster"])
-def test_an_interrupt_cancels_the_job(start: Start, on_cluster: bool, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("master", some(["local", "cluster"], one_of=2, first=1))
+def test_an_interrupt_cancels_the_job(start: Start, master: str, request: pytest.FixtureRequest) -> None:
     """Ctrl-C: tasks end, nothing is published and nothing of ours stays."""
-    cluster = request.getfixturevalue("spark_cluster") if on_cluster else None
+    cluster = request.getfixturevalue("spark_cluster") if master == "cluster" else None
     run = start(cluster.url, cluster.conf) if cluster else start("local[2]", {})
     busy = run.at_work(2)
     below = descendants(run.process.pid)

@@ -22,7 +22,7 @@ from tests.live.hdfs_tables import SCHEMES, AdoptedOnHdfs
 from tests.services.hdfs import Hdfs, write_sites
 from tests.services.hive import HIVE4, Hive
 from tests.services.spark import SparkCluster, descendants, spark_cluster
-from tests.support.extent import in_turn
+from tests.support.extent import in_turn, some
 from tests.support.spark_runs import SlowRun, clean_environment
 from tests.support.spark_tasks import SECRET, wait_for
 
@@ -164,7 +164,7 @@ def slow(spark_cluster: SparkCluster, tmp_path: Path) -> Iterator[Slow]:
         run.kill()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", some(SCHEMES, one_of=2, first=1))
 def test_a_cluster_compacts_hives_table(make: Make, spark_cluster: SparkCluster, tmp_path: Path, scheme: str) -> None:
     """With what the driver's configuration says, and nothing secret of it in plan, events or logs."""
     judged = make(scheme)
@@ -194,7 +194,7 @@ def test_a_cluster_compacts_hives_table(make: Make, spark_cluster: SparkCluster,
         assert SECRET not in text
 
 
-def test_a_killed_worker_machine_is_replaced(make: Make, slow: Slow, spark_cluster: SparkCluster) -> None:
+def _kill_a_worker_machine(make: Make, slow: Slow, spark_cluster: SparkCluster) -> None:
     """kill -9 of a Spark worker, which takes its executor along: another takes over."""
     judged = make("hdfs")
     run = slow(judged)
@@ -208,6 +208,29 @@ def test_a_killed_worker_machine_is_replaced(make: Make, slow: Slow, spark_clust
         judged.require_right(finished=True)
     finally:
         spark_cluster.restore()
+
+
+def _kill_the_driver(make: Make, slow: Slow, spark_cluster: SparkCluster) -> None:
+    """kill -9 of the driver: executors follow, the table reads as before, and the next run tidies up."""
+    judged = make("webhdfs")
+    run = slow(judged)
+    busy = run.at_work(2)
+    run.kill()
+    run.go()
+    wait_for(lambda: not [pid for pid in busy if Path(f"/proc/{pid}").exists()], 30)
+    judged.require_right(finished=False)
+    assert [name for name in judged.table.listed() if name.startswith("_acidctl_")]
+    judged.require_next_run_finishes()
+
+
+# The driver on this machine's files is killed in test_spark_compact.
+KILLED = {"worker machine": _kill_a_worker_machine, "driver": _kill_the_driver}
+
+
+@pytest.mark.parametrize("who", some(KILLED, one_of=2))
+def test_whoever_is_killed_no_row_is_lost(who: str, make: Make, slow: Slow, spark_cluster: SparkCluster) -> None:
+    """A worker is replaced; without its driver a run ends, and the next one does it."""
+    KILLED[who](make, slow, spark_cluster)
 
 
 @pytest.mark.parametrize("scheme", in_turn(0, SCHEMES))
@@ -224,19 +247,6 @@ def test_a_killed_datanode_costs_nothing(make: Make, slow: Slow, hdfs: Hdfs, sch
         judged.require_right(finished=True)
     finally:
         hdfs.start_datanode(1)
-
-
-def test_a_killed_driver_leaves_the_table_as_it_was(make: Make, slow: Slow) -> None:
-    """kill -9 of the driver: executors follow, the table reads as before, and the next run tidies up."""
-    judged = make("webhdfs")
-    run = slow(judged)
-    busy = run.at_work(2)
-    run.kill()
-    run.go()
-    wait_for(lambda: not [pid for pid in busy if Path(f"/proc/{pid}").exists()], 30)
-    judged.require_right(finished=False)
-    assert [name for name in judged.table.listed() if name.startswith("_acidctl_")]
-    judged.require_next_run_finishes()
 
 
 @pytest.mark.parametrize("scheme", in_turn(1, SCHEMES))

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TypeVar
 
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, OriginalFile, parse_directory, parse_file
-from tests.support.extent import SWEEP
+from tests.support.extent import SAMPLE, SWEEP
 from tests.support.steps import STEPS, Step
 
 T = TypeVar("T")
@@ -127,6 +127,11 @@ def chosen(
         found.append(shuffled[number])
         missing -= met[number]
     return sorted(found, key=str)
+
+
+def chosen_steps(steps: Iterable[Step]) -> list[Step]:
+    """Of each scenario one in a sample, and whatever two features of tables can be met together; else all of them."""
+    return chosen(steps, features, lambda step: step.scenario) if SAMPLE else list(steps)
 
 
 def chosen_ways(*, each_scenario: bool) -> list[Way]:

@@ -13,7 +13,9 @@ EXTENT = os.environ.get("ACIDCTL_EXTENT", "sample")
 assert EXTENT in ("sample", "check", "sweep"), f"ACIDCTL_EXTENT={EXTENT}: expected sample, check or sweep"
 # Every fixture step instead of chosen ones, each by every reader, and a fault at every call.
 SWEEP = EXTENT == "sweep"
-# In a sample a fault meets a fourth of the calls that it meets before a change lands.
+SAMPLE = EXTENT == "sample"
+# In a sample a fault meets an eighth of the calls that it meets before a change lands.
+_FEWER_CALLS = 8
 _FEWER = 4
 
 
@@ -26,12 +28,12 @@ def every(otherwise: int, *, whole: bool = False) -> int:
     """A fault meets every call of a run, or every second, third, ... where it is enough that another test has it so."""
     if SWEEP:
         return 1
-    return (1 if whole else otherwise) * (_FEWER if EXTENT == "sample" else 1)
+    return (1 if whole else otherwise) * (_FEWER_CALLS if SAMPLE else 1)
 
 
-def some(values: Iterable[T]) -> list[T]:
-    """A fourth of them in a sample, from the first on."""
-    return list(values)[:: _FEWER if EXTENT == "sample" else 1]
+def some(values: Iterable[T], *, one_of: int = _FEWER, first: int = 0) -> list[T]:
+    """A fourth of them in a sample, or fewer, or more, from the first on or a later one; else all of them."""
+    return list(values)[first::one_of] if SAMPLE else list(values)
 
 
 def in_turn(number: int, among: Sequence[str]) -> Sequence[str]:

@@ -61,7 +61,7 @@ def _faulted(
         for at, name in enumerate(counter.names, 1)
         if at % every == 0 or not name.startswith(("stat ", "walk ", "open ", "read "))
     ]
-    for at, name in some(calls):
+    for at, name in some(calls, one_of=8):
         storage = FaultyStorage(inner(), at, fault, reads=True)
         try:
             outcome: object = run(retrying(storage))
