@@ -19,10 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import thriftpy2
-from thriftpy2.rpc import make_client
+from thriftpy2.protocol import TBinaryProtocolFactory
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TBufferedTransportFactory, TCySaslClientTransport, TSocket, TSSLSocket
 
+from . import certificate
 from .hive import Hive, HiveVersion
 from .processes import free_port
 
@@ -44,15 +48,72 @@ SETTINGS = {
     "hive.metastore.client.capabilities": CAPABILITIES,
 }
 
+# Thrift in requests to /metastore, whose header x-actor-username says who asks.
+HTTP_SETTINGS = {
+    "metastore.server.thrift.transport.mode": "http",
+    "metastore.server.thrift.http.path": "metastore",
+}
+USER, PASSWORD = "alice", "password-of-alice"
+# Name and password by SASL, as in LDAP.
+PLAIN_SETTINGS = {
+    "metastore.authentication": "CONFIG",
+    "metastore.authentication.config.username": USER,
+    "metastore.authentication.config.password": PASSWORD,
+    "metastore.execute.setugi": "false",
+}
+
+
+def tls_settings(folder: Path) -> dict[str, str]:
+    """A server behind TLS, for `serve_also`, with the keystore that `certificate.make` made in `folder`."""
+    return {
+        "metastore.use.SSL": "true",
+        "metastore.keystore.path": str(folder / "keystore.p12"),
+        "metastore.keystore.password": certificate.PASSWORD,
+        "metastore.keystore.type": "PKCS12",
+    }
+
+
+class PlainLogin:
+    """SASL's PLAIN for thriftpy2: `ask(url, trans_factory=PlainLogin.factory())`."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._message = f"\0{user}\0{password}".encode()
+
+    @classmethod
+    def factory(cls, user: str = USER, password: str = PASSWORD) -> Any:
+        """What makes a connection that logs in with these."""
+
+        class Factory:
+            def get_transport(self, socket: Any) -> Any:
+                return TCySaslClientTransport(lambda: cls(user, password), "PLAIN", socket)
+
+        return Factory()
+
+    def start(self, mechanism: str) -> tuple[bool, str, bytes]:
+        """The first message says all."""
+        return True, mechanism, self._message
+
+    def encode(self, data: bytes) -> tuple[bool, bytes]:
+        """Nothing is encrypted."""
+        return True, data
+
 
 @contextmanager
-def ask(url: str, **how: Any) -> Iterator[Any]:
-    """A connection to `thrift://host:port`; `how` is for thriftpy2's make_client."""
-    client: Any = make_client(IDL.Metastore, url=url, **{"timeout": 30_000, **how})
+def ask(url: str, *, cafile: str | None = None, trans_factory: Any = None, timeout: int = 30_000) -> Iterator[Any]:
+    """A connection to `thrift://host:port`, by TLS if there is a `cafile`; `timeout` in milliseconds.
+
+    Its methods are Hive's, their requests classes of `IDL`.
+    """
+    address = urlsplit(url)
+    where = {"host": address.hostname, "port": address.port, "socket_timeout": timeout}
+    socket = TSSLSocket(cafile=cafile, **where) if cafile else TSocket(**where)
     try:
-        yield client
+        transport: Any = (trans_factory or TBufferedTransportFactory()).get_transport(socket)
+        transport.open()
+        yield TClient(IDL.Metastore, TBinaryProtocolFactory().get_protocol(transport))
     finally:
-        client.close()
+        # thriftpy2 would leave it open where the login fails.
+        socket.close()
 
 
 def end_writes(thrift: Any, table: str, fates: str) -> list[int]:

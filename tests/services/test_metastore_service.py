@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from tests.services.metastore import IDL, Metastore, ask, end_writes
+import pytest
+from thriftpy2.http import THttpHeaderFactory, client_context
+
+from tests.services import certificate
+from tests.services.metastore import (
+    HTTP_SETTINGS,
+    IDL,
+    PLAIN_SETTINGS,
+    USER,
+    Metastore,
+    PlainLogin,
+    ask,
+    end_writes,
+    tls_settings,
+)
 from tests.services.processes import answers
 
 pytestmark = pytest.mark.metastore
@@ -157,3 +171,54 @@ def test_the_port_goes_and_comes_back(service: str, request: pytest.FixtureReque
         assert thrift.getVersion() == version
     metastore.hive.run(f"create table m4 (id int) {ACID}")
     metastore.hive.run("drop table m4")
+
+
+def test_a_port_behind_tls(metastore4: Metastore, tmp_path: Path) -> None:
+    """Who trusts the certificate is answered, by either name of loopback; plain Thrift and strangers are not."""
+    for name in ("server", "stranger"):
+        certificate.make(tmp_path / name)
+    port = metastore4.serve_also(tls_settings(tmp_path / "server"))
+    for host in ("localhost", "127.0.0.1"):
+        with ask(f"thrift://{host}:{port}", cafile=str(tmp_path / "server/ca.pem")) as thrift:
+            assert "default" in thrift.get_all_databases()
+    with (
+        pytest.raises(Exception, match="Could not connect"),
+        ask(f"thrift://localhost:{port}", cafile=str(tmp_path / "stranger/ca.pem")),
+    ):
+        pass
+    with ask(f"thrift://localhost:{port}") as thrift, pytest.raises(Exception, match="No protocol version"):
+        thrift.getVersion()
+
+
+def test_a_port_for_http(metastore4: Metastore) -> None:
+    """Who names a user is answered."""
+    port = metastore4.serve_also(HTTP_SETTINGS)
+
+    def asked(headers: dict[str, str]) -> list[str]:
+        with client_context(
+            IDL.Metastore,
+            host="127.0.0.1",
+            port=port,
+            path="metastore",
+            http_header_factory=THttpHeaderFactory(headers),
+            timeout=30_000,
+        ) as thrift:
+            return list(thrift.get_all_databases())
+
+    assert "default" in asked({"x-actor-username": USER})
+    with pytest.raises(Exception, match="No protocol version"):
+        asked({})
+
+
+def test_a_port_that_asks_for_a_password(metastore4: Metastore) -> None:
+    """The right one opens, another does not, and without a login the connection ends."""
+    url = f"thrift://127.0.0.1:{metastore4.serve_also(PLAIN_SETTINGS)}"
+    with ask(url, trans_factory=PlainLogin.factory()) as thrift:
+        assert "default" in thrift.get_all_databases()
+    with (
+        pytest.raises(Exception, match="Error validating the login"),
+        ask(url, trans_factory=PlainLogin.factory(password="wrong")),
+    ):
+        pass
+    with ask(url) as thrift, pytest.raises(Exception, match="read 0 bytes"):
+        thrift.getVersion()
