@@ -31,8 +31,10 @@ SLOW_TESTS = $(call marked,slow)
 SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
 # Services wait much, so one stage more than cores runs at a time, the longest first; each shows at its end what it
 # had to say.
-STAGES = hive slow-others slow-compaction storages $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS)))) \
-	hive-on-hdfs metastore fast
+SPARK_STAGES = $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS))))
+LONGER_SPARK = spark-test_spark_hdfs spark-test_spark_compact
+STAGES = storages hive $(filter $(LONGER_SPARK),$(SPARK_STAGES)) slow-others slow-compaction metastore hive-on-hdfs fast \
+	$(filter-out $(LONGER_SPARK),$(SPARK_STAGES))
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 SIDE_BY_SIDE = --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going
 
