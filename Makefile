@@ -58,7 +58,7 @@ test: install ## Run all tests but those of Hive 3 and 2: those of real Hive 4, 
 	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,$(STAGES))
 
 test-fast: install ## Run the tests that are quick and need no service (below a minute)
-	$(PYTEST) -n auto --dist loadfile -m "not ($(SLOW))" $(FAST_SKIPS)
+	$(PYTEST) -n auto --dist worksteal -o faulthandler_timeout=0 -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8
 	$(PYTEST) -m hive3 $(call marked,hive3)

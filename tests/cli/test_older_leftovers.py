@@ -38,6 +38,7 @@ def _compact(table: Path, *options: str) -> Result:
     return acidctl("compact", "minor", str(table), *LISTS, "--assume-exclusive", "--table-type", "full", *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "outcome"),
     [("killed-minor", "Completed an interrupted compaction"), ("killed-clean", "result: delta_0000001_0000007")],

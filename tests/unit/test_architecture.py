@@ -355,6 +355,7 @@ def _loaded(code: str, *args: str) -> set[str]:
 RUN = "from acidctl.cli.main import main; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "args"),
     [

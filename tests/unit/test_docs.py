@@ -43,6 +43,7 @@ def _command(name: str) -> click.Command:
     return command
 
 
+@pytest.mark.slow
 def test_generated_blocks_are_current() -> None:
     """`make docs` would change nothing, and every page with generated blocks is checked."""
     assert stale() == []

@@ -227,6 +227,7 @@ NOT_HIS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_not_for_an_editor_to_decide(tmp_path: Path) -> None:
     """Exit 15 with the place, nothing changed; without --accept-edited the same, with another sentence."""
     table, saved = _table(tmp_path), tmp_path / "plan.json"
