@@ -18,6 +18,7 @@ from tests.services.fixtures import (
     metastore4,
     moto,
     secure_hdfs,
+    secure_metastore,
     versitygw,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "metastore4",
     "moto",
     "secure_hdfs",
+    "secure_metastore",
     "versitygw",
 ]
 

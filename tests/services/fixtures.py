@@ -114,6 +114,26 @@ def secure_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs
         yield SecureHdfs(hdfs, realm)
 
 
+@dataclass(frozen=True, slots=True)
+class SecureMetastore:
+    """A metastore with its Kerberos realm."""
+
+    metastore: Metastore
+    realm: Kerberos
+
+
+@pytest.fixture(scope="session")
+def secure_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMetastore]:
+    """A realm, and a metastore of Hive 4.0.1 that asks for its tickets."""
+    from .hive import HIVE4
+    from .kerberos import Kerberos
+    from .metastore import Metastore
+
+    folder = tmp_path_factory.mktemp("secure-metastore")
+    with Kerberos(folder / "realm") as realm, Metastore(HIVE4, folder / "run", realm) as metastore:
+        yield SecureMetastore(metastore, realm)
+
+
 @pytest.fixture(scope="session")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server that keeps all in memory; each test takes a `bucket()` of its own."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import thriftpy2
@@ -29,6 +29,9 @@ from thriftpy2.transport import TBufferedTransportFactory, TCySaslClientTranspor
 from . import certificate
 from .hive import Hive, HiveVersion
 from .processes import free_port
+
+if TYPE_CHECKING:
+    from .kerberos import Kerberos
 
 IDL = thriftpy2.load(str(Path(__file__).with_name("metastore.thrift")), module_name="metastore_thrift")
 
@@ -62,6 +65,9 @@ PLAIN_SETTINGS = {
     "metastore.execute.setugi": "false",
 }
 
+# Who the server is in a realm, and its sessions too.
+PRINCIPAL = "hive/localhost@ACIDCTL.TEST"
+
 
 def tls_settings(folder: Path) -> dict[str, str]:
     """A server behind TLS, for `serve_also`, with the keystore that `certificate.make` made in `folder`."""
@@ -70,6 +76,20 @@ def tls_settings(folder: Path) -> dict[str, str]:
         "metastore.keystore.path": str(folder / "keystore.p12"),
         "metastore.keystore.password": certificate.PASSWORD,
         "metastore.keystore.type": "PKCS12",
+    }
+
+
+def _kerberos_settings(keytab: Path) -> dict[str, str]:
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "hive.metastore.sasl.enabled": "true",
+        "hive.metastore.kerberos.principal": PRINCIPAL,
+        "hive.metastore.kerberos.keytab.file": str(keytab),
+        # Whoever owns a table's directory, as whom its compaction is done.
+        "hadoop.proxyuser.hive.hosts": "*",
+        "hadoop.proxyuser.hive.users": "*",
+        # No job starts without a name for who would renew its tokens.
+        "yarn.resourcemanager.principal": PRINCIPAL,
     }
 
 
@@ -137,16 +157,27 @@ def end_writes(thrift: Any, table: str, fates: str) -> list[int]:
 class Metastore:
     """A running metastore with an empty warehouse at `folder`/warehouse; `hive` has the sessions.
 
-    `version` is HIVE4, or HIVE3 of `hive3.py`, which has no pools.
+    `version` is HIVE4, or HIVE3 of `hive3.py`, which has no pools. With a `realm` it answers only who has a ticket of
+    it; its sessions have one, as the server itself. That takes Hive 4.
     """
 
-    def __init__(self, version: HiveVersion, folder: Path) -> None:
+    def __init__(self, version: HiveVersion, folder: Path, realm: Kerberos | None = None) -> None:
         self._port = free_port()
-        self.url = f"thrift://127.0.0.1:{self._port}"
+        # Tickets are for names, not for addresses.
+        self.url = f"thrift://{'localhost' if realm else '127.0.0.1'}:{self._port}"
         settings = {**version.settings, **SETTINGS, "hive.metastore.uris": self.url}
-        self.hive = Hive(replace(version, settings=settings), folder)
+        options = version.java_options
+        if realm is not None:
+            keytab = realm.keytab(PRINCIPAL)
+            settings |= _kerberos_settings(keytab)
+            options = (*options, f"-Djava.security.krb5.conf={realm.config}")
+        self.hive = Hive(replace(version, settings=settings, java_options=options), folder)
         self._servers: dict[int, Any] = {}
         try:
+            if realm is not None:
+                users = self.hive.java.org.apache.hadoop.security.UserGroupInformation
+                users.setConfiguration(self.hive.java.org.apache.hadoop.hive.conf.HiveConf())
+                users.loginUserFromKeytab(PRINCIPAL, str(keytab))
             self.serve()
         except BaseException:
             self.hive.close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from thriftpy2.http import THttpHeaderFactory, client_context
 
 from tests.services import certificate
+from tests.services.fixtures import SecureMetastore
 from tests.services.metastore import (
     HTTP_SETTINGS,
     IDL,
@@ -23,6 +27,7 @@ from tests.services.processes import answers
 
 pytestmark = pytest.mark.metastore
 
+ROOT = Path(__file__).parents[2]
 BOTH = pytest.mark.parametrize("service", ["metastore4", pytest.param("metastore3", marks=pytest.mark.hive3)])
 ACID = "stored as orc tblproperties ('transactional'='true')"
 
@@ -222,3 +227,79 @@ def test_a_port_that_asks_for_a_password(metastore4: Metastore) -> None:
         pass
     with ask(url) as thrift, pytest.raises(Exception, match="read 0 bytes"):
         thrift.getVersion()
+
+
+WITH_TICKET = """
+import sys
+import gssapi
+from thriftpy2.transport import TCySaslClientTransport
+from tests.services.metastore import ask
+
+url, private = sys.argv[1], sys.argv[2] == "private"
+
+class Ticket:
+    def __init__(self):
+        name = gssapi.Name("hive@localhost", gssapi.NameType.hostbased_service)
+        self.context = gssapi.SecurityContext(name=name, usage="initiate")
+
+    def start(self, mechanism):
+        return True, mechanism, self.context.step()
+
+    def step(self, token):
+        if not self.context.complete:
+            return True, self.context.step(token) or b""
+        self.context.unwrap(token)
+        layer = b"\\4\\0\\xff\\xff" if private else b"\\1\\0\\0\\0"
+        return True, self.context.wrap(layer, False).message
+
+    def encode(self, data):
+        if not private:
+            return True, data
+        sealed = self.context.wrap(data, True).message
+        return True, len(sealed).to_bytes(4, "big") + sealed
+
+    def decode(self, data):
+        return True, self.context.unwrap(data[4:]).message
+
+class Factory:
+    def get_transport(self, socket):
+        return TCySaslClientTransport(Ticket, "GSSAPI", socket)
+
+with ask(url, trans_factory=Factory()) as thrift:
+    print(thrift.get_all_databases())
+"""
+
+
+def test_a_metastore_that_asks_for_tickets(secure_metastore: SecureMetastore) -> None:
+    """Who has a ticket is answered, in the open and encrypted; who has none, or one that is over, is not."""
+    metastore, realm = secure_metastore.metastore, secure_metastore.realm
+    private = f"thrift://localhost:{metastore.serve_also({'hadoop.rpc.protection': 'privacy'})}"
+
+    def asked(cache: Path | None, url: str = metastore.url, kind: str = "open") -> str:
+        environment = {**os.environ, **realm.environment(cache, packages=True)}
+        environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
+        command = [sys.executable, "-c", WITH_TICKET, url, kind]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout or done.stderr
+
+    alice = realm.kinit("alice")
+    assert asked(alice) == "['default']\n"
+    assert asked(alice, private, "private") == "['default']\n"
+    assert "Bad status" in asked(alice, private)
+    assert "Ticket expired" in asked(realm.expired("alice"))
+    assert "No credentials were supplied" in asked(None)
+    with ask(metastore.url) as thrift, pytest.raises(Exception, match="read 0 bytes"):
+        thrift.getVersion()
+
+
+def test_sessions_of_a_metastore_that_asks_for_tickets(secure_metastore: SecureMetastore) -> None:
+    """Sessions, worker and cleaner go on as without tickets."""
+    hive = secure_metastore.metastore.hive
+    hive.run(f"create table m6 (id int) {ACID}")
+    hive.run("insert into m6 values (1)")
+    hive.run("insert into m6 values (2)")
+    assert hive.compact("m6", "major") == "ready for cleaning"
+    secure_metastore.metastore.clean()
+    assert hive.compactions("m6")[-1]["state"] == "succeeded"
+    assert hive.rows("select id from m6") == ['{"id": 1}', '{"id": 2}']
+    hive.run("drop table m6")
