@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice
 from acidctl.errors import UsageError
-from acidctl.options import CleanOptions, CompactOptions, LsOptions, ReadView
+from acidctl.options import NO_INIT, CleanOptions, CompactOptions, LsOptions, ReadView
 from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
@@ -64,7 +64,7 @@ def _ignore(*anything: object) -> None:
     """Nothing is done with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class CompactArguments(CompactOptions):
     """What Python may say beside the options of `compact`.
 
@@ -86,7 +86,7 @@ class CompactArguments(CompactOptions):
     verbose: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class CleanArguments(CleanOptions):
     """What Python may say beside the options of `clean`.
 

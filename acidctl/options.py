@@ -7,9 +7,9 @@ of these classes. A field without a flag is for Python only. What stands on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from acidctl.errors import UsageError
 
@@ -34,8 +34,7 @@ def is_safety_option(name: str) -> bool:
     return name in _AGREEMENTS or name.startswith(("assume_", "unsafe_"))
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Option:
+class Option(NamedTuple):
     """How a field is asked for: its name on the command line, and what may stand there.
 
     `flags` are empty where the name is the field's own, with dashes. `form` names how a text is read (`size`,
@@ -67,8 +66,37 @@ def option_of(one: Any) -> Option | None:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class ReadView:
+class _Values:
+    """The constructor of all options classes: it takes no command's time, as one made for each of them would."""
+
+    __slots__ = ()
+
+    def __init__(self, *positional: Any, **given: Any) -> None:
+        known = {one.name: one for one in fields(self)}  # type: ignore[arg-type]
+        places = [name for name, one in known.items() if not one.kw_only]
+        if len(positional) > len(places) or not given.keys().isdisjoint(places[: len(positional)]):
+            raise TypeError("too many arguments without a name")
+        given.update(zip(places, positional, strict=False))
+        for name in given:
+            if name not in known:
+                raise TypeError(f"unknown argument {name!r}; expected one of {', '.join(known)}")
+        for name, one in known.items():
+            value = given.get(name, one.default)
+            if value is MISSING:
+                raise TypeError(f"argument {name!r} is missing")
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check and complete the values."""
+
+
+# Beside what stands at each class; not among it, so that type checkers know the arguments of each constructor.
+NO_INIT: Any = {"init": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
+class ReadView(_Values):
     """Whose view of which part of a table is asked for: which lists, whose rules, and what is known of the table."""
 
     partitions: Sequence[str] = option(
@@ -114,11 +142,7 @@ class ReadView:
 
     @classmethod
     def of(cls, *positional: Any, **given: Any) -> Self:
-        """From arguments; TypeError names those that there are."""
-        known = [one.name for one in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise TypeError(f"unknown argument {name!r}; expected one of {', '.join(known)}")
+        """The same as the constructor, whatever the class."""
         return cls(*positional, **given)
 
     def keywords(self) -> dict[str, Any]:
@@ -126,7 +150,7 @@ class ReadView:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class LsOptions(ReadView):
     """What is asked of a listing; `progress` counts directories whose files were opened."""
 
@@ -135,7 +159,7 @@ class LsOptions(ReadView):
     progress: Progress = unwatched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class ChangeOptions(ReadView):
     """What `compact` and `clean` have in common; `progress` counts what was looked into while planning."""
 
@@ -150,7 +174,7 @@ class ChangeOptions(ReadView):
     progress: Progress = unwatched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class CompactOptions(ChangeOptions):
     """What is asked of a compaction; sizes are in bytes, times in seconds. None means that the table decides."""
 
@@ -222,7 +246,7 @@ class CompactOptions(ChangeOptions):
         return self.max_bytes is not None or self.max_partitions is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class CleanOptions(ChangeOptions):
     """What is asked of a cleaning; `older_than` in seconds, None for no retention."""
 

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TextIO
 
-from acidctl import options
 from acidctl.errors import AcidctlError, StorageError
 from acidctl.storage.redact import without_secrets
+
+if TYPE_CHECKING:
+    from acidctl.options import Progress as ReportProgress
 
 # Columns of a terminal for a value of which only the beginning is shown.
 TERMINAL_VALUE = 40
@@ -96,8 +98,10 @@ class Cell(NamedTuple):
     paint: Paint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+_EMPTY = Cell("")
+
+
+class Column(NamedTuple):
     """A column of a text table.
 
     On a terminal that is too narrow, `spare` columns leave when that keeps the sentence beside its row; the
@@ -188,31 +192,35 @@ class Output:
         the row with that index. Returned are the titles of columns for which there was no room.
         """
         cells = [[_cell(value) for value in row] for row in rows]
-        widths = [
-            max([display_width(column.title), *(display_width(row[index].text) for row in cells)])
-            for index, column in enumerate(columns)
-        ]
+        titles = [Cell(column.title) for column in columns]
+        # Of every cell, the title's last.
+        taken = [[display_width(cell.text) for cell in row] for row in (*cells, titles)]
+        widths = [max(column) for column in zip(*taken, strict=True)]
         kept, below = _layout(columns, widths, self.width)
 
-        def line(row: Sequence[Cell]) -> str:
+        chosen = [(index, widths[index], columns[index].right) for index in kept]
+
+        def line(row: Sequence[Cell], number: int) -> str:
             parts = []
-            for index in kept:
-                padding = " " * (widths[index] - display_width(row[index].text))
-                painted = self._painted(*row[index])
-                parts.append(padding + painted if columns[index].right else painted + padding)
+            for index, width, right in chosen:
+                text, paint = row[index]
+                padding = " " * (width - taken[number][index])
+                if paint:
+                    text = self._painted(text, paint)
+                parts.append(padding + text if right else text + padding)
             return "  ".join(parts).rstrip()
 
-        self._lines([self._painted(line([Cell(column.title) for column in columns]), Paint.DIM)])
+        self._lines([self._painted(line(titles, -1), Paint.DIM)])
         indent = "    " if below else " " * sum(widths[index] + 2 for index in kept[:-1])
         for number, row in enumerate(cells):
             self._lines((before or {}).get(number, ()))
             if below:
-                self._lines([line(row), *wrap(row[-1].text, self.width, indent=indent)])
+                self._lines([line(row, number), *wrap(row[-1].text, self.width, indent=indent)])
             elif columns[-1].below:
                 first, *more = wrap(row[-1].text, widths[-1]) or [""]
-                self._lines([line([*row[:-1], Cell(first, row[-1].paint)]), *(indent + text for text in more)])
+                self._lines([line([*row[:-1], Cell(first, row[-1].paint)], number), *(indent + text for text in more)])
             else:
-                self._lines([line(row)])
+                self._lines([line(row, number)])
             self._lines((after or {}).get(number, ()))
         return [column.title for index, column in enumerate(columns[: -1 if below else None]) if index not in kept]
 
@@ -423,9 +431,12 @@ def display_width(text: str) -> int:
 
 
 def _cell(value: object) -> Cell:
+    if value is None:
+        return _EMPTY
     if isinstance(value, Cell):
-        return Cell(shown(value.text), value.paint)
-    return Cell("" if value is None else shown(str(value)))
+        text = shown(value.text)
+        return value if text is value.text else Cell(text, value.paint)
+    return Cell(shown(str(value)))
 
 
 def _at(item: Any, path: Sequence[str]) -> object:
@@ -537,10 +548,10 @@ PATIENCE = 0.5
 
 
 @contextmanager
-def progress(out: Output, title: str, unit: str) -> Iterator[options.Progress]:
+def progress(out: Output, title: str, unit: str) -> Iterator[ReportProgress]:
     """Show how far work is: a bar and the time left, or a count where no total is known."""
     if not out.shows_progress:
-        yield options.unwatched
+        yield lambda done, total: None
         return
     started = time.monotonic()
     show: Show | None = None

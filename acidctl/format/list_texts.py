@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -44,8 +43,7 @@ _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _KEY = re.compile(r"\s*[\w.\-]+\s*=\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class ManyLists:
+class ManyLists(NamedTuple):
     """The lists of several readers of one table, each kind in the order given; no order of time is assumed."""
 
     write_ids: tuple[ValidWriteIds, ...] = ()

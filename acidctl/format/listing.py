@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
 
@@ -95,8 +96,7 @@ def is_foreign(path: str) -> bool:
     return any(is_hidden(part) for part in above) or (is_hidden(name) and not is_marker(name))
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(NamedTuple):
     """Why commands that change data leave a location alone: one sentence, and what to do about it.
 
     `damaged`: no reader can read what stands there.

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from acidctl.errors import UsageError
 
@@ -45,8 +44,7 @@ _MAX_INT = (1 << 31) - 1
 _Placed = TypeVar("_Placed")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class WriteIdRange:
+class WriteIdRange(NamedTuple):
     """Write ids `min` to `max`, both inclusive; the only place where ranges are compared.
 
         1..5 and 3..4    nested: one covers the other
@@ -80,7 +78,7 @@ class WriteIdRange:
         """Whether they share some ids, and each has ids that the other has not."""
         return self.overlaps(other) and not self.nests(other)
 
-    def __contains__(self, write_id: int) -> bool:
+    def __contains__(self, write_id: int) -> bool:  # type: ignore[override]
         return self.min <= write_id <= self.max
 
     def __str__(self) -> str:
@@ -113,8 +111,7 @@ class DeltaKind(Enum):
     DELETE = "delete_delta"
 
 
-@dataclass(frozen=True, slots=True)
-class BaseDir:
+class BaseDir(NamedTuple):
     """`base_<write id>[_v<txn>]`: everything up to and including `write_id`."""
 
     name: str
@@ -127,8 +124,7 @@ class BaseDir:
         return WriteIdRange(MIN_LONG, self.write_id)
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaDir:
+class DeltaDir(NamedTuple):
     """`delta_<min>_<max>[_<statement>][_v<txn>]` or the same as `delete_delta_`; both ends inclusive.
 
     `min_write_id` may exceed `max_write_id`, as Hive accepts such names.
@@ -147,24 +143,21 @@ class DeltaDir:
         return WriteIdRange(self.min_write_id, self.max_write_id)
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenName:
+class HiddenName(NamedTuple):
     """A name that readers pass over."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unrecognised:
+class Unrecognised(NamedTuple):
     """A name that is not understood, kept with the reason."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BucketFile:
+class BucketFile(NamedTuple):
     """`bucket_<id>[_<attempt>]`: a file with ACID columns; the attempt is there after a direct insert (Hive 4)."""
 
     name: str
@@ -172,16 +165,14 @@ class BucketFile:
     attempt_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SideFile:
+class SideFile(NamedTuple):
     """`<data file>_flush_length`: logical lengths of a file that streaming ingest has not closed."""
 
     name: str
     data_file: str
 
 
-@dataclass(frozen=True, slots=True)
-class OriginalFile:
+class OriginalFile(NamedTuple):
     """`<bucket>_<attempt>[_copy_<n>]`: a file without ACID columns."""
 
     name: str
@@ -190,8 +181,7 @@ class OriginalFile:
     copy_number: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(NamedTuple):
     """`_orc_acid_version` or `_metadata_acid`."""
 
     name: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO, TypedDict
 
 import numpy as np
@@ -157,7 +157,7 @@ def _file_name(path: str) -> Json:
     if not isinstance(parsed, BucketFile | OriginalFile):
         return {"kind": "unrecognised"}
     kind = "bucket" if isinstance(parsed, BucketFile) else "original"
-    return {"kind": kind} | {name: value for name, value in asdict(parsed).items() if name != "name"}
+    return {"kind": kind} | {name: value for name, value in parsed._asdict().items() if name != "name"}
 
 
 # --- What the events of an ACID file are, read from its keys and compared with what its writer noted.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
@@ -56,8 +56,7 @@ _SOME = 3
 _TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(NamedTuple):
     """One location, and what a reader with given lists makes of it."""
 
     location: Location
@@ -191,7 +190,7 @@ def decide_kind(
     kind = stated or guess.type
     # Original files alone do not tell which Hive reads them; a list in Hive 2's form does.
     acid_v1 = kind is not TableType.INSERT_ONLY and (guess.acid_v1 or list_format == TxnListFormat.HIVE2.value)
-    return replace(guess, type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
+    return guess._replace(type=kind, acid_v1=acid_v1, ambiguous=guess.ambiguous and stated is None)
 
 
 def kind_notes(kind: TableGuess) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
 from acidctl.format.listing import FileInfo
@@ -81,11 +82,10 @@ class Directory:
     @property
     def kind(self) -> EntryKind:
         """What it is."""
-        if isinstance(self.parsed, BaseDir):
-            return EntryKind.BASE
-        if isinstance(self.parsed, DeltaDir):
-            return EntryKind.DELTA if self.parsed.kind is DeltaKind.INSERT else EntryKind.DELETE_DELTA
-        return self.other_kind
+        parsed = self.parsed
+        if isinstance(parsed, DeltaDir):
+            return EntryKind.DELTA if parsed.kind is DeltaKind.INSERT else EntryKind.DELETE_DELTA
+        return self.other_kind if parsed is None else EntryKind.BASE
 
     @property
     def base(self) -> BaseDir:
@@ -145,8 +145,7 @@ class Directory:
         return sum(file.size for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A state with its stable code, one sentence why, and the names of the entries that cause it."""
 
     state: EntryState
@@ -197,8 +196,7 @@ class Inventory:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryGap:
+class HistoryGap(NamedTuple):
     """A reader's snapshot that no base on disk can serve; `base` is the oldest compacted one."""
 
     base: str

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
 from acidctl.format.listing import Listing
@@ -33,8 +33,7 @@ from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import TableGuess, resolve
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """What a reader opens: names in the order in which they are read; `failure` where it cannot read at all."""
 
     base: str | None = None

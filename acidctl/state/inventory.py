@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import ref
 
 from acidctl.format.listing import FileInfo, Listing, is_foreign
@@ -187,8 +187,7 @@ def _owner(directory: str, known: dict[str, str]) -> str:
 # --- data files ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(NamedTuple):
     """A file that holds rows; `parsed` is Unrecognised where the name does not tell the bucket.
 
     `side_file` is the `_flush_length` beside it; it gives the logical length of a file that streaming ingest

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
@@ -29,8 +30,7 @@ JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(NamedTuple):
     """A file that is copied to its place: its path below the location, its bytes, its source in the work directory."""
 
     path: str
@@ -116,8 +116,7 @@ def journals_of(listing: Listing) -> tuple[Journal, ...]:
     return tuple(journal for journal in found if journal is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """How far a publication has come: what of the outputs is in place, and what is not.
 
     Names of directories where those are renamed, paths of files where files are copied.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.format.listing import FileInfo
@@ -179,8 +179,7 @@ class LsReport:
         return bool(self.gaps or self.damaged or self.doubts or self.summary.states.get(EntryState.UNRECOGNISED.value))
 
 
-@dataclass(frozen=True, slots=True)
-class FileDetail:
+class FileDetail(NamedTuple):
     """What only an opened file tells."""
 
     rows: int | None = None

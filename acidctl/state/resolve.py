@@ -9,7 +9,8 @@ files belong to is guessed here as well, as far as names can tell: it decides wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
+from weakref import ref
 
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
@@ -24,7 +25,7 @@ from acidctl.format.names import (
     parse_file,
     path_order_key,
 )
-from acidctl.format.write_ids import Profile, Reader
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,
@@ -81,8 +82,7 @@ __all__ = [
 _V1_MARKER = b"\0\0\0\0"
 
 
-@dataclass(frozen=True, slots=True)
-class TableGuess:
+class TableGuess(NamedTuple):
     """The kind of a table with one sentence why; `ambiguous` where another kind looks the same.
 
     `acid_v1`: written by Hive 1 or 2, where write ids are transaction ids and every base is a compacted one.
@@ -117,7 +117,7 @@ def resolve(
     acid_v1 = guess.acid_v1 and reader.effective_write_ids.table is None and not insert_only
     group: Sequence[FileInfo] = inventory.group_files
     if reader.profile is Profile.STRICT:
-        selection = select_strict(listing, inventory, reader, insert_only=insert_only, acid_v1=acid_v1)
+        selection = _select_strict(listing, inventory, reader, insert_only=insert_only, acid_v1=acid_v1)
         found = (*inventory.bases, *inventory.deltas)
         entries = [StateEntry.of(directory, selection.verdicts[directory.name]) for directory in found]
         entries += inventory.decided
@@ -149,6 +149,23 @@ def resolve(
     if state.not_enough_history is not None and raise_on_history:
         raise state.not_enough_history
     return state
+
+
+# What was selected while the kind of a table was guessed, which is nearly always what is asked for next: the question
+# and the answer by listing, until they are asked for, or forgotten with their listing.
+_Question = tuple[ValidWriteIds, ValidTxns, bool, bool]
+_selected: dict[int, tuple[ref[Listing], _Question, Selection]] = {}
+
+
+def _select_strict(
+    listing: Listing, inventory: Inventory, reader: Reader, *, insert_only: bool, acid_v1: bool
+) -> Selection:
+    """`select_strict`, or what it answered before."""
+    question = (reader.effective_write_ids, reader.effective_txns, insert_only, acid_v1)
+    known = _selected.pop(id(listing), None)
+    if known is not None and known[0]() is listing and known[1] == question:
+        return known[2]
+    return select_strict(listing, inventory, reader, insert_only=insert_only, acid_v1=acid_v1)
 
 
 def _hive_entries(inventory: Inventory, selection: Selection) -> tuple[list[StateEntry], list[FileInfo]]:
@@ -205,23 +222,33 @@ def guess_table_type(listings: Iterable[Listing], reader: Reader | None = None) 
     for listing, inventory in places:
         everything.add(listing, inventory)
     if everything.may_be_v1 and as_v1.effective_write_ids.table is None:
-        guess = _guess_from_left(places, as_v1, acid_v1=True)
+        guess = _guess_from_left(places, everything, as_v1, acid_v1=True)
         if guess.acid_v1:
             return guess
-    return replace(_guess_from_left(places, reader, acid_v1=False), acid_v1=False)
+    return _guess_from_left(places, everything, reader, acid_v1=False)._replace(acid_v1=False)
 
 
-def _guess_from_left(places: Sequence[tuple[Listing, Inventory]], reader: Reader, *, acid_v1: bool) -> TableGuess:
-    signs = _Signs()
+def _guess_from_left(
+    places: Sequence[tuple[Listing, Inventory]], everything: _Signs, reader: Reader, *, acid_v1: bool
+) -> TableGuess:
+    question = (reader.effective_write_ids, reader.effective_txns, False, acid_v1)
+    left = []
     for listing, inventory in places:
         # As of a full table: an insert-only one differs in not knowing delete deltas, and they show that it is none.
-        verdicts = select_strict(listing, inventory, reader, insert_only=False, acid_v1=acid_v1).verdicts
+        selection = select_strict(listing, inventory, reader, insert_only=False, acid_v1=acid_v1)
+        key = id(listing)
+        _selected[key] = (ref(listing, lambda _, key=key: _selected.pop(key, None)), question, selection)  # type: ignore[misc]
         gone = {
             name
-            for name, verdict in verdicts.items()
+            for name, verdict in selection.verdicts.items()
             if verdict.state in (EntryState.OBSOLETE, EntryState.ABORTED) or verdict.reason_code == "half_published"
         }
-        signs.add(listing, without(inventory, gone))
+        left.append((listing, without(inventory, gone)))
+    if all(one[1] is other[1] for one, other in zip(left, places, strict=True)):
+        return everything.guess()
+    signs = _Signs()
+    for listing, inventory in left:
+        signs.add(listing, inventory)
     return signs.guess()
 
 
@@ -285,7 +312,8 @@ class _Signs:
             if is_hidden_to_hive(name):
                 continue
             self.data_in_acid = True
-            self.union |= info.directory[len(directory.name) + 1 :].startswith(UNION_SUBDIRECTORY)
+            inner = info.path[len(directory.name) + 1 :]
+            self.union |= inner.startswith(UNION_SUBDIRECTORY) and "/" in inner
             file = parse_file(name)
             if isinstance(file, BucketFile):
                 self.full = self.full or f"{directory.name} holds bucket files"

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
@@ -85,8 +86,7 @@ class Selection:
 # --- deltas, in both profiles
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(NamedTuple):
     """What became of one admitted delta.
 
     `covered` is True for one that lies inside what is read already; neither taken nor covered is one whose rest is not
@@ -151,7 +151,7 @@ def _verdict_on(choice: _Choice, base: Directory | None, ids: ValidWriteIds, ins
         before = f"its write ids up to {choice.covered_to} are covered by {join_names(by)}, and of the rest "
         rest = WriteIdRange(max(choice.covered_to + 1, delta.min_write_id), delta.max_write_id)
         verdict = _unseen(rest, ids, before if by else "")
-        return replace(verdict, reason_code=f"rest_{verdict.reason_code}", because_of=by)
+        return verdict._replace(reason_code=f"rest_{verdict.reason_code}", because_of=by)
     if cover:
         return covered_by_deltas(cover, choice.cover[0].delta)
     if base is not None:

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -352,7 +353,7 @@ class HdfsStorage(HadoopStorage):
         config = self._config(shown)
         with self._lock:
             if self._client is None:
-                panics.divert()
+                panics.divert(tempfile.TemporaryFile)
                 # The user's home directory is looked up now.
                 self._begin_turn(shown)
                 try:

@@ -13,9 +13,10 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
+from typing import NamedTuple
 
 from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, StorageError, UsageError
 from acidctl.format.listing import FileInfo, Listing
@@ -48,8 +49,7 @@ _READERS = 16
 _LISTINGS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A place that holds an ACID state; `partition` is the on-disk text (`ds=1/hr=2`), "" for a table."""
 
     partition: str
@@ -62,8 +62,7 @@ class Location:
         return f"{self.partition}: " if self.partition else ""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFilter:
+class PartitionFilter(NamedTuple):
     """Conditions on partition keys, all of which have to hold; the case of keys does not matter."""
 
     text: str
@@ -314,7 +313,7 @@ def _with_markers(storage: Storage, locations: tuple[Location, ...]) -> tuple[Lo
     for (listing, info), content in zip(wanted, _contents(storage, wanted), strict=True):
         markers.setdefault(listing.root, {})[info.path] = content
     return tuple(
-        replace(place, listing=replace(place.listing, markers=markers[place.listing.root]))
+        place._replace(listing=replace(place.listing, markers=markers[place.listing.root]))
         if place.listing.root in markers
         else place
         for place in locations
@@ -362,8 +361,7 @@ _HDFS_COUNT = re.compile(r"Found \d+ items?")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedListing:
+class PreparedListing(NamedTuple):
     """The root that the names are relative to, what was listed, and whether the text has sizes."""
 
     root: str

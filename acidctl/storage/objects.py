@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, BinaryIO, Protocol, cast
@@ -235,7 +235,7 @@ def entry_of(path: str, item: Item) -> DirectoryEntry | None:
 
 
 _READING = Facts(atomic_rename=False, exclusive_create=False, trash=False)
-_OBJECTS = replace(OBJECT_FACTS, knows_own=False)
+_OBJECTS = OBJECT_FACTS._replace(knows_own=False)
 UNCACHED = {"use_listings_cache": False, "skip_instance_cache": True}
 # What makes a write conditional, by scheme: `mode` of fsspec, which gcsfs sends as ifGenerationMatch=0; adlfs has a
 # name of its own for If-None-Match.

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import IO, Any
 
 STDERR = 2
 # Where, why, and as much else as the environment asks for: more of it begins with spaces.
-_PANIC = re.compile(
-    rb"\n?^thread '[^\n]*' (?:\(\d+\) )?panicked at [^\n]*:\n[^\n]*\n(?: [^\n]*\n)*"
-    rb"(?:stack backtrace:\n(?: [^\n]*\n)*)?(?:note: [^\n]*RUST_BACKTRACE[^\n]*\n)?",
-    re.MULTILINE,
+_PANIC = (
+    rb"(?m)\n?^thread '[^\n]*' (?:\(\d+\) )?panicked at [^\n]*:\n[^\n]*\n(?: [^\n]*\n)*"
+    rb"(?:stack backtrace:\n(?: [^\n]*\n)*)?(?:note: [^\n]*RUST_BACKTRACE[^\n]*\n)?"
 )
 
 
@@ -39,13 +39,16 @@ def own(copy: int) -> None:
     _stderr.copy = copy
 
 
-def divert() -> None:
-    """To be called before a library that may panic is used; where no program owns stderr, nothing happens."""
+def divert(temporary_file: Callable[[], IO[Any]]) -> None:
+    """To be called before a library that may panic is used; where no program owns stderr, nothing happens.
+
+    `temporary_file` opens one: every command loads this module, and `tempfile` takes longer than all of it.
+    """
     with _stderr.lock:
         if _stderr.copy is None or _stderr.file is not None:
             return
         # Without room for a file, panics are shown.
-        with suppress(OSError), tempfile.TemporaryFile() as file:
+        with suppress(OSError), temporary_file() as file:
             os.dup2(file.fileno(), STDERR)
             _stderr.file = os.dup(STDERR)
 
@@ -71,4 +74,4 @@ def live_stderr() -> int:
 
 def without_panics(text: bytes) -> bytes:
     """What others wrote."""
-    return _PANIC.sub(b"", text)
+    return re.sub(_PANIC, b"", text)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from acidctl.errors import ExistsError, StorageError
 from acidctl.format.listing import FileInfo
@@ -24,8 +24,7 @@ _COPY_BYTES = 4 << 20
 RUN_AGAIN = "If a compaction or a cleaner runs on this table now, run the command again."
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What a storage can promise; those who change tables decide by these and never by the scheme.
 
     `atomic_rename`: `rename_dir` and `move` show the source or the target, whole, and never both or a part.
@@ -44,8 +43,7 @@ class Facts:
     knows_own: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PathStat:
+class PathStat(NamedTuple):
     """What stands at a path; `modified` is in seconds since 1970, UTC."""
 
     is_directory: bool

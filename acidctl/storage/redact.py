@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote, unquote
 
 # What keys, tokens and signatures are called: parameters of addresses, options of storages, environment variables.
 _SECRET_NAME = r"(?:signature|token|secret|passw|credential|access[-_.]?key|account[-_.]?key|delegation|sig\b|sas\b)"
 _NAME = r"[^\s=&?#;'\"%]*"
-_PARAMETER = re.compile(rf"([?&#;]{_NAME}{_SECRET_NAME}{_NAME}=)([^&\s'\"]+)", re.I)
+_PARAMETER = rf"(?i)([?&#;]{_NAME}{_SECRET_NAME}{_NAME}=)([^&\s'\"]+)"
 _SCHEMES = "s3|s3a|s3n|gs|gcs|abfs|abfss|wasb|wasbs|az|hdfs|viewfs|webhdfs|swebhdfs|https?|ftp|file"
 # An address as a whole, also one that lost a slash or its colon; what follows may hold blanks.
-_ADDRESS = re.compile(
-    rf"(?:.*::)?(?:(?:[A-Za-z][A-Za-z0-9+.-]+:[/\\]+)|(?:(?:{_SCHEMES})(?::|//)[/\\]*))(?P<rest>.+)", re.S
-)
+_ADDRESS = rf"(?s)(?:.*::)?(?:(?:[A-Za-z][A-Za-z0-9+.-]+:[/\\]+)|(?:(?:{_SCHEMES})(?::|//)[/\\]*))(?P<rest>.+)"
 # An address that lost its scheme: key, colon, password and the last `@`.
-_BARE = re.compile(r"[^/:@\s=]+:(?!\d*(?:/|$))(\S+)@")
+_BARE = r"[^/:@\s=]+:(?!\d*(?:/|$))(\S+)@"
 # No password of that length is worth making every sentence unreadable.
 _SHORTEST = 4
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 # What stands before the last `@`, unless the address begins with a host and port, or with an IPv6 address.
-_USER = re.compile(r"(?<=://)(?!\[[0-9A-Fa-f:.]+\](?::\d+)?(?:/|\s|$))(?:[^/\s]*@|[^/\s:]*:(?!\d*/)[^\s]*@)")
+_USER = r"(?<=://)(?!\[[0-9A-Fa-f:.]+\](?::\d+)?(?:/|\s|$))(?:[^/\s]*@|[^/\s:]*:(?!\d*/)[^\s]*@)"
 
 
 def without_secret(url: str) -> str:
@@ -39,7 +36,7 @@ def without_credentials(text: str) -> str:
     """
     if "@" not in text:
         return text
-    return _USER.sub(lambda match: match[0] if _is_container(match) else "", text)
+    return re.sub(_USER, lambda match: match[0] if _is_container(match) else "", text)
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
@@ -49,8 +46,9 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
     """
     for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, "...")
-    text = re.sub(r"(?<=[A-Za-z0-9]:/)[^/\s:]*:[^\s]*@", "", without_credentials(text))
-    return _PARAMETER.sub(r"\1...", text)
+    if "@" in text:
+        text = re.sub(r"(?<=[A-Za-z0-9]:/)[^/\s:]*:[^\s]*@", "", without_credentials(text))
+    return re.sub(_PARAMETER, r"\1...", text) if "=" in text else text
 
 
 def secrets_given(arguments: Iterable[str]) -> set[str]:
@@ -60,16 +58,19 @@ def secrets_given(arguments: Iterable[str]) -> set[str]:
     """
     secrets: set[str] = set()
     for argument in arguments:
-        secrets.update(match[2] for match in _PARAMETER.finditer(argument))
+        # Most have none of these, and then no pattern needs to be compiled.
+        if not any(sign in argument for sign in (":", "=", "//")):
+            continue
+        secrets.update(match[2] for match in re.finditer(_PARAMETER, argument))
         name, _, value = argument.partition("=")
         if name.startswith("spark.") and is_secret_name(name):
             secrets.add(value)
-        address = _ADDRESS.match(argument) or _ADDRESS.match(value)
+        address = re.match(_ADDRESS, argument) or re.match(_ADDRESS, value)
         if address is not None:
             password = _password(address["rest"])
             secrets |= {password, *password.split()} if password else set()
         else:
-            secrets.update(bare[1] for text in (argument, value) if (bare := _BARE.match(text)))
+            secrets.update(bare[1] for text in (argument, value) if (bare := re.match(_BARE, text)))
     return _forms(secrets)
 
 
@@ -100,6 +101,24 @@ def _password(rest: str) -> str | None:
 def _forms(secrets: Iterable[str]) -> set[str]:
     known = {form for text in secrets for form in (text, unquote(text), quote(text), quote(text, safe=""))}
     return {form for form in known if len(form) >= _SHORTEST and not form.isdecimal()}
+
+
+# As in `urllib.parse`, which would be loaded by every command and takes longer than all that is here.
+
+
+def quote(text: str, safe: str = "/") -> str:
+    """The text as a part of an address: all but letters, digits, `_.-~` and `safe` as `%XX`."""
+
+    def quoted(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogateescape"))
+
+    return re.sub(rf"[^A-Za-z0-9_.~{safe}-]", quoted, text)
+
+
+def unquote(text: str) -> str:
+    """The reverse of `quote`."""
+    encoded = r"(?:%[0-9A-Fa-f]{2})+"
+    return re.sub(encoded, lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
 def without_signatures(text: str) -> str:

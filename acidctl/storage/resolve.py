@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.storage.local import LocalStorage
@@ -23,8 +22,7 @@ from acidctl.storage.retry import retrying
 Package = tuple[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     """A kind of storage: the modules that open it here, and that know what another machine needs to open it.
 
     `package` has the import name of what the adapter needs, and the oldest version that it works with

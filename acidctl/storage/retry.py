@@ -11,8 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 from acidctl.errors import StorageError
 from acidctl.storage.port import Facts, RandomAccessFile, Storage
@@ -24,8 +23,7 @@ def _sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """How often something is tried, and how long the pauses are.
 
     The pause after try number n is at most `first` x `factor`^(n-1) seconds, and by chance down to half of it, so that
@@ -98,7 +96,7 @@ class Retrying:
         return cast(BinaryIO, _RetryingFile(lambda: self.inner.open(path), self._run))
 
     def _run(self, action: Callable[[], Answer], before_again: Callable[[], None] = lambda: None) -> Answer:
-        policy = replace(self._policy, attempts=1) if self._given_up else self._policy
+        policy = self._policy._replace(attempts=1) if self._given_up else self._policy
         try:
             answer = policy.run(action, before_again=before_again)
         except StorageError as error:

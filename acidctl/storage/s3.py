@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -40,7 +39,7 @@ from acidctl.storage.redact import without_credentials
 from acidctl.storage.remote import DirectoryEntry
 from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
 
-FACTS = replace(OBJECT_FACTS, conditional_replace=True)
+FACTS = OBJECT_FACTS._replace(conditional_replace=True)
 #: Seconds; requests are tried again here, and not below.
 DEFAULT_CONFIG = {"connect_timeout": 5, "read_timeout": 30, "retries": {"total_max_attempts": 1}}
 Answer = Mapping[str, Any]

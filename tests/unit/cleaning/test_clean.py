@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -233,7 +232,7 @@ def test_where_nothing_can_be_renamed_victims_are_removed_in_their_place(tmp_pat
         @property
         def facts(self) -> Facts:
             """As an object store."""
-            return replace(super().facts, atomic_rename=False)
+            return super().facts._replace(atomic_rename=False)
 
     root = case.copy(tmp_path / "t")
     storage = NoRename(LocalStorage())
@@ -470,7 +469,7 @@ class _WithTrash(LocalStorage):
     @property
     def facts(self) -> Facts:
         """Those of a local one, and a trash."""
-        return replace(super().facts, trash=True)
+        return super().facts._replace(trash=True)
 
     def discard(self, path: str) -> None:
         """One rename."""

@@ -340,7 +340,7 @@ def test_a_size_that_is_not_the_journals_is_not_there(folder: Path, tmp_path: Pa
     )
     assert standing_of(whole, listing).missing == ()
     first = whole.output_files[0]
-    other = replace(whole, output_files=(replace(first, size=first.size + 1), *whole.output_files[1:]))
+    other = replace(whole, output_files=(first._replace(size=first.size + 1), *whole.output_files[1:]))
     assert standing_of(other, listing).missing == (first.path,)
     assert standing_of(other, listing).half
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,7 @@ def test_where_nobody_knows_whose_a_file_is_the_journal_stays(tmp_path: Path) ->
     def store() -> ObjectStorage:
         filesystem = _Forgetful(auto_mkdir=True)
         return ObjectStorage(
-            FsspecObjects(filesystem, "file", {}), replace(FACTS, conditional_replace=False, knows_own=False)
+            FsspecObjects(filesystem, "file", {}), FACTS._replace(conditional_replace=False, knows_own=False)
         )
 
     def rows() -> object:

@@ -90,7 +90,7 @@ def plan_of(
         view["schema"] = step["ddl"] if ddl else view["schema"]
         view["table_type"] = KINDS.get(step["kind"], "full")
     readings = read(locations, ReadView.of(**view))
-    table = TableView(readings.lists, replace(readings.kind, ambiguous=False), readings.schema)
+    table = TableView(readings.lists, readings.kind._replace(ambiguous=False), readings.schema)
     options.setdefault("assume_exclusive", True)
     return decide(storage, TABLE, locations, table, CompactOptions(kind.value, **options), progress=progress).plan
 

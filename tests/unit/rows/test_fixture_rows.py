@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from acidctl import open_table
 from acidctl.options import ReadView
 from acidctl.rows.table_view import PartitionState, read
@@ -21,7 +19,7 @@ def test_the_kind_of_table_does_not_depend_on_what_a_cleaner_may_remove() -> Non
         for part in before.parts:
             names = [e.name for e in part.state.entries if e.parsed and e.state.value in ("obsolete", "aborted")]
             removed += len(names)
-            cleaned.append(replace(part.location, listing=part.location.listing.without(names)))
+            cleaned.append(part.location._replace(listing=part.location.listing.without(names)))
         after = read(cleaned, view)
         assert after.kind == before.kind, step
         assert [live_names(part) for part in after.parts] == [live_names(part) for part in before.parts], step

@@ -138,13 +138,14 @@ def test_a_panic_is_one_sentence(tmp_path: Path) -> None:
 
 _PROGRAM = """
 import os, subprocess, sys
+from tempfile import TemporaryFile
 from acidctl.cli.process import own_stderr
 from acidctl.storage.panics import divert, live_stderr
 early = sys.stderr
 with own_stderr(with_panics=False):
     os.write(2, b"1 before it is used\\n")
-    divert()
-    divert()
+    divert(TemporaryFile)
+    divert(TemporaryFile)
     print("2 of ours", sys.stderr.isatty(), sys.__stderr__.isatty(), file=sys.stderr)
     os.write(2, b"5 of a library\\n\\nthread 'a' panicked at b.rs:1:1:\\nwhy\\n")
     subprocess.run(["sh", "-c", "echo 6 of a child >&2"])
@@ -175,9 +176,8 @@ def test_what_others_write_is_kept() -> None:
 def test_without_stderr_nothing_is_written() -> None:
     """Closed by the caller: whatever has that descriptor now is not ours."""
     program = "import os; os.open(os.devnull, os.O_RDWR);" + _PROGRAM.split("early")[0].replace("\n", ";")[1:]
-    program += (
-        "\nwith own_stderr(with_panics=False):\n    divert()\n    assert os.readlink('/proc/self/fd/2') == os.devnull"
-    )
+    program += "\nwith own_stderr(with_panics=False):\n    divert(TemporaryFile)"
+    program += "\n    assert os.readlink('/proc/self/fd/2') == os.devnull"
     closed = subprocess.run(
         ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, program], capture_output=True, timeout=30, check=False
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import urllib.parse
+
 import pytest
 
 from acidctl.errors import AcidctlError
-from acidctl.storage.redact import without_credentials, without_secret, without_signatures
+from acidctl.storage.redact import quote, unquote, without_credentials, without_secret, without_signatures
 from acidctl.storage.resolve import resolve
 
 
@@ -60,3 +62,12 @@ def test_a_container_is_no_user(url: str, refused: bool) -> None:
     with pytest.raises(AcidctlError) as caught:
         resolve(url)
     assert ("user or a password" in caught.value.message) is refused
+
+
+@pytest.mark.parametrize("text", ["a/b c~-_.", "é€😀%", "%41%e2%82%acx", "%e2%82a%ff%zz%4", "a%2Fb\n\0@:+"])
+def test_secrets_are_quoted_as_libraries_do(text: str) -> None:
+    """Else one that a library repeats would be shown."""
+    assert quote(text) == urllib.parse.quote(text)
+    assert quote(text, safe="") == urllib.parse.quote(text, safe="")
+    assert unquote(text) == urllib.parse.unquote(text)
+    assert quote("\udcff") == "%FF"
