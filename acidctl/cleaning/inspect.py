@@ -28,10 +28,9 @@ from acidctl.format.names import (
 from acidctl.format.write_ids import Reader
 from acidctl.maintenance.lock import Life, from_bytes, life_of
 from acidctl.maintenance.work_dir import WORK_TYPE
-from acidctl.orc.acidmeta import check_shape
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import open_orc
-from acidctl.orc.tail import read_tail
+from acidctl.orc.tail import check_shape, read_tail
 from acidctl.rows.table_view import ORC_MAGIC
 from acidctl.state.entries import Directory, MarkerContent, StateEntry
 from acidctl.state.resolve import (

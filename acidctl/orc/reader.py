@@ -28,7 +28,6 @@ from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.events import RowId
 from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc import acidmeta
-from acidctl.orc.acidmeta import check_shape, is_acid
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
 from acidctl.orc.input_file import PrefetchingFile, Source, SplicedFile
@@ -52,7 +51,9 @@ from acidctl.orc.tail import (
     ReadableFile,
     Tail,
     Writer,
+    check_shape,
     damaged,
+    is_acid,
     read_tail,
 )
 from acidctl.orc.tail_edit import offered_name, safe_tail

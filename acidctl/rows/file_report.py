@@ -25,7 +25,7 @@ from acidctl.format.names import (
     must_hold_events,
     parse_file,
 )
-from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index, shape_damage
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.orc_tools import (
     ReportOptions,
@@ -36,7 +36,7 @@ from acidctl.orc.orc_tools import (
     parse_columns,
 )
 from acidctl.orc.reader import OrcFile, open_as_it_is
-from acidctl.orc.tail import Calendar
+from acidctl.orc.tail import Calendar, shape_damage
 from acidctl.state.report import to_json
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve

@@ -22,12 +22,11 @@ from acidctl.format.bucket_codec import BucketCodecError, decode, encode
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
 from acidctl.format.names import KEY_FIELDS, MIN_LONG, OriginalFile, must_hold_events, must_not_hold_events
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.orc.acidmeta import check_shape
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.postprocess import wide_columns
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.schema_evolution import fit_array, null_array
-from acidctl.orc.tail import Tail
+from acidctl.orc.tail import Tail, check_shape
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
 from acidctl.rows.pipeline import read_ahead, rows_per_batch
 from acidctl.state.resolve import (

@@ -415,7 +415,7 @@ def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only
         # Files without a byte are skipped by readers, and so are streaming files before their first commit.
         if not rows or not (file.info.size if length is None else length):
             return FileDetail(0 if rows else None, length)
-        from acidctl.orc import acidmeta, tail
+        from acidctl.orc import tail
 
         with storage.open(path) as stream:
             # Insert-only tables may hold any file format.
@@ -424,6 +424,6 @@ def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only
             found = tail.read_tail(stream, name=storage.display(path), length=length)
         events = not insert_only and must_hold_events(path)
         plain = not insert_only and must_not_hold_events(path)
-        return FileDetail(acidmeta.check_shape(found, events=events, rows=plain).rows, length)
+        return FileDetail(tail.check_shape(found, events=events, rows=plain).rows, length)
     except DamagedDataError as error:
         return FileDetail(logical_length=length, problem=error.message)

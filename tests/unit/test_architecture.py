@@ -367,6 +367,7 @@ RUN = "from acidctl.cli.main import main; main()"
         (RUN, ("ls", "--help")),
         (RUN, ("ls", "TABLE")),
         (RUN, ("ls", "TABLE", "-o", "json", "-l", "--validtxns", "1:9223372036854775807::")),
+        (RUN, ("ls", "TABLE", "--rows")),
         (RUN, ("ls", "/no/such/table")),
     ],
 )

@@ -14,9 +14,8 @@ import pytest
 from acidctl.errors import DamagedDataError
 from acidctl.format.names import must_hold_events, must_not_hold_events
 from acidctl.format.write_ids import MAX_ID
-from acidctl.orc.acidmeta import is_acid, shape_damage
 from acidctl.orc.reader import open_orc
-from acidctl.orc.tail import read_tail
+from acidctl.orc.tail import is_acid, read_tail, shape_damage
 from tests import ROOT
 from tests.cli.runner import acidctl
 from tests.support.orc_mutations import FOOTER, Field, encoded, parsed, put_together, renamed_column, taken_apart
