@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from acidctl.compaction.cross_check import Committed, bucket_of
-from acidctl.compaction.inputs import state_of_entries
 from acidctl.compaction.plan import (
     CompactionKind,
     CompactionPlan,
     FileRead,
+    InputEntry,
     PartitionPlan,
     PlannedTask,
     Role,
@@ -37,12 +36,15 @@ from acidctl.rows.scan import BATCH_ROWS, live_sources
 from acidctl.state.resolve import (
     ORIGINALS_NAME,
     AcidState,
+    Directory,
     EntryKind,
     EntryState,
     HiveFailureError,
     Profile,
+    StateEntry,
     TableGuess,
     TableType,
+    Verdict,
     data_files,
     live_entries,
     resolve,
@@ -462,3 +464,80 @@ def _live(state: AcidState) -> frozenset[str]:
 
 def _join(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+# --- Which write ids a compaction may take as committed, read from the text of a list by code of its own.
+
+_MAX_ID = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Which ids count as committed, by the text of a list: those up to `top` that are not `excepted` (ascending)."""
+
+    top: int
+    excepted: tuple[int, ...]
+
+    @classmethod
+    def write_ids(cls, text: str) -> Committed:
+        """By `table:watermark:lowest open:open:aborted`, as a compactor: nothing at or above the lowest open id."""
+        text = text.partition(":")[2]
+        found = cls.txns(text)
+        if not text:
+            return found
+        fields = [*text.split(":"), ""]
+        lowest = [int(fields[1]), *_ids(fields[2])]
+        return cls(min([found.top, *(id_ - 1 for id_ in lowest if id_ != _MAX_ID)]), found.excepted)
+
+    @classmethod
+    def txns(cls, text: str) -> Committed:
+        """By `watermark:lowest open:open:aborted`; all are committed by no text."""
+        watermark, _, opened, aborted = ([*text.split(":"), "", "", ""] if text else [str(_MAX_ID), "", "", ""])[:4]
+        return cls(int(watermark), tuple(sorted({*_ids(opened), *_ids(aborted)})))
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ <= self.top and not self._excepted_in(id_, id_)
+
+    def _excepted_in(self, low: int, high: int) -> int:
+        return bisect_right(self.excepted, high) - bisect_left(self.excepted, low)
+
+    def any_of(self, low: int, high: int) -> bool:
+        """Whether a range that ends at `high` is read at all: a compactor reads it whole or not."""
+        return high <= self.top and self._excepted_in(low, high) <= high - low
+
+
+def bucket_of(bucket_property: int) -> int:
+    """The bucket id in a bucket property (Hive: `BucketCodec`): the number itself before version 1."""
+    # 3 bits of version, 1 unused, 12 of the bucket, 4 unused, 12 of the statement
+    return (bucket_property & 0x0FFF0000) >> 16 if bucket_property >> 29 == 1 else bucket_property
+
+
+def _ids(text: str) -> list[int]:
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidState:
+    """These inputs as a state in which everything is live."""
+    entries = tuple(_live_entry(entry) for entry in inputs)
+    directories = [entry for entry in entries if entry.parsed is not None]
+    deltas = [entry for entry in directories if isinstance(entry.parsed, DeltaDir)]
+    deltas.sort(key=lambda e: (e.min_write_id or 0, -(e.max_write_id or 0), e.statement_id or 0, e.name))
+    originals = [entry for entry in entries if entry.name == ORIGINALS_NAME]
+    return AcidState(
+        base=next((entry for entry in directories if isinstance(entry.parsed, BaseDir)), None),
+        deltas=tuple(deltas),
+        originals=tuple(info for entry in originals for info in entry.files),
+        entries=entries,
+        table_type=TableType(table.table_type),
+        acid_v1=table.acid_v1,
+    )
+
+
+def _live_entry(entry: InputEntry) -> StateEntry:
+    parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
+    directory = Directory(entry.name, parsed if isinstance(parsed, BaseDir | DeltaDir) else None, entry.files)
+    return StateEntry.of(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))

@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
@@ -21,6 +20,7 @@ from acidctl.format.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics
+from acidctl.rows.export import parquet
 from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
@@ -197,7 +197,7 @@ def _first_line(head: bytes, file_format: str) -> bytes:
 
 def _parquet(stream: BinaryIO, name: str, known: InputFile) -> InputFile:
     try:
-        metadata = pq.read_metadata(pa.PythonFile(stream, mode="r"))
+        metadata = parquet().read_metadata(pa.PythonFile(stream, mode="r"))
         shape = str(metadata.schema.to_arrow_schema().remove_metadata())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DamagedDataError(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from acidctl.compaction.coverage import Committed, state_of_entries
 from acidctl.compaction.cross_check import (
-    Committed,
     Hashes,
     InputSample,
     KeySum,
@@ -18,11 +18,10 @@ from acidctl.compaction.cross_check import (
     require_events,
     require_rows,
 )
-from acidctl.compaction.plan import FileRead, InputEntry, Role, TableFacts, TaskResult, TaskSpec
+from acidctl.compaction.plan import FileRead, Role, TaskResult, TaskSpec
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
-from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
 from acidctl.rows.scan import (
@@ -35,8 +34,7 @@ from acidctl.rows.scan import (
     pack_small,
     stream_of,
 )
-from acidctl.state.entries import ORIGINALS_NAME, Directory, Verdict
-from acidctl.state.resolve import AcidState, EntryState, StateEntry, TableType
+from acidctl.state.resolve import AcidState
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
@@ -51,29 +49,6 @@ _PACK_ROWS = 16 * BATCH_ROWS
 def state_of(spec: TaskSpec) -> AcidState:
     """The task's inputs as a state in which everything is live; nothing is judged anew."""
     return state_of_entries(spec.inputs, spec.table)
-
-
-def state_of_entries(inputs: Sequence[InputEntry], table: TableFacts) -> AcidState:
-    """These inputs as a state in which everything is live."""
-    entries = tuple(_live_entry(entry) for entry in inputs)
-    directories = [entry for entry in entries if entry.parsed is not None]
-    deltas = [entry for entry in directories if isinstance(entry.parsed, DeltaDir)]
-    deltas.sort(key=lambda e: (e.min_write_id or 0, -(e.max_write_id or 0), e.statement_id or 0, e.name))
-    originals = [entry for entry in entries if entry.name == ORIGINALS_NAME]
-    return AcidState(
-        base=next((entry for entry in directories if isinstance(entry.parsed, BaseDir)), None),
-        deltas=tuple(deltas),
-        originals=tuple(info for entry in originals for info in entry.files),
-        entries=entries,
-        table_type=TableType(table.table_type),
-        acid_v1=table.acid_v1,
-    )
-
-
-def _live_entry(entry: InputEntry) -> StateEntry:
-    parsed = None if entry.name == ORIGINALS_NAME else parse_directory(entry.name)
-    directory = Directory(entry.name, parsed if isinstance(parsed, BaseDir | DeltaDir) else None, entry.files)
-    return StateEntry.of(directory, Verdict(EntryState.LIVE, "input", "input of a compaction"))
 
 
 def _projection(spec: TaskSpec) -> Projection:

@@ -469,7 +469,7 @@ _SHOWN, _SHOWN_LETTERS = 6, 40
 
 def is_acid(tail: Tail) -> bool:
     """Whether the columns are those of an event, ignoring case: query-based compaction writes lower case."""
-    return _names(tail) == _NAMES and _kinds(tail) == _KINDS
+    return (tail.types[0].names == EVENT_FIELDS or _names(tail) == _NAMES) and _kinds(tail) == _KINDS
 
 
 def shape_damage(tail: Tail, *, events: bool = False, rows: bool = False) -> DamagedDataError | None:

@@ -176,7 +176,12 @@ def write_bytes(path: Path, chunks: Iterable[bytes | pa.Buffer]) -> None:
 
 def _writer(path: Path, part: Path, schema: pa.Schema) -> Any:
     if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return pq.ParquetWriter(part, schema)
+        return parquet().ParquetWriter(part, schema)
     return pa.ipc.new_file(str(part), schema)
+
+
+def parquet() -> Any:
+    """The module of that format, which takes a while to load."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet

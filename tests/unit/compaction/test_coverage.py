@@ -13,7 +13,7 @@ import pytest
 from acidctl import open_table
 from acidctl.compaction import inputs
 from acidctl.compaction import task as joining
-from acidctl.compaction.cross_check import Committed, bucket_of
+from acidctl.compaction.coverage import Committed, bucket_of
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask, Role, TaskSpec
 from acidctl.compaction.report import Outcome
 from acidctl.engine.local import LocalEngine
