@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from acidctl.errors import UsageError
 
@@ -66,37 +66,12 @@ def option_of(one: Any) -> Option | None:
     return found
 
 
-class _Values:
-    """The constructor of all options classes: it takes no command's time, as one made for each of them would."""
-
-    __slots__ = ()
-
-    def __init__(self, *positional: Any, **given: Any) -> None:
-        known = {one.name: one for one in fields(self)}  # type: ignore[arg-type]
-        places = [name for name, one in known.items() if not one.kw_only]
-        if len(positional) > len(places) or not given.keys().isdisjoint(places[: len(positional)]):
-            raise TypeError("too many arguments without a name")
-        given.update(zip(places, positional, strict=False))
-        for name in given:
-            if name not in known:
-                raise TypeError(f"unknown argument {name!r}; expected one of {', '.join(known)}")
-        for name, one in known.items():
-            value = given.get(name, one.default)
-            if value is MISSING:
-                raise TypeError(f"argument {name!r} is missing")
-            object.__setattr__(self, name, value)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        """Check and complete the values."""
-
-
-# Beside what stands at each class; not among it, so that type checkers know the arguments of each constructor.
+# Apart from the other settings, so that type checkers know the arguments of each class.
 NO_INIT: Any = {"init": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
-class ReadView(_Values):
+class ReadView:
     """Whose view of which part of a table is asked for: which lists, whose rules, and what is known of the table."""
 
     partitions: Sequence[str] = option(
@@ -125,6 +100,22 @@ class ReadView(_Values):
         None, "The columns as Hive knows them, or the text of SHOW CREATE TABLE.", metavar="TEXT|@FILE", form="text"
     )
     table_type: str = option("auto", "What kind of transactional table it is.", choices=("auto", "full", "insert-only"))
+
+    if not TYPE_CHECKING:
+        # One for all: each command would spend as long on making one for each class as on its work.
+        def __init__(self, *positional: Any, **given: Any) -> None:
+            known = {one.name: one for one in fields(self)}
+            places = [name for name, one in known.items() if not one.kw_only]
+            if len(positional) > len(places) or not given.keys().isdisjoint(places[: len(positional)]):
+                raise TypeError("too many arguments without a name")
+            given.update(zip(places, positional, strict=False))
+            for name in given.keys() - known.keys():
+                raise TypeError(f"unknown argument {name!r}; expected one of {', '.join(known)}")
+            for name, one in known.items():
+                if given.setdefault(name, one.default) is MISSING:
+                    raise TypeError(f"argument {name!r} is missing")
+                object.__setattr__(self, name, given[name])
+            self.__post_init__()
 
     def __post_init__(self) -> None:
         """One text stands for a list of one, and an enum for its value; UsageError for a choice that there is not."""

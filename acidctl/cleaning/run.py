@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from acidctl.cleaning import quarantine as boxes
+from acidctl.cleaning import files as boxes
 from acidctl.cleaning.decisions import Rules, half_published, survey
-from acidctl.cleaning.inspect import look_around, look_into
+from acidctl.cleaning.files import look_around, look_into
 from acidctl.cleaning.plan import CleanPlan, Entry, LocationPlan, plan_location, spared, untouched
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.compaction.publish import recover

@@ -197,7 +197,6 @@ class Output:
         taken = [[display_width(cell.text) for cell in row] for row in (*cells, titles)]
         widths = [max(column) for column in zip(*taken, strict=True)]
         kept, below = _layout(columns, widths, self.width)
-
         chosen = [(index, widths[index], columns[index].right) for index in kept]
 
         def line(row: Sequence[Cell], number: int) -> str:

@@ -2,7 +2,7 @@
 
 `ExactBackend` is slower than Arrow's writer by more than an order of magnitude, and able to write what that cannot:
 moments before 1970 with fractions, timestamps of one column that no unit holds. Text goes through it as binary, since
-Hive's strings may be other than UTF-8, and gets its type back in the tail; unions go as structs, which `stripe_sink`
+Hive's strings may be other than UTF-8, and gets its type back in the tail; unions go as structs, which `StripeSink`
 makes unions again.
 
 `Rows` is a second opinion on chosen rows of a file, as Arrow arrays of ours. It shares neither code nor decoder with
@@ -167,7 +167,7 @@ class ExactBackend:
 
 
 def _type_text(types: tuple[OrcType, ...], column: int) -> str:
-    """The type as pyorc's own text, with names that cannot offend, text as binary, unions as in `stripe_sink`."""
+    """The type as pyorc's own text, with names that cannot offend, text as binary, unions as in `StripeSink`."""
     entry = types[column]
     inner = [_type_text(types, child) for child in entry.subtypes]
     if entry.kind is OrcKind.STRUCT:

@@ -42,8 +42,8 @@ from acidctl.orc.postprocess import (
     wide_columns,
 )
 from acidctl.orc.protobuf import Budget
+from acidctl.orc.rle import Guard, WideRows
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stream_guard import Guard, WideRows
 from acidctl.orc.stripe import StreamKind, StripeFooter, each_stripe, read_stripe_footer
 from acidctl.orc.tail import (
     Calendar,

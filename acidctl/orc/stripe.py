@@ -325,7 +325,7 @@ def moved_positions(
 ) -> bytes:
     """A row index of plain streams as that of streams stored otherwise; InternalError when it is not of these streams.
 
-    Of a union that was written as a struct (see `stripe_sink`) `tags` are the row index and the streams of its tags.
+    Of a union that was written as a struct (see `arrow_writer`) `tags` are the row index and the streams of its tags.
     """
     entries = []
     of_tags = iter(()) if tags is None else Message(tags[0]).blobs(_ENTRY)

@@ -23,13 +23,20 @@ from acidctl.errors import InternalError, MissingDependencyError, UsageError
 from acidctl.format.events import EventBatch, EventKeys, Operation, RowId, keys_of
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
-from acidctl.orc.arrow_writer import ArrowBackend, NeedsExactWriter, Physical, has_union
+from acidctl.orc.arrow_writer import (
+    LARGEST_CHUNK,
+    ArrowBackend,
+    NeedsExactWriter,
+    Physical,
+    StripeSink,
+    has_union,
+    igzip,
+)
 from acidctl.orc.codec import Compression, shrunk
 from acidctl.orc.protobuf import Message, Value, encoded, rewritten
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stats import merged_statistics
 from acidctl.orc.stripe import read_stripe_metadata
-from acidctl.orc.stripe_sink import LARGEST_CHUNK, StripeSink, igzip
 from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, ReadableFile, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,

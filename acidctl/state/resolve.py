@@ -9,6 +9,7 @@ files belong to is guessed here as well, as far as names can tell: it decides wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 from weakref import ref
 
@@ -25,7 +26,7 @@ from acidctl.format.names import (
     parse_file,
     path_order_key,
 )
-from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Profile, Reader
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,
@@ -151,10 +152,8 @@ def resolve(
     return state
 
 
-# What was selected while the kind of a table was guessed, which is nearly always what is asked for next: the question
-# and the answer by listing, until they are asked for, or forgotten with their listing.
-_Question = tuple[ValidWriteIds, ValidTxns, bool, bool]
-_selected: dict[int, tuple[ref[Listing], _Question, Selection]] = {}
+# What was selected while the kind of a table was guessed, until it is asked for: the question and the answer.
+_selected: dict[int, tuple[ref[Listing], tuple[object, ...], Selection]] = {}
 
 
 def _select_strict(
@@ -236,8 +235,8 @@ def _guess_from_left(
     for listing, inventory in places:
         # As of a full table: an insert-only one differs in not knowing delete deltas, and they show that it is none.
         selection = select_strict(listing, inventory, reader, insert_only=False, acid_v1=acid_v1)
-        key = id(listing)
-        _selected[key] = (ref(listing, lambda _, key=key: _selected.pop(key, None)), question, selection)  # type: ignore[misc]
+        forget = partial(_selected.pop, id(listing))
+        _selected[id(listing)] = (ref(listing, forget), question, selection)
         gone = {
             name
             for name, verdict in selection.verdicts.items()

@@ -40,10 +40,8 @@ def own(copy: int) -> None:
 
 
 def divert(temporary_file: Callable[[], IO[Any]]) -> None:
-    """To be called before a library that may panic is used; where no program owns stderr, nothing happens.
-
-    `temporary_file` opens one: every command loads this module, and `tempfile` takes longer than all of it.
-    """
+    """To be called before a library that may panic is used; where no program owns stderr, nothing happens."""
+    # The file is made by whoever calls: every command loads this module, and `tempfile` takes longer than all of it.
     with _stderr.lock:
         if _stderr.copy is None or _stderr.file is not None:
             return

@@ -103,11 +103,8 @@ def _forms(secrets: Iterable[str]) -> set[str]:
     return {form for form in known if len(form) >= _SHORTEST and not form.isdecimal()}
 
 
-# As in `urllib.parse`, which would be loaded by every command and takes longer than all that is here.
-
-
 def quote(text: str, safe: str = "/") -> str:
-    """The text as a part of an address: all but letters, digits, `_.-~` and `safe` as `%XX`."""
+    """That of `urllib.parse`, which every command would have to load, and which takes longer than all that is here."""
 
     def quoted(match: re.Match[str]) -> str:
         return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogateescape"))

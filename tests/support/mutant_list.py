@@ -483,7 +483,7 @@ WRITING = (
         "a position is missing",
     ),
     Mutant(
-        "orc/stripe_sink.py",
+        "orc/arrow_writer.py",
         "return self.places[i] - self.places[first], target - self.plain[i]",
         "return self.places[i] - self.places[first], max(target - self.plain[i] - (offset > 2000), 0)",
         "positions of later row groups a byte early",

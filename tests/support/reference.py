@@ -22,13 +22,13 @@ import click
 
 import acidctl
 from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport, GuardReport
+from acidctl.cli.compact import PartitionLine, RunLine
 from acidctl.cli.decode_bucket import DecodedFields
 from acidctl.cli.main import COMMANDS, cli
 from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.cli.snapshot import Count, Numbers
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan
 from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
-from acidctl.compaction.run_log import PartitionLine, RunLine
 from acidctl.errors import AcidctlError
 from acidctl.options import ReadView
 from acidctl.rows.file_report import (

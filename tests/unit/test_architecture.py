@@ -45,7 +45,7 @@ ONLY_IN = {
     "pyarrow": ("format", "types", "orc", "rows", "compaction", "cli"),
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
-    "isal": ("orc.stripe_sink",),
+    "isal": ("orc.arrow_writer",),
     "pyspark": ("engine",),
     "click": ("cli",),
     "rich": ("cli",),
@@ -101,7 +101,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 14, 20
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 11, 20
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {

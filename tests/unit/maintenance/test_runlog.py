@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.cli.compact import RunLog
 from acidctl.compaction.report import Outcome, PartitionReport
-from acidctl.compaction.run_log import RunLog
 from acidctl.errors import StorageError, UsageError
 
 APPENDER = """
 import sys
 from acidctl.compaction.report import Outcome, PartitionReport
-from acidctl.compaction.run_log import RunLog
+from acidctl.cli.compact import RunLog
 log = RunLog(sys.argv[1], "/t", "major", now=lambda: 0.0, notify=print)
 for i in range(300):
     log.partition(PartitionReport(f"ds={i}", Outcome.COMPACTED, reason="x" * 3000, outputs=("base_1",), seconds=1.0))

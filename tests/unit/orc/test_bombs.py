@@ -15,7 +15,7 @@ import pyarrow.orc as po
 import pytest
 
 from acidctl.errors import ExitCode
-from acidctl.orc import stream_guard as guard
+from acidctl.orc import rle as guard
 from acidctl.orc.codec import Compression
 from acidctl.orc.protobuf import number
 from acidctl.orc.reader import open_orc

@@ -10,7 +10,7 @@ from acidctl.orc import (
     postprocess,
     protobuf,
     reader,
-    stream_guard,
+    rle,
     stripe,
     tail,
 )
@@ -35,19 +35,18 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of a stripe": f"{stripe._MOST_STREAMS} for each",
         "time zone": f"{stripe._MAX_ZONE} bytes",
         "entries of a dictionary": f"{stripe._MAX_DICTIONARY:,}",
-        "streams of lengths": f"{stream_guard._FREE_BYTES >> 20} MiB and {stream_guard._BYTES_OF_A_BYTE} more",
-        "runs of lengths and": f"{stream_guard._FREE_RUNS:,} and one more"
-        f" for every {stream_guard._BYTES_OF_A_RUN} bytes",
+        "streams of lengths": f"{rle._FREE_BYTES >> 20} MiB and {rle._BYTES_OF_A_BYTE} more",
+        "runs of lengths and": f"{rle._FREE_RUNS:,} and one more for every {rle._BYTES_OF_A_RUN} bytes",
         "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
-        "a row, and": f"{stream_guard._FREE_HELD >> 20} MiB, or {stream_guard._HELD_OF_A_BYTE:,} times",
-        "**Memory.**": f"batches of {stream_guard._BATCH_BYTES >> 20} MiB",
+        "a row, and": f"{rle._FREE_HELD >> 20} MiB, or {rle._HELD_OF_A_BYTE:,} times",
+        "**Memory.**": f"batches of {rle._BATCH_BYTES >> 20} MiB",
         "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
         f" no more than the first {reader._FIRST_BATCHES}",
         "side file": f"{input_file._MAX_SIDE_FILE >> 20} MiB",
         "_metadata_acid": f"{locations._MARKER_LIMIT >> 10} KiB",
         "journal.json": f"{locations._JOURNAL_LIMIT >> 20} MiB",
         "owner.json": f"{recover._LIMIT >> 10} KiB",
-        "elements of one": f"{stream_guard._MAX_ELEMENTS:,}",
+        "elements of one": f"{rle._MAX_ELEMENTS:,}",
         "compressed chunk": f"{codec.MAX_BLOCK_SIZE >> 20} MiB",
     }.items():
         (line,) = [line for line in PAGE.splitlines() if name in line]

@@ -16,9 +16,9 @@ import pyorc
 import pytest
 
 from acidctl.errors import InternalError
+from acidctl.orc import arrow_writer, writer
 from acidctl.orc import arrow_writer as arrowwriter
-from acidctl.orc import stripe_sink, writer
-from acidctl.orc.arrow_writer import Physical
+from acidctl.orc.arrow_writer import Chunks, Physical, StripeSink
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.protobuf import Message, block
 from acidctl.orc.reader import OrcFile, open_orc
@@ -30,7 +30,6 @@ from acidctl.orc.stripe import (
     read_column_index,
     recorded,
 )
-from acidctl.orc.stripe_sink import Chunks, StripeSink
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, StripeRun, WrittenFile, stitch
 from tests.cli.runner import acidctl
@@ -65,7 +64,7 @@ TYPES = {
 COLUMNS = columns_of("struct<" + ",".join(f"{name}:{kind}" for name, kind in TYPES.items()) + ">")
 # The whole of a small file in one stripe, or many stripes, all of whose streams have many chunks where these are tiny.
 STRIPES = {"one": 64 << 20, "many": 1 << 16}
-CHUNKS = {"tiny": 300, "usual": stripe_sink.LARGEST_CHUNK}
+CHUNKS = {"tiny": 300, "usual": arrow_writer.LARGEST_CHUNK}
 
 every_form = pytest.mark.parametrize(
     "nulls", [pytest.param(True, id="nulls"), pytest.param(False, id="full", marks=pytest.mark.slow)]
@@ -132,7 +131,7 @@ def made(batch: EventBatch, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     with monkeypatch.context() as patch:
         if not options.pop("igzip", True):
             patch.setattr(writer, "igzip", lambda: None)
-        patch.setattr(stripe_sink, "LARGEST_CHUNK", options.pop("chunk", stripe_sink.LARGEST_CHUNK))
+        patch.setattr(arrow_writer, "LARGEST_CHUNK", options.pop("chunk", arrow_writer.LARGEST_CHUNK))
         patch.setattr(writer, "FEW_ROWS", 700)
         rows = len(batch)
         pieces = (batch.slice(start, min(start + 700, rows)) for start in range(0, rows, 700))
@@ -281,7 +280,7 @@ def test_without_igzip(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = values(False, 900)
     usual, _ = made(batch, monkeypatch, igzip=False)
     monkeypatch.setitem(__import__("sys").modules, "isal", None)
-    assert stripe_sink.igzip() is None
+    assert arrow_writer.igzip() is None
     assert made(batch, monkeypatch)[0] == usual
 
 
@@ -312,7 +311,7 @@ def test_stripes_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chunks_of(*writes: bytes, block_size: int = 1 << 16) -> Chunks:
     """What a sink makes of these calls."""
-    compress = stripe_sink.igzip()
+    compress = arrow_writer.igzip()
     assert compress is not None
     sink = StripeSink(io.BytesIO(), (), Physical(Compression.ZLIB, 0, block_size, 0, frozenset(), 0.0), compress)
     for data in writes:

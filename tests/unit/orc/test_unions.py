@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from acidctl.compaction.verify import IndexCheck
 from acidctl.errors import InternalError, VerificationError
 from acidctl.orc import writer
+from acidctl.orc.arrow_writer import StripeSink
 from acidctl.orc.protobuf import Message
 from acidctl.orc.stripe import (
     EncodingKind,
@@ -27,7 +28,6 @@ from acidctl.orc.stripe import (
     read_column_index,
     recorded,
 )
-from acidctl.orc.stripe_sink import StripeSink
 from acidctl.orc.tail import OrcKind
 from acidctl.orc.writer import Backend, NeedsExactWriter
 from acidctl.types.hive_types import HiveType, ListType, MapType, StructType, UnionType
