@@ -9,18 +9,22 @@ for batch in table.snapshot().to_batches():
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from acidctl.api import Table
-from acidctl.errors import NoSuchTableError, UsageError
+from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.listing import Listing
+from acidctl.metastore import activity
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo, require_name
 from acidctl.metastore.client import Client
 from acidctl.metastore.settings import MetastoreSettings, find_metastore, make_settings
-from acidctl.options import ReadView
+from acidctl.options import Progress, ReadView, unwatched
 from acidctl.rows.table_view import TableState, read
+from acidctl.state.report import LsTable, Problem
 from acidctl.storage.locations import Location, gather, own_partition, parse_filter
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve as resolve_url
@@ -32,6 +36,8 @@ Viewed = TypeVar("Viewed", bound=ReadView)
 # How often a table is listed whose compactions and cleaners go on meanwhile.
 _TRIES = 3
 _SOME = 3
+# Tables that are listed meanwhile: their storages keep one waiting.
+_TABLES_AT_A_TIME = 4
 
 
 class Metastore:
@@ -64,11 +70,62 @@ class Metastore:
         """Names of transactional tables, `*` and `?` allowed in both parts."""
         return tuple(map(str, self.catalog.names(pattern)))
 
+    def ls(self, pattern: str = "*.*", *, profile: str = "strict", progress: Progress = unwatched) -> Iterator[LsTable]:
+        """A line for each transactional table that matches, with what helps to choose which to compact.
+
+        NoSuchTableError where none does; what cannot be listed has its `problem`.
+        """
+        names = self.tables(pattern)
+        if not names:
+            databases = self.catalog.databases()
+            some = ", ".join(databases[:_SOME]) + (", ..." if len(databases) > _SOME else "")
+            raise NoSuchTableError(
+                f"no transactional table of the metastore {self.client} matches {pattern!r}",
+                path=pattern,
+                hint=f"A pattern is `database.table` with `*` and `?`; the databases are {some}.",
+            )
+        with ThreadPoolExecutor(_TABLES_AT_A_TIME) as pool:
+            for done, line in enumerate(pool.map(partial(self._line, profile), names), 1):
+                progress(done, len(names))
+                yield line
+
+    def _line(self, profile: str, name: str) -> LsTable:
+        try:
+            return LsTable.of(name, self.table(name).ls(profile=profile))
+        except AcidctlError as error:
+            return LsTable(name, readable=False, findings=True, problem=Problem.of(error))
+
     def lists(self, name: str, *, txn: int = 0, compacting: bool = False) -> Lists:
         """The lists of this moment for a reader, of transaction `txn` if any, or for a compaction of the table."""
         known = require_name(name)
         self.catalog.table(known)  # for a name that there is not the metastore answers with an empty list
         return self.catalog.lists(known, txn, compacting=compacting)
+
+    # --- what goes on
+
+    def transactions(self, *, blocking: str | None = None) -> tuple[activity.Transaction, ...]:
+        """All open and aborted ones; with `blocking` those that keep Hive's Cleaner from cleaning up in that table."""
+        found = activity.transactions(self.client)
+        if blocking is None:
+            return found
+        return activity.blockers(found, self.compactions(blocking))[0]
+
+    def locks(self, name: str | None = None) -> tuple[activity.Lock, ...]:
+        """All locks, or those of a table and of its database; what waits comes first."""
+        known = None if name is None else require_name(name)
+        found = activity.locks(self.client, known)
+        if known is not None and not found:
+            with suppress(NotAcidTableError):  # such tables are locked too
+                self.catalog.table(known)
+        return found
+
+    def compactions(self, name: str | None = None, *, states: Sequence[str] = ()) -> tuple[activity.Compaction, ...]:
+        """The compaction queue and its history, of one table if it is named; what is at work comes first."""
+        known = None if name is None else require_name(name)
+        found = activity.compactions(self.client, known, states)
+        if known is not None and not found:
+            self.catalog.table(known)  # a table that is gone may have entries, but a name that never was has none
+        return found
 
     def options_of(self, url: str) -> Mapping[str, Any]:
         """The storage options of a URL."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from acidctl.api import ls_names
+from acidctl.cli.options import by_name, flag_of, read_file, read_stdin, require_metastore, table_argument, table_of
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import read_file, read_stdin, table_argument, table_of
 from acidctl.cli.output import (
     Cell,
     Column,
@@ -26,7 +26,17 @@ from acidctl.cli.output import (
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import LsOptions, option
-from acidctl.state.report import LsEntry, LsPartition, LsReport, LsSummary, document, json_names, seconds_of
+from acidctl.state.report import (
+    SCHEMA_VERSION,
+    LsEntry,
+    LsPartition,
+    LsReport,
+    LsSummary,
+    LsTable,
+    document,
+    json_names,
+    seconds_of,
+)
 from acidctl.state.resolve import EntryState
 
 _PAINTS = {
@@ -62,6 +72,9 @@ class View:
     """What of the report is shown, and in which order."""
 
     by_partition: bool = option(False, "One line per partition, the worst first.")
+    by_table: bool = option(
+        False, "One line per transactional table of a metastore, the worst first; TABLE is a pattern: 'sales.*'."
+    )
     sort: str | None = option(None, "Order of the entries.  [default: as they were written]", choices=tuple(_SORTS))
     limit: int | None = option(None, "Show at most N entries or partitions.", metavar="N", minimum=0)
     state: tuple[str, ...] = option((), "Show only entries in this state; repeatable.", choices=_STATES, repeat=True)
@@ -76,7 +89,7 @@ class View:
     View,
     examples=(
         "acidctl ls /warehouse/orders --validtxns default.orders:20:15:15,17:3,4,5",
-        "acidctl ls /warehouse/orders --by-partition --limit 20",
+        "acidctl ls 'sales.*' --by-table --metastore thrift://metastore:9083",
         "hdfs dfs -ls -R /warehouse/orders | acidctl ls --names - /warehouse/orders",
     ),
     arguments=[table_argument(required=False)],
@@ -87,6 +100,8 @@ def command(out: Output, config: Config, asked: LsOptions, view: View, *, locati
     States are those of a reader who may see what --validtxns says. Without lists everything counts as committed,
     and open or aborted writes cannot be told from committed ones.
     """
+    if view.by_table:
+        return _tables(out, config, asked, view, location or "*.*")
     started = time.monotonic()
     if view.names is not None:
         names = read_stdin() if view.names == "-" else read_file(view.names, f"--names {view.names}", view.names)
@@ -94,6 +109,12 @@ def command(out: Output, config: Config, asked: LsOptions, view: View, *, locati
     elif not location:
         raise UsageError("TABLE is missing", hint="Give the table's directory, or a listing with --names.")
     else:
+        metastore, name = by_name(config, location)
+        if metastore is not None and any(mark in name for mark in "*?"):
+            raise UsageError(
+                f"{name!r} is a pattern of names, not a table",
+                hint="Add --by-table for one line per table that matches.",
+            )
         table = table_of(config, location)
         with progress(out, "reading the ends of files", "directories") as report_progress:
             answer = table.ls(**replace(asked, progress=report_progress).keywords())
@@ -171,6 +192,79 @@ def _machine(
         items,
         ["partition", "readable", *figures, *(f"states.{state}" for state in states)],
     )
+
+
+# --- by table
+
+_TABLE_OPTIONS = ("by_table", "limit")
+
+
+def _tables(out: Output, config: Config, asked: LsOptions, view: View, pattern: str) -> ExitCode:
+    """One line per table of a metastore, each with its own lists of this moment."""
+    given: list[tuple[LsOptions | View, Any]] = [
+        (asked, one) for one in fields(LsOptions) if one.name not in ("profile", "progress")
+    ]
+    given += [(view, one) for one in fields(View) if one.name not in _TABLE_OPTIONS]
+    for options, one in given:
+        if getattr(options, one.name) != one.default:
+            raise UsageError(f"{flag_of(one)} is for one table, not for --by-table")
+    metastore, name = by_name(config, pattern)
+    with metastore or require_metastore(config) as metastore, progress(out, "listing", "tables") as report_progress:
+        tables = sorted(metastore.ls(name, profile=asked.profile, progress=report_progress), key=_table_badness)
+        where = str(metastore.client)
+    found = tables[: view.limit]
+    items = [document("ls_table", table) for table in found]
+    answer = {"type": "ls_tables", "schema_version": SCHEMA_VERSION, "metastore": where, "tables": items}
+    columns = [name for name in json_names(LsTable) if name not in ("summary", "problem")]
+    figures = [f"summary.{one.name}" for one in fields(LsSummary) if one.name != "states"]
+    if not out.machine(lambda: answer, items, [*columns, *figures, "problem.code", "problem.message"]):
+        _table_table(out, found)
+        if len(tables) > len(found):
+            out.line(f"... and {len(tables) - len(found):,} more")
+    return ExitCode.FINDINGS if any(table.findings for table in tables) else ExitCode.DONE
+
+
+def _table_badness(table: LsTable) -> tuple[bool, int, int, int, str]:
+    """The order of tables, as that of partitions; what has the most deltas in one partition first."""
+    if table.summary is None:
+        return (False, 0, 0, 0, table.table)
+    odd = table.summary.states.get(EntryState.UNRECOGNISED.value, 0)
+    reclaimable = table.summary.bytes_reclaimable or 0
+    return (table.readable, -odd, -table.most_deltas, -reclaimable, table.table)
+
+
+def _table_table(out: Output, tables: Sequence[LsTable]) -> None:
+    columns = (
+        Column("TABLE"),
+        Column("PARTITIONS", right=True, drop=3),
+        Column("DELTAS", right=True),
+        Column("MOST", right=True, drop=2),
+        Column("LIVE", right=True),
+        Column("DELTA BYTES", right=True, drop=4),
+        Column("RECLAIMABLE", right=True),
+        Column("OLDEST", right=True, drop=1),
+        Column("NOT READ", below=True),
+    )
+    rows: list[list[object]] = []
+    for table in tables:
+        summary, oldest = table.summary, seconds_of(table.oldest)
+        if summary is None:
+            message = table.problem.message if table.problem else ""
+            rows.append([Cell(table.table, Paint.BAD), *[None] * 7, message])
+            continue
+        sizes = (summary.bytes_live, table.bytes_deltas, summary.bytes_reclaimable)
+        live, deltas, reclaimable = (None if size is None else human_size(size) for size in sizes)
+        row: list[object] = [
+            Cell(table.table, None if table.readable else Paint.BAD),
+            summary.partitions,
+            summary.deltas + summary.delete_deltas,
+            table.most_deltas,
+            *(live, deltas, reclaimable),
+            None if oldest is None else human_age(time.time() - oldest),
+            ", ".join([*([] if table.readable else ["not readable: not enough history"]), *_unread(summary)]),
+        ]
+        rows.append(row)
+    out.table(columns, rows)
 
 
 # --- for eyes

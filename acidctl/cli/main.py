@@ -29,7 +29,7 @@ from acidctl.cli.process import interrupts_reach_us, own_stderr
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
 
-# Each is a module of this package, and the line that lists it.
+# Each is a module of this package, but for those of `_TOGETHER`, and the line that lists it.
 COMMANDS = {
     "ls": "List every directory with its state, and say why.",
     "snapshot": "Show what a reader with a given snapshot sees.",
@@ -37,7 +37,12 @@ COMMANDS = {
     "clean": "Show what no reader can reach any more, and remove it.",
     "decode-bucket": "Decode bucket numbers, file and directory names.",
     "compact": "Compact deltas into fewer directories; verify, then publish.",
+    "lists": "Print the lists of a table as a metastore has them now.",
+    "txns": "Show open and aborted transactions of a metastore.",
+    "locks": "Show the locks of a metastore.",
+    "compactions": "Show the compaction queue of a metastore.",
 }
+_TOGETHER = {"lists": "activity", "txns": "activity", "locks": "activity", "compactions": "activity"}
 
 _MAX_HELP_WIDTH = 100
 # What a shell reports for a program that SIGPIPE ended.
@@ -71,7 +76,9 @@ class AcidctlGroup(click.Group):
         """None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module("acidctl.cli." + cmd_name.replace("-", "_")).command
+        own = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"acidctl.cli.{_TOGETHER.get(cmd_name, own)}")
+        command = getattr(module, own if cmd_name in _TOGETHER else "command")
         assert isinstance(command, click.Command)
         return command
 

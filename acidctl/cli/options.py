@@ -120,22 +120,39 @@ def metastore_of(config: Config) -> Metastore | None:
     return None if settings is None else Metastore(settings, storage_options=config.storage_options)
 
 
-def table_of(config: Config, location: str) -> Table:
-    """The table that TABLE says: a path or URL; else, where a metastore is named, `database.table` or `table`.
+def require_metastore(config: Config) -> Metastore:
+    """The metastore that is named; UsageError where none is."""
+    found = metastore_of(config)
+    if found is None:
+        raise UsageError(
+            "no metastore is named",
+            hint="Give --metastore thrift://host:9083, or set ACIDCTL_METASTORE, uris in [metastore] of the "
+            "configuration file, or HIVE_CONF_DIR.",
+        )
+    return found
+
+
+def by_name(config: Config, location: str) -> tuple[Metastore | None, str]:
+    """The metastore in which TABLE is a name, if it is one, and the name without the address.
 
     What has a slash in it is a path, and so is what exists here; only with --metastore the name comes first.
     """
-    given = click.get_current_context().meta.get("acidctl.metastore")
+    meta = click.get_current_context().meta
     if location.startswith("thrift://"):
         address, _, name = location.removeprefix("thrift://").partition("/")
-        click.get_current_context().meta["acidctl.metastore"] = f"thrift://{address}"
-        found = metastore_of(config)
-        assert found is not None
+        meta["acidctl.metastore"] = f"thrift://{address}"
+        return metastore_of(config), name
+    given = meta.get("acidctl.metastore")
+    if "/" in location or location in ("", ".", "..") or (not given and os.path.lexists(location)):
+        return None, location
+    return metastore_of(config), location
+
+
+def table_of(config: Config, location: str) -> Table:
+    """The table that TABLE says: a path or URL; else, where a metastore is named, `database.table` or `table`."""
+    found, name = by_name(config, location)
+    if found is not None:
         return found.table(name)
-    if "/" not in location and (given or not os.path.lexists(location)) and location not in ("", ".", ".."):
-        found = metastore_of(config)
-        if found is not None:
-            return found.table(location)
     return open_table(location, storage_options=config.storage_options(location))
 
 
@@ -309,6 +326,14 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _pause(text: str) -> float:
+    """Seconds between two looks, with a unit or without."""
+    seconds = seconds_of(f"{text}s" if re.fullmatch(r"[\d.]+", text) else text, "a pause (use 2, 10s or 5m)")
+    if not seconds:
+        raise ValueError("0 would ask without a pause; use 1 or more")
+    return seconds
+
+
 def _age(text: str) -> float:
     """Seconds of an age; 0 is refused, because what means "no retention" has a name of its own."""
     seconds = seconds_of(text, "an age (use 90m, 24h or 7d)")
@@ -362,6 +387,7 @@ FORMS: Mapping[str, Callable[[Any], Any]] = {
     "duration": _duration,
     "duration or 0": lambda text: 0.0 if text.strip() == "0" else seconds_of(text),
     "age": _age,
+    "pause": _pause,
     "fraction": _fraction,
     "names": _column_names,
     "columns": lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),

@@ -181,7 +181,9 @@ class Catalog:
         raise NoSuchTableError(
             f"there is no table {name} in the metastore {self.client}",
             path=str(name),
-            hint=f"Did you mean {_or(near)}?" if near else f"acidctl ls '{name.database}.*' lists those there are.",
+            hint=f"Did you mean {_or(near)}?"
+            if near
+            else f"`acidctl ls '{name.database}.*' --by-table` lists those there are.",
         )
 
     # --- partitions

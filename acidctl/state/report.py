@@ -144,6 +144,43 @@ class LsPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class LsTable:
+    """The roll-up of one table of a metastore."""
+
+    table: Annotated[str, "`db.table`"]
+    location: Annotated[str | None, "where it lies, without secrets; null when it could not be opened"] = None
+    table_type: Annotated[str | None, "full, insert_only, originals, empty"] = None
+    summary: Annotated[LsSummary | None, "figures over all entries; null when it could not be listed"] = None
+    bytes_deltas: Annotated[int | None, "size of the live deltas and delete deltas"] = None
+    most_deltas: Annotated[int, "the most live deltas and delete deltas of one partition"] = 0
+    oldest: Annotated[str | None, "time of the oldest live delta, ISO 8601 in UTC"] = None
+    readable: Annotated[bool, "false when a partition cannot be read now (not enough history)"] = True
+    findings: Annotated[bool, "whether `ls` of this table would end with findings"] = False
+    problem: Annotated[Problem | None, "why it could not be listed"] = None
+
+    @classmethod
+    def of(cls, table: str, report: LsReport) -> LsTable:
+        """The figures of a table's own report."""
+        deltas = [
+            entry
+            for entry in report.entries
+            if entry.state == EntryState.LIVE.value and entry.kind in ("delta", "delete_delta")
+        ]
+        sizes = [entry.bytes for entry in deltas if entry.bytes is not None]
+        return cls(
+            table=table,
+            location=report.location,
+            table_type=report.table_type,
+            summary=report.summary,
+            bytes_deltas=sum(sizes) if len(sizes) == len(deltas) else None,
+            most_deltas=max(Counter(entry.partition for entry in deltas).values(), default=0),
+            oldest=min((entry.modified for entry in deltas if entry.modified), default=None),
+            readable=not report.gaps,
+            findings=report.has_findings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LsReport:
     """The whole answer of `ls`."""
 

@@ -14,7 +14,7 @@ from tests.services.hive import Hive
 pytestmark = pytest.mark.hive
 
 PAGE = (ROOT / "docs/operations.md").read_text()
-CHAPTER = PAGE.partition("\n## The lists\n")[2].partition("\n## ")[0]
+CHAPTER = PAGE.partition("\n## Lists by SQL\n")[2].partition("\n## ")[0]
 WRITE_IDS, TXNS = "write_ids.txt", "txns.txt"
 
 

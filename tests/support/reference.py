@@ -22,6 +22,7 @@ import click
 
 import acidctl
 from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport, GuardReport
+from acidctl.cli.activity import CompactionsReport, ListsReport, LocksReport, TxnsReport
 from acidctl.cli.compact import PartitionLine, RunLine
 from acidctl.cli.decode_bucket import DecodedFields
 from acidctl.cli.main import COMMANDS, cli
@@ -30,6 +31,7 @@ from acidctl.cli.snapshot import Count, Numbers
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan
 from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
 from acidctl.errors import AcidctlError
+from acidctl.metastore.activity import Compaction, Lock, Transaction
 from acidctl.options import ReadView
 from acidctl.rows.file_report import (
     AcidFacts,
@@ -53,6 +55,7 @@ from acidctl.state.report import (
     LsPartition,
     LsReport,
     LsSummary,
+    LsTable,
     Problem,
 )
 from tests import ROOT
@@ -127,6 +130,11 @@ SECTIONS = (
     ),
     Section("File", "`file_list` of an entry", (LsFile,)),
     Section("Partition", "`partitions` of `ls --by-partition -o json`; a line of `-o jsonl`", (LsPartition,)),
+    Section(
+        "Table",
+        "`tables` of `ls --by-table -o json`, type `ls_tables`; a line of `-o jsonl` (`ls_table`)",
+        (LsTable,),
+    ),
     Section("Disagreement", "`disagreements` of `ls`", (Disagreement,)),
     Section("Gap", "`gaps` of `ls`", (Gap,)),
     Section("Damaged file", "`damaged` of `ls`", (Damage,)),
@@ -193,7 +201,25 @@ SECTIONS = (
         "`outcome`: would_go, deleted, quarantined, restored, kept",
         (CleanedEntry,),
     ),
-    Section("Problem", "`problem` of a cleaned partition, `error` of a line of the run log", (Problem,)),
+    Section("`lists`", "type `lists`; its only line, its only row", (ListsReport,), True),
+    Section("`txns -o json`", "type `txns`", (TxnsReport,), True),
+    Section(
+        "Transaction", "`transactions` of `txns`; a line of `-o jsonl` (`txn`); a row of `-o csv`", (Transaction,), True
+    ),
+    Section("`locks -o json`", "type `locks`", (LocksReport,), True),
+    Section("Lock", "`locks` of `locks`; a line of `-o jsonl` (`lock`); a row of `-o csv`", (Lock,), True),
+    Section("`compactions -o json`", "type `compactions`", (CompactionsReport,), True),
+    Section(
+        "Compaction",
+        "`compactions` of `compactions`, `waiting` of `txns`; a line of `-o jsonl` (`compaction`); a row of `-o csv`",
+        (Compaction,),
+        True,
+    ),
+    Section(
+        "Problem",
+        "`problem` of a cleaned partition, of a table of `ls --by-table`, `error` of a line of the run log",
+        (Problem,),
+    ),
     Section("An error", "`error` of the object on stderr, with any machine form", (AcidctlError,)),
 )
 _DOCUMENT = (
