@@ -153,7 +153,7 @@ def _name_argument(*, required: bool) -> Callable[[Any], Any]:
     ListsView,
     examples=(
         "acidctl lists sales.orders --metastore thrift://metastore:9083",
-        "acidctl lists sales.orders | acidctl ls /warehouse/sales.db/orders --validtxns @-",
+        "acidctl lists sales.orders --compacting > lists.txt",
     ),
     exits=_TABLE_EXITS,
     arguments=[_name_argument(required=True)],
