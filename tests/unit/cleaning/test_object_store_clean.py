@@ -23,7 +23,8 @@ from tests.support.objects import object_store
 pytestmark = pytest.mark.slow
 
 # Faults begin at different requests, so that each request meets one of them.
-EVERY = every(5)
+# Of the requests of a run three at least.
+EVERY = min(every(5), 20)
 
 
 @pytest.fixture(autouse=True)
