@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -165,7 +165,8 @@ class NamedTable(Table):
     def _locations(self, partitions: Sequence[str]) -> tuple[tuple[Location, ...], list[str]]:
         """The same, and folders that look like partitions, but are none to Hive."""
         if not self.info.partition_keys:
-            return super().locations(partitions), []
+            with self._naming_itself():
+                return super().locations(partitions), []
         filters = [parse_filter(text) for text in partitions]
         registered = dict(self.metastore.catalog.partitions(self.info))
         top = self.info.location.rstrip("/")
@@ -196,6 +197,20 @@ class NamedTable(Table):
         unknown = [one.partition for path, one in listed.items() if path not in used and one.partition]
         # The table's own directory when it has no partition yet: `ls` has to answer something.
         return tuple(found or [Location("", Listing(self._root, (), ()))]), unknown
+
+    @contextmanager
+    def _naming_itself(self) -> Iterator[None]:
+        """Whoever asked for a name does not know the path that is missing."""
+        try:
+            yield
+        except NoSuchTableError as error:
+            if self._storage.stat(self._root) is not None:
+                raise
+            raise NoSuchTableError(
+                f"{self.name} is to lie at {self.location}, which does not exist",
+                path=error.path,
+                hint="See whether this machine reaches that storage, and whether the directory was moved or removed.",
+            ) from error
 
     def _elsewhere(self, path: str) -> Location:
         """A partition outside of its table's directory; an empty one where nothing is there, as Hive reads it."""

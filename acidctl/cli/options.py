@@ -21,7 +21,7 @@ from acidctl.api import Table, open_table
 from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
 from acidctl.config import Config, load_config
-from acidctl.errors import ExitCode, UsageError
+from acidctl.errors import ExitCode, NoSuchTableError, UsageError
 from acidctl.options import Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
 
@@ -115,9 +115,14 @@ def metastore_of(config: Config) -> Metastore | None:
     """The metastore that is named; None where none is. Connects with the first question only."""
     from acidctl.by_name import Metastore, find_metastore
 
-    given = click.get_current_context().meta.get("acidctl.metastore")
-    settings = find_metastore(given, config.metastore, os.environ)
-    return None if settings is None else Metastore(settings, storage_options=config.storage_options)
+    ctx = click.get_current_context()
+    settings = find_metastore(ctx.meta.get("acidctl.metastore"), config.metastore, os.environ)
+    if settings is None:
+        return None
+    ctx.obj.terminal.secrets.update(settings.secrets)
+    metastore = Metastore(settings, storage_options=config.storage_options)
+    ctx.call_on_close(metastore.close)
+    return metastore
 
 
 def require_metastore(config: Config) -> Metastore:
@@ -153,6 +158,12 @@ def table_of(config: Config, location: str) -> Table:
     found, name = by_name(config, location)
     if found is not None:
         return found.table(name)
+    if "/" not in location and "." in location.strip(".") and not os.path.lexists(location):
+        raise NoSuchTableError(
+            f"{location} does not exist",
+            path=location,
+            hint="Check the path; a table of a metastore needs --metastore thrift://host:9083.",
+        )
     return open_table(location, storage_options=config.storage_options(location))
 
 

@@ -132,6 +132,8 @@ class Catalog:
         hint = "acidctl reads tables with TBLPROPERTIES ('transactional'='true')."
         if found.tableType == "VIRTUAL_VIEW":
             raise NotAcidTableError(f"{name} is a view", path=str(name), hint="Name a table that it reads.")
+        if found.tableType == "MATERIALIZED_VIEW" and known.get("transactional") != "true":
+            raise NotAcidTableError(f"{name} is a materialized view without transactions", path=str(name), hint=hint)
         if known.get("table_type") == "iceberg" or "metadata_location" in known:
             raise NotAcidTableError(f"{name} is an Iceberg table, not a Hive ACID table", path=str(name), hint=hint)
         if known.get("transactional") != "true":

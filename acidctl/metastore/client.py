@@ -17,10 +17,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from acidctl.errors import DeniedError, MissingDependencyError, StorageError, UnreachableError
+from acidctl.errors import AcidctlError, DeniedError, MissingDependencyError, StorageError, UnreachableError
 from acidctl.metastore.settings import Address, MetastoreSettings
 from acidctl.storage.redact import without_secrets
 from acidctl.storage.retry import DEFAULT_RETRY
@@ -45,6 +46,11 @@ _LARGEST = 0xFFFFFF
 _CONNECT_SECONDS = 10.0
 # A connection that was idle for longer is tried with a harmless call before something is changed over it.
 _IDLE_SECONDS = 0.5
+# What Hive 3 lacks; where another call is missing, the server is older still, or none of Hive's.
+_OF_HIVE_4 = (
+    *("get_open_txns_req", "get_partitions_by_names_req", "get_latest_committed_compaction_info", "abort_Compactions"),
+    *("find_", "update_compactor_state", "mark_"),
+)
 # What reads, or changes nothing the second time; everything else is sent once.
 _READS = ("get", "show_", "find_columns", "heartbeat", "check_lock", "set_ugi")
 _CLOSED_HINT = (
@@ -57,7 +63,7 @@ class UnknownCallError(StorageError):
     """This metastore does not have the call: it is older."""
 
     code = "metastore_too_old"
-    advice = "Hive 4 has it; tables of an older metastore can be read by name, and compacted by path with the lists."
+    advice = "Name the table by its path, and give the lists of its readers with --validtxns."
 
 
 class RefusedError(StorageError):
@@ -160,12 +166,16 @@ class Client:
         where = f"the metastore {address or self._address}"
         try:
             yield
-        except StorageError:
+        except AcidctlError:
+            self.close()
             raise
         except thrift.TApplicationException as error:
             text = _text(error)
             if "Invalid method name" in text:
-                raise UnknownCallError(f"{where} has no call {name}: it is older than Hive 4") from error
+                release = 4 if name.startswith(_OF_HIVE_4) else 3
+                raise UnknownCallError(
+                    f"{where} has no call {name}, as a metastore has from Hive {release} on"
+                ) from error
             raise _refused(where, name, "TApplicationException", text) from error
         except ssl.SSLCertVerificationError as error:
             self.close()
@@ -185,9 +195,6 @@ class Client:
         except OSError as error:
             self.close()
             raise UnreachableError(f"{where} cannot be reached: {error.strerror or error}") from error
-        except (MemoryError, UnicodeError, OverflowError) as error:
-            self.close()
-            raise StorageError(f"{where} answered what is no Thrift ({name})", hint=_CLOSED_HINT) from error
         except thrift.TException as error:
             kind = type(error).__name__
             if hasattr(error, "thrift_spec") and kind not in ("TTransportException", "TProtocolException"):
@@ -198,6 +205,10 @@ class Client:
             raise StorageError(
                 f"{where} does not answer as a metastore does: {_text(error)}", hint=_CLOSED_HINT
             ) from error
+        except Exception as error:
+            # Whatever a decoder makes of bytes that are no Thrift.
+            self.close()
+            raise StorageError(f"{where} does not answer as a metastore does ({name})", hint=_CLOSED_HINT) from error
 
 
 def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
@@ -210,11 +221,19 @@ def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
         plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connected = context.wrap_socket(plain, server_hostname=address.host) if context else plain
+        try:
+            connected = context.wrap_socket(plain, server_hostname=address.host) if context else plain
+        except BaseException:
+            plain.close()
+            raise
         connected.settimeout(settings.timeout)
         stream = TSocket(sock=connected)
     if settings.transport == "binary" and settings.auth in ("plain", "kerberos"):
-        transport = _sasl(stream, settings, address)
+        try:
+            transport = _sasl(stream, settings, address)
+        except BaseException:
+            stream.close()
+            raise
     else:
         transport = TBufferedTransportFactory().get_transport(stream)
     return thrift.TClient(_interface().Metastore, TBinaryProtocolFactory().get_protocol(transport))
@@ -229,7 +248,30 @@ def _http(settings: MetastoreSettings, address: Address, user: str, context: ssl
         pair = base64.b64encode(f"{settings.user}:{settings.password}".encode()).decode()
         headers["Authorization"] = f"Basic {pair}"
     url = f"{'https' if context else 'http'}://{address}/{settings.http_path.strip('/')}"
-    return THttpClient(url, int(settings.timeout * 1000), lambda: context, THttpHeaderFactory(headers))
+
+    class Stream(THttpClient):  # type: ignore[misc]
+        """Looks at the status of an answer, and takes it whole, so that nothing of it stays open."""
+
+        def flush(self) -> None:
+            super().flush()
+            if hasattr(self, "response"):
+                self.response = BytesIO(self.response.read())
+                _check_status(self.code, address)
+
+    return Stream(url, int(settings.timeout * 1000), lambda: context, THttpHeaderFactory(headers))
+
+
+def _check_status(status: int, address: Address) -> None:
+    """A StorageError for what is no answer to a call."""
+    if status in (401, 403):
+        raise DeniedError(
+            f"the metastore {address} refused this user (HTTP {status})",
+            hint="See auth, user and headers in [metastore], ACIDCTL_METASTORE_PASSWORD and ACIDCTL_METASTORE_TOKEN.",
+        )
+    if status != 200:
+        raise StorageError(
+            f"the metastore {address} does not answer as a metastore does: HTTP {status}", hint=_CLOSED_HINT
+        )
 
 
 @cache

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 from acidctl.errors import UsageError
 from acidctl.storage.hadoop_conf import load_hadoop_conf
-from acidctl.storage.redact import without_secret
+from acidctl.storage.redact import secrets_among, without_secret
 
 PORT = 9083
 _SCHEMES = ("thrift", "http", "https")
@@ -32,6 +32,7 @@ _HIVE = {
     "transport": ("hive.metastore.client.thrift.transport.mode", "metastore.client.thrift.transport.mode"),
     "http_path": ("hive.metastore.client.thrift.http.path", "metastore.client.thrift.http.path"),
 }
+_HOST = re.compile(r"[\w.:%-]+")
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -70,9 +71,11 @@ class MetastoreSettings:
     def __post_init__(self) -> None:
         """UsageError for what cannot be meant."""
         if self.auth not in _AUTH:
-            raise UsageError(f"unknown auth {self.auth!r} of the metastore; expected {', '.join(_AUTH)}")
+            raise UsageError(f"unknown auth {self.auth!r} of the metastore", hint=f"There are {', '.join(_AUTH)}.")
         if self.transport not in ("binary", "http"):
-            raise UsageError(f"unknown transport {self.transport!r} of the metastore; expected binary or http")
+            raise UsageError(
+                f"unknown transport {self.transport!r} of the metastore", hint="There are binary and http."
+            )
         if self.auth == "plain" and not (self.user and self.password):
             raise UsageError("auth plain of the metastore needs a user and a password", hint=_SECRETS)
         if self.auth == "jwt" and not (self.token and self.transport == "http"):
@@ -83,12 +86,24 @@ class MetastoreSettings:
                 hint='Set principal in [metastore], such as "hive/_HOST@EXAMPLE.COM".',
             )
         if self.ca_file is not None and not os.path.isfile(self.ca_file):
-            raise UsageError(f"{self.ca_file}, which ca_file of the metastore names, is not a file", path=self.ca_file)
+            raise UsageError(
+                f"{self.ca_file!r}, which ca_file of the metastore names, is no file",
+                path=self.ca_file,
+                hint="It holds the certificates of who signed the metastore's, as PEM.",
+            )
+        if not self.timeout > 0:
+            raise UsageError("the timeout of the metastore must be above 0 seconds", hint="Hive's own is 600.")
 
     @property
     def addresses(self) -> tuple[Address, ...]:
         """Where it may be, in the order in which to try."""
         return tuple(_address(uri) for uri in self.uris)
+
+    @property
+    def secrets(self) -> set[str]:
+        """What no output may repeat; any header may be one."""
+        headers = {f"token of {name}": value for name, value in self.headers.items()}
+        return secrets_among({"password": self.password, "token": self.token, **headers})
 
 
 _SECRETS = (
@@ -101,28 +116,18 @@ def find_metastore(
     given: str | None, config: Mapping[str, Any], environment: Mapping[str, str]
 ) -> MetastoreSettings | None:
     """The settings to use, None where nothing names a metastore. UsageError for settings that cannot be used."""
+    _check_kinds(config)
     values = {**_of_hive(environment), **config}
     secrets = {"password": "ACIDCTL_METASTORE_PASSWORD", "token": "ACIDCTL_METASTORE_TOKEN"}
     values.update({key: environment[name] for key, name in secrets.items() if environment.get(name)})
     if given:
         values["uris"] = given
-    return make_settings(values) if values.get("uris") else None
+    return make_settings(values) if "uris" in values else None
 
 
 def make_settings(values: Mapping[str, Any]) -> MetastoreSettings:
     """Settings of texts and numbers; `uris` may be one text with commas. UsageError for an unknown key or value."""
-    kinds = {
-        "uris": (str, list, tuple),
-        "tls": (bool,),
-        "timeout": (int, float),
-        "headers": (dict,),
-    }
-    known = [one.name for one in fields(MetastoreSettings)]
-    for key, value in values.items():
-        if key not in known:
-            raise UsageError(f"unknown setting {key!r} of the metastore", hint=f"There are {', '.join(known)}.")
-        if not isinstance(value, kinds.get(key, (str,))):
-            raise UsageError(f"the setting {key} of the metastore has a value of the wrong type")
+    _check_kinds(values)
     uris = values.get("uris", ())
     uris = uris.split(",") if isinstance(uris, str) else uris
     uris = tuple(uri.strip() for uri in uris if uri.strip())
@@ -130,6 +135,8 @@ def make_settings(values: Mapping[str, Any]) -> MetastoreSettings:
         raise UsageError("the address of the metastore is empty", hint="Give it as thrift://host:9083.")
     chosen = dict(values, uris=uris)
     schemes = {uri.partition("://")[0].lower() if "://" in uri else "thrift" for uri in uris}
+    if len(schemes) > 1:
+        raise UsageError(f"the addresses of the metastore mix {' and '.join(sorted(schemes))}", hint=_ALIKE)
     if schemes & {"http", "https"}:
         chosen.update(transport="http", tls="https" in schemes or bool(values.get("tls")))
         paths = {urlsplit(uri).path.strip("/") for uri in uris} - {""}
@@ -137,6 +144,28 @@ def make_settings(values: Mapping[str, Any]) -> MetastoreSettings:
     settings = MetastoreSettings(**chosen)
     assert settings.addresses  # each one is looked at now
     return settings
+
+
+def _check_kinds(values: Mapping[str, Any]) -> None:
+    """UsageError for an unknown key, or a value of another kind."""
+    for key, value in values.items():
+        if key not in _FIELDS:
+            raise UsageError(f"unknown setting {key!r} of the metastore", hint=f"There are {', '.join(_FIELDS)}.")
+        kinds, what = _KINDS.get(key, ((str,), "a text"))
+        inner: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if key == "uris" else ()
+        wrong = not isinstance(value, kinds) or not all(isinstance(one, str) for one in inner)
+        if wrong or (isinstance(value, bool) and bool not in kinds):
+            raise UsageError(f"the setting {key} of the metastore has a value of the wrong type", hint=f"It is {what}.")
+
+
+_FIELDS = tuple(one.name for one in fields(MetastoreSettings))
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "uris": ((str, list, tuple), "a text, or a list of texts"),
+    "tls": ((bool,), "true or false"),
+    "timeout": ((int, float), "a number of seconds"),
+    "headers": ((dict,), 'a table of texts, such as { X-Name = "value" }'),
+}
+_ALIKE = "Those that share a database are reached in one way: all by thrift:// or all by https://."
 
 
 def _address(uri: str) -> Address:
@@ -147,7 +176,8 @@ def _address(uri: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, urlsplit("")
-    if not host or parts.scheme not in _SCHEMES or parts.username is not None:
+    odd = host is None or _HOST.fullmatch(host) is None or (parts.scheme == "thrift" and parts.path.strip("/"))
+    if host is None or odd or port == 0 or parts.scheme not in _SCHEMES or parts.username is not None:
         shown = without_secret(uri)
         raise UsageError(
             f"{shown!r} is not the address of a metastore", path=shown, hint="Give it as thrift://host:9083."

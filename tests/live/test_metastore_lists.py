@@ -19,6 +19,7 @@ from tests.support.extent import amount
 pytestmark = [pytest.mark.metastore, pytest.mark.timeout(900)]
 
 ACID = "stored as orc tblproperties ('transactional'='true')"
+BOTH = pytest.mark.parametrize("service", ["metastore4", pytest.param("metastore3", marks=pytest.mark.hive3)])
 TABLES = ("l_first", "l_second")
 KINDS = ("DEFAULT", "DEFAULT", "DEFAULT", "READ_ONLY", "COMPACTION")
 
@@ -118,14 +119,16 @@ def _shapes(txns: str, reader: str) -> Iterator[str]:
         yield "open and aborted writes"
 
 
-def test_lists_are_hives_in_random_states(metastore4: Metastore) -> None:
+@BOTH
+def test_lists_are_hives_in_random_states(service: str, request: pytest.FixtureRequest) -> None:
     """Texts for a reader, for a transaction's own queries, and for a compaction, as Hive's code makes them."""
+    metastore: Metastore = request.getfixturevalue(service)
     states = amount(300, swept=2000, sample=60)
     random = Random(16)
     shapes: Counter[str] = Counter()
     compared = 0
-    java = metastore4.hive.java.acidctl.ValidLists()
-    with _tables(metastore4), ask(metastore4.url) as thrift, acidctl.Metastore(metastore4.url) as ours:
+    java = metastore.hive.java.acidctl.ValidLists()
+    with _tables(metastore), ask(metastore.url) as thrift, acidctl.Metastore(metastore.url) as ours:
         traffic = Traffic(thrift, random)
         try:
             for number in range(states):
@@ -140,13 +143,15 @@ def test_lists_are_hives_in_random_states(metastore4: Metastore) -> None:
                     shapes.update(_shapes(txns, reader))
                     compared += 1
                 if number == states // 3:
-                    metastore4.forget_empty_aborts()
+                    metastore.forget_empty_aborts()
         finally:
             traffic.end()
             java.close()
-            metastore4.forget_empty_aborts()
+            metastore.forget_empty_aborts()
     print(f"{states} states, {compared} pairs of lists, {dict(shapes)}")
-    assert min(shapes[shape] for shape in SHAPES) >= states // 20, shapes
+    # Hive 3 writes no runs.
+    wanted = [shape for shape in SHAPES if shape != "runs" or service == "metastore4"]
+    assert min(shapes[shape] for shape in wanted) >= states // 20, shapes
 
 
 def test_lists_are_those_a_query_runs_with(metastore4: Metastore) -> None:

@@ -85,6 +85,7 @@ service Metastore {
   list<string> get_partition_names_ps(1: string db_name, 2: string tbl_name, 3: list<string> part_vals, 4: i16 max_parts) throws (1: MetaException o1, 2: NoSuchObjectException o2)
   list<Partition> get_partitions_by_names(1: string db_name, 2: string tbl_name, 3: list<string> names) throws (1: MetaException o1, 2: NoSuchObjectException o2)
   GetPartitionsByNamesResult get_partitions_by_names_req(1: GetPartitionsByNamesRequest req) throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  i32 add_partitions(1: list<Partition> new_parts) throws (1: InvalidObjectException o1, 3: MetaException o3)
   string get_config_value(1: string name, 2: string defaultValue) throws (1: ConfigValSecurityException o1)
   GetOpenTxnsResponse get_open_txns()
   GetOpenTxnsInfoResponse get_open_txns_info()
