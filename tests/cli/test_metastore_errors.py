@@ -160,7 +160,7 @@ def test_a_table_whose_place_is_not_there() -> None:
         ("Sales.ORDRES", "there is no table sales.ordres", "Did you mean sales.order?"),
         ("sales.custmers", "there is no table sales.custmers", "Did you mean sales.customers?"),
         ("sales.visits", "there is no table sales.visits", "Did you mean staging.visits?"),
-        ("sales.nothing_like_it", "there is no table sales.nothing_like_it", "acidctl ls 'sales.*' lists"),
+        ("sales.nothing_like_it", "there is no table sales.nothing_like_it", "acidctl ls 'sales.*' --by-table"),
         ("slaes.orders", "there is no database slaes", "Did you mean sales or sale?"),
         ("qqq.orders", "there is no database qqq", "There are default, sale, sales, staging."),
         ("ordrs", "there is no table default.ordrs", "Did you mean default.orders?"),

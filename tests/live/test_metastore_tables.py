@@ -102,8 +102,9 @@ def test_partitions_where_they_are(metastore4: Metastore, tmp_path: Path) -> Non
         result = _snapshot(metastore4, "n_parts", "--partition", "ds=a/b".replace("/", "%2F"), "-o", "jsonl")
         assert [row["id"] for row in result.json_lines()] == [1]
         # Elsewhere, in a folder whose name says nothing.
-        elsewhere = tmp_path / "50% of it, and no name=value"
+        elsewhere = tmp_path / "no_name"
         shutil.move(folder / "ds=moved/hr=1", elsewhere)
+        (folder / "ds=moved").rmdir()
         run(f"alter table n_parts partition (ds='moved', hr=1) set location 'file:{elsewhere}'")
         # Dropped, and its folder is there again; copied, and never registered.
         shutil.copytree(folder / "ds=dropped", folder / "ds=kept")
