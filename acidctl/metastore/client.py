@@ -252,6 +252,8 @@ def _http(settings: MetastoreSettings, address: Address, user: str, context: ssl
     class Stream(THttpClient):  # type: ignore[misc]
         """Looks at the status of an answer, and takes it whole, so that nothing of it stays open."""
 
+        response: Any
+
         def flush(self) -> None:
             super().flush()
             if hasattr(self, "response"):
