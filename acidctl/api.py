@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice
@@ -71,7 +71,8 @@ class CompactArguments(CompactOptions):
     `spark` is an existing session; `plan` a saved plan to be carried out, of which `accept_edited` takes what its
     editor may decide. Called are `planned` with the plan and why the engine is the one it is, `watch` with the
     progress, `finished` with the report of each partition, and `notify` with sentences for the operator; `during`
-    is entered while the run is at work.
+    is entered while the run is at work. `before_publishing` is called for each partition, in any thread; what it raises
+    keeps the partition as it is.
     """
 
     spark: Any = None
@@ -82,6 +83,7 @@ class CompactArguments(CompactOptions):
     finished: OnPartition | None = None
     notify: Callable[[str], None] = _ignore
     during: Callable[[Compaction], AbstractContextManager[object]] = nullcontext
+    before_publishing: Callable[[], None] = _ignore
     limit: TimeLimit | None = None
     verbose: bool = False
 
@@ -159,6 +161,12 @@ class Table:
         """Path or URL, without secrets."""
         return self._storage.display(self._root)
 
+    @property
+    def owner(self) -> str | None:
+        """Whose directory it is; None on storages without owners."""
+        found = self._storage.stat(self._root)
+        return None if found is None else found.owner
+
     def locations(self, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
         """List the table now: one location, or one per partition, narrowed by `key=value` filters.
 
@@ -210,7 +218,7 @@ class Table:
         """
         from acidctl.compaction.run import prepare
 
-        return prepare(
+        prepared = prepare(
             self._storage,
             self._root,
             self._url,
@@ -220,6 +228,7 @@ class Table:
             accept_edited=asked.accept_edited,
             limit=asked.limit,
         )
+        return replace(prepared, before_publishing=asked.before_publishing)
 
     @asks(CompactArguments)
     def compact(self, asked: CompactArguments) -> CompactionReport:

@@ -8,14 +8,21 @@ for batch in table.snapshot().to_batches():
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from acidctl.api import Table
+from acidctl.api import CleanArguments, CompactArguments, Table, asks
+from acidctl.cleaning.report import CleanReport
+from acidctl.cleaning.run import CleanRun
+from acidctl.compaction.plan import Action, CompactionPlan
+from acidctl.compaction.report import CompactionReport, untouched
+from acidctl.compaction.run import Compaction
+from acidctl.engine.local import usable_cores
 from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.listing import Listing
 from acidctl.metastore import activity
@@ -24,10 +31,12 @@ from acidctl.metastore.client import Client
 from acidctl.metastore.settings import MetastoreSettings, find_metastore, make_settings
 from acidctl.options import Progress, ReadView, unwatched
 from acidctl.rows.table_view import TableState, read
-from acidctl.state.report import LsTable, Problem
+from acidctl.state.report import LsTable, Problem, iso_time
 from acidctl.storage.locations import Location, gather, own_partition, parse_filter
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve as resolve_url
+from acidctl.worker.queue import Queue
+from acidctl.worker.service import Requests, Worker
 
 __all__ = ["Metastore", "NamedTable", "find_metastore"]
 
@@ -35,6 +44,8 @@ StorageOptions = Callable[[str], Mapping[str, Any]] | Mapping[str, Any] | None
 Viewed = TypeVar("Viewed", bound=ReadView)
 # How often a table is listed whose compactions and cleaners go on meanwhile.
 _TRIES = 3
+# How many requests of one table are worked on at a time.
+_AT_ONCE = 4
 _SOME = 3
 # Tables that are listed meanwhile: their storages keep one waiting.
 _TABLES_AT_A_TIME = 4
@@ -232,6 +243,120 @@ class NamedTable(Table):
                 raise UsageError(f"--table says {stated}, but the table is {self.name}")
         return replace(asked, **known)
 
+    @asks(CompactArguments)
+    def plan_compaction(self, asked: CompactArguments) -> CompactionPlan:
+        """What `compact` would do to the partitions below the table's own directory; changes nothing.
+
+        The transaction in the names of a result is the next one of now; that of the run will be a later one.
+        """
+        chosen = self.viewed(asked, self._compactor_lists)
+        if self._goes_through_queue(asked) and self.metastore.catalog.has_queue:
+            next_txn = self.metastore.catalog.lists(self.info.name).txns.high_watermark + 1
+            chosen = replace(chosen, visibility_txn=next_txn, target="hive4")
+        plan = super().plan_compaction(**chosen.keywords())
+        registered = {part.partition for part in self.locations(asked.partitions)}
+        return replace(plan, partitions=tuple(part for part in plan.partitions if part.partition in registered))
+
+    @asks(CompactArguments)
+    def compact(self, asked: CompactArguments) -> CompactionReport:
+        """Compact through the metastore's own queue, each partition under a transaction, for Hive's Cleaner to follow.
+
+        With lists, a saved plan or `assume_committed`, and where the metastore is Hive 3's, as for a directory; there
+        under a lock.
+        """
+        if not self._goes_through_queue(asked):
+            return super().compact(**self.viewed(asked).keywords())
+        queue = Queue(self.metastore.client)
+        if not self.metastore.catalog.has_queue:
+            return self._compact_under_lock(queue, asked)
+        started = time.time()
+        for sentence in queue.recover(self.info.name):
+            asked.notify(sentence)
+        plan = self.plan_compaction(**asked.keywords())
+        asked.planned(plan, "")
+        todo = {part.partition: part for part in plan.partitions if part.action is Action.COMPACT}
+        done = [untouched(part) for part in plan.partitions if part.partition not in todo]
+        if asked.finished is not None:
+            for report in done:
+                asked.finished(report)
+        elsewhere = {part.partition for part in self.locations(asked.partitions)}
+        elsewhere -= {part.partition for part in plan.partitions}
+        order = [*sorted(todo, key=lambda text: -len(todo[text].inputs)), *sorted(elsewhere)]
+        cores = asked.parallelism or usable_cores()
+        at_once = max(1, min(_AT_ONCE, len(order), cores))
+        each = replace(asked, planned=_ignore, finished=None)
+        if at_once > 1:
+            each = replace(each, during=nullcontext, watch=None, parallelism=cores // at_once)
+        worker = Worker(queue, self.metastore.options_of, each)
+        requests = Requests(worker, self.info, asked)
+        with asked.during(cast(Compaction, requests)) if at_once > 1 else nullcontext():
+            done += requests.run(order, at_once)
+        return CompactionReport(
+            location=self.location,
+            kind=plan.kind.value,
+            target=plan.target.value,
+            engine=worker.engine,
+            visibility_txn=None,
+            assumed=(),
+            partitions=tuple(sorted(done, key=lambda report: report.partition)),
+            seconds=time.time() - started,
+            notes=plan.notes,
+        )
+
+    @staticmethod
+    def _goes_through_queue(asked: CompactArguments) -> bool:
+        """Whether nothing is stated that only a run of its own can heed."""
+        own = asked.plan is not None or asked.assume_committed or asked.visibility_txn is not None
+        return not (own or asked.validtxns or asked.as_of is not None or asked.target == "hive3")
+
+    def _compact_under_lock(self, queue: Queue, asked: CompactArguments) -> CompactionReport:
+        """Hive 3: its queue gives nothing to others, and its names carry no transaction."""
+        with queue.locked(self.info.name, self.metastore.client.user) as txn:
+            chosen = self.viewed(asked, partial(self.metastore.catalog.lists, self.info.name, txn, compacting=True))
+            return super().compact(**chosen.keywords())
+
+    @asks(CleanArguments)
+    def prepare_clean(self, asked: CleanArguments) -> CleanRun:
+        """A run of `clean` by what the oldest open transaction may still see, whoever's it is."""
+        catalog, oldest = self.metastore.catalog, None
+        if not asked.validtxns and asked.as_of is None:
+            oldest = next(iter(catalog.open_txns()), None)
+        below = None if oldest is None else oldest.id
+        run = super().prepare_clean(
+            **self.viewed(asked, partial(catalog.lists, self.info.name, below=below)).keywords()
+        )
+        notes = list(run.notes)
+        if oldest is not None:
+            notes.append(
+                f"What became obsolete after transaction {oldest.id} began is kept: it is open, of {oldest.user} on "
+                f"{oldest.hostname}{f' ({oldest.agentInfo})' if oldest.agentInfo else ''}, since "
+                f"{iso_time((oldest.startedTime or 0) / 1000)}."
+            )
+        elsewhere = [part.partition for part in self.locations(asked.partitions) if not self._is_below(part)]
+        if elsewhere:
+            notes.append(f"Not cleaned by this name, because they lie elsewhere: {', '.join(elsewhere[:_SOME])}.")
+        return replace(run, notes=tuple(notes))
+
+    @asks(CleanArguments)
+    def clean(self, asked: CleanArguments) -> CleanReport:
+        """See `Table.clean`. UsageError where Hive's Cleaner is to remove what a compaction left."""
+        if asked.action in ("delete", "quarantine") and not asked.unsafe_beside_hive:
+            waiting = self.metastore.catalog.waiting_for_cleaner(self.info.name)
+            if waiting:
+                raise UsageError(
+                    f"Hive's Cleaner has compactions of {self.name} in hand (requests {', '.join(map(str, waiting))})",
+                    path=self.name,
+                    hint=f"It removes what they left; `acidctl txns --blocking {self.name}` says what it waits for. "
+                    "--unsafe-beside-hive cleans all the same.",
+                )
+        return super().clean(**asked.keywords())
+
+    def _is_below(self, part: Location) -> bool:
+        return part.listing.root == join(self._root, part.partition)
+
+    def _compactor_lists(self) -> Lists:
+        return self.metastore.catalog.lists(self.info.name, compacting=True)
+
     def _read(self, view: ReadView) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""
         for tries_left in reversed(range(_TRIES)):
@@ -242,6 +367,10 @@ class NamedTable(Table):
             if not tries_left or not any(part.state.not_enough_history for part in readings.parts):
                 break
         return replace(readings, warnings=(*readings.warnings, *_unregistered(unknown)))
+
+
+def _ignore(*anything: object) -> None:
+    """Nothing is done with it."""
 
 
 def _unregistered(partitions: Sequence[str]) -> Iterator[str]:

@@ -60,6 +60,12 @@ def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
     return field(default=default, metadata={"option": Option(help, flags, **settings)})
 
 
+def same_option(kind: Any, name: str) -> Any:
+    """A field that is asked for as that of another options class is."""
+    one = next(one for one in fields(kind) if one.name == name)
+    return field(default=one.default, metadata=one.metadata)
+
+
 def option_of(one: Any) -> Option | None:
     """How a dataclass field is asked for, if it is."""
     found: Option | None = one.metadata.get("option")
@@ -251,6 +257,9 @@ class CleanOptions(ChangeOptions):
     highest_write_id: int | None = option(None, "Ignore writes above N.", metavar="N", minimum=0)
     leftovers: bool = option(
         False, "Also old temporary folders of Hive's queries (_tmp_*, .hive-staging*), and old work without an owner."
+    )
+    unsafe_beside_hive: bool = option(
+        False, "Of a table by name: clean although Hive's own Cleaner has compactions of it in hand."
     )
     skip_trash: bool = option(False, "Delete for good where the storage has a trash (HDFS), and free the space now.")
 

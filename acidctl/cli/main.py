@@ -41,6 +41,7 @@ COMMANDS = {
     "txns": "Show open and aborted transactions of a metastore.",
     "locks": "Show the locks of a metastore.",
     "compactions": "Show the compaction queue of a metastore.",
+    "worker": "Serve the compaction queue of a Hive 4 metastore.",
 }
 _TOGETHER = {"lists": "activity", "txns": "activity", "locks": "activity", "compactions": "activity"}
 

@@ -347,7 +347,7 @@ def _target_note(request: CompactOptions, target: Target) -> str:
 
 def _columns_note(view: TableView, survey: SchemaSurvey) -> str:
     if view.schema is not None:
-        return "Columns: those of --schema."
+        return f"Columns: those of {view.schema.table or '--schema'}."
     schemas = survey.schemas
     if not schemas:
         return "Columns: those of the files, none of which has rows."

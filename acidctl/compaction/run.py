@@ -77,7 +77,8 @@ class Prepared:
 
     `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
     `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
-    although their owner may be alive. `limit` bounds the time of the whole run.
+    although their owner may be alive. `limit` bounds the time of the whole run. What `before_publishing` raises keeps a
+    partition as it is.
     """
 
     place: TablePlace
@@ -86,6 +87,7 @@ class Prepared:
     leftovers: frozenset[str] = frozenset()
     break_locks: bool = False
     limit: TimeLimit | None = None
+    before_publishing: Callable[[], None] = lambda: None
 
     @property
     def bytes_in(self) -> int:
@@ -374,6 +376,7 @@ class Compaction:
             try:
                 require_read(storage, running.root, part, table, running.complete(), running.joined)
                 results = running.results()
+                self._prepared.before_publishing()
                 outputs = publish(storage, running.root, running.work, part, self._plan, results, running.lock)
             except Exception as problem:
                 error = as_acidctl_error(problem)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
@@ -101,6 +102,15 @@ class Catalog:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+
+    @cached_property
+    def has_queue(self) -> bool:
+        """Whether others than Hive's own worker may take requests from its compaction queue: from Hive 4 on."""
+        try:
+            self.client.call("get_open_txns_req", self.client.types.GetOpenTxnsRequest(excludeTxnTypes=[]))
+        except UnknownCallError:
+            return False
+        return True
 
     # --- names
 
@@ -252,6 +262,21 @@ class Catalog:
             compacting=compacting,
         )
         return Lists(txns, write_ids, txns.format(ranges=ranges))
+
+    def open_txns(self) -> list[Any]:
+        """Open transactions as the metastore shows them, the oldest first; those that only read too."""
+        answer = self.client.call("get_open_txns_info")
+        opened = [one for one in answer.open_txns if one.state == self.client.types.TxnState.OPEN]
+        return sorted(opened, key=lambda one: one.id)
+
+    def waiting_for_cleaner(self, name: TableName) -> list[int]:
+        """Requests of a table that are compacted, and whose inputs Hive's Cleaner is to remove."""
+        wanted = self.client.types.ShowCompactRequest(dbName=name.database, tbName=name.table, state="r")
+        return [
+            one.id
+            for one in self.client.call("show_compact", wanted).compacts
+            if (one.dbname, one.tablename, one.state) == (name.database, name.table, "ready for cleaning")
+        ]
 
     def _txns(self, own: int, below: int | None) -> tuple[ValidTxns, bool]:
         """The transaction list, and whether this Hive writes runs of ids as ranges."""

@@ -106,7 +106,9 @@ class HadoopStorage(Storage, ABC):
 
     def stat(self, path: str) -> PathStat | None:
         status = self.status(path)
-        return None if status is None else PathStat(status.is_directory, status.size, status.modified)
+        if status is None:
+            return None
+        return PathStat(status.is_directory, status.size, status.modified, status.owner)
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
         """One listing per directory, in pages, many at once."""

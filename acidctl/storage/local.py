@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shutil
 import stat as stat_bits
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,8 @@ class LocalStorage(Storage):
         """A link to a table is a table; among acidctl's own names a link is not followed, nor is it a directory."""
         with _refusals(path), suppress(FileNotFoundError, NotADirectoryError), _reached(path) as (parent, name):
             status = os.stat(name, dir_fd=parent, follow_symlinks=parent is None)
-            return PathStat(stat_bits.S_ISDIR(status.st_mode), status.st_size, status.st_mtime)
+            is_directory = stat_bits.S_ISDIR(status.st_mode)
+            return PathStat(is_directory, status.st_size, status.st_mtime, _user(status.st_uid))
         return None
 
     def walk(self, root: str, descend: Descend | None = None) -> Walk:
@@ -505,3 +507,12 @@ def _opened(name: str, parent: int | None, path: str, *, last: bool) -> int:
             _refuse_link(parent, name, path)
         error.filename = path
         raise
+
+
+@cache
+def _user(number: int) -> str:
+    """The name of a user; the number where there is no such user on this machine."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

@@ -44,11 +44,12 @@ class Facts(NamedTuple):
 
 
 class PathStat(NamedTuple):
-    """What stands at a path; `modified` is in seconds since 1970, UTC."""
+    """What stands at a path; `modified` is in seconds since 1970, UTC, `owner` None where there are none."""
 
     is_directory: bool
     size: int
     modified: float | None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def test_command_lines_parse(page: str) -> None:
 # What stands in the documents and is not here; tests/live runs compactions on real HDFS, S3 and Spark.
 _NOT_HERE = {"--master": "a cluster", "--spark-conf": "a cluster"}
 # tests/live runs what needs a metastore: these commands, and tables of `sales` by name.
-_OF_A_METASTORE = ("lists", "txns", "locks", "compactions")
+_OF_A_METASTORE = ("worker", "lists", "txns", "locks", "compactions")
 # `ls --names -` reads what `hdfs dfs -ls -R` prints.
 _NAMES = "drwxr-xr-x   - hive hive          0 2026-01-01 00:00 {}/delta_0000001_0000001_0000\n"
 
