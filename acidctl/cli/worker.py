@@ -27,7 +27,7 @@ from acidctl.worker.service import LOG_TYPE, Service, Worker, WorkerEvent, Worke
     "worker",
     WorkerOptions,
     examples=(
-        "acidctl worker --metastore thrift://metastore:9083 --pool acidctl",
+        "acidctl worker --metastore thrift://metastore:9083 --pool nightly",
         "acidctl worker --once --default-pool --metrics-file /var/lib/node_exporter/acidctl.prom",
         "acidctl worker --engine spark --master yarn --slots 4 -o jsonl",
     ),

@@ -58,6 +58,7 @@ from acidctl.state.report import (
     LsTable,
     Problem,
 )
+from acidctl.worker.service import WorkerEvent
 from tests import ROOT
 from tests.unit.test_architecture import MODULES, ROWS, package_imports
 
@@ -184,6 +185,7 @@ SECTIONS = (
         "Run log, a partition", "a line that `compact --run-log` appends, type `compaction_log`", (PartitionLine,), True
     ),
     Section("Run log, the run", "the last line of each run, type `compaction_run_log`", (RunLine,), True),
+    Section("Log of a worker", "a line of `worker -o jsonl`, type `worker_log`", (WorkerEvent,), True),
     Section(
         "Plan of a compaction",
         "`compact -n -o json`, type `compaction_plan`; what `--plan` takes. `hash` is over everything else: "
