@@ -163,8 +163,7 @@ def lists(out: Output, config: Config, asked: ListsView, *, name: str) -> ExitCo
 
     One line each, as Hive writes them, so that `--validtxns @FILE` takes both.
     """
-    with require_metastore(config) as metastore:
-        found = metastore.lists(name, txn=asked.txn or 0, compacting=asked.compacting)
+    found = require_metastore(config).lists(name, txn=asked.txn or 0, compacting=asked.compacting)
     report = ListsReport(str(require_name(name)), asked.txn, asked.compacting, *found.texts)
     if not out.machine(lambda: document("lists", report), [document("lists", report)], json_names(ListsReport)):
         for text in found.texts:
@@ -292,22 +291,22 @@ def _shown(out: Output, config: Config, asked: _Watched, show: Callable[[Metasto
     """Show it once, or again and again; a metastore that is away for a while does not end that."""
     if asked.watch is not None and out.form is not Format.TEXT:
         raise UsageError("--watch is for eyes", hint=f"Leave it out, or leave out -o {out.form.value}.")
-    with require_metastore(config) as metastore:
-        if asked.watch is None:
-            show(metastore)
-            return ExitCode.DONE
-        try:
-            for turn in _turns(asked.watch):
-                _heading(out, metastore, first=not turn)
-                try:
-                    show(metastore)
-                except StorageError as error:
-                    if not turn or not error.transient:
-                        raise
-                    out.line(Cell(f"{error.message}; trying again", Paint.WARN))
-                out.flush()
-        except KeyboardInterrupt:
-            return ExitCode.DONE
+    metastore = require_metastore(config)
+    if asked.watch is None:
+        show(metastore)
+        return ExitCode.DONE
+    try:
+        for turn in _turns(asked.watch):
+            _heading(out, metastore, first=not turn)
+            try:
+                show(metastore)
+            except StorageError as error:
+                if not turn or not error.transient:
+                    raise
+                out.line(Cell(f"{error.message}; trying again", Paint.WARN))
+            out.flush()
+    except KeyboardInterrupt:
+        pass
     return ExitCode.DONE
 
 
@@ -413,9 +412,7 @@ def _waiting(out: Output, name: str, waiting: Sequence[Compaction], found: Seque
         )
     out.line()
     if not found:
-        out.wrapped(
-            "No open transaction keeps them: Hive's Cleaner removes what is obsolete in one of its next passes."
-        )
+        out.wrapped("No open transaction keeps them: all that were open at their commit are over.")
 
 
 def _lock_table(out: Output, found: Sequence[Lock]) -> None:

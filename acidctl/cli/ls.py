@@ -208,19 +208,24 @@ def _tables(out: Output, config: Config, asked: LsOptions, view: View, pattern: 
     for options, one in given:
         if getattr(options, one.name) != one.default:
             raise UsageError(f"{flag_of(one)} is for one table, not for --by-table")
-    metastore, name = by_name(config, pattern)
-    with metastore or require_metastore(config) as metastore, progress(out, "listing", "tables") as report_progress:
+    found, name = by_name(config, pattern)
+    metastore = found or require_metastore(config)
+    with progress(out, "listing", "tables") as report_progress:
         tables = sorted(metastore.ls(name, profile=asked.profile, progress=report_progress), key=_table_badness)
-        where = str(metastore.client)
-    found = tables[: view.limit]
-    items = [document("ls_table", table) for table in found]
-    answer = {"type": "ls_tables", "schema_version": SCHEMA_VERSION, "metastore": where, "tables": items}
+    shown_tables = tables[: view.limit]
+    items = [document("ls_table", table) for table in shown_tables]
+    answer = {
+        "type": "ls_tables",
+        "schema_version": SCHEMA_VERSION,
+        "metastore": str(metastore.client),
+        "tables": items,
+    }
     columns = [name for name in json_names(LsTable) if name not in ("summary", "problem")]
     figures = [f"summary.{one.name}" for one in fields(LsSummary) if one.name != "states"]
     if not out.machine(lambda: answer, items, [*columns, *figures, "problem.code", "problem.message"]):
-        _table_table(out, found)
-        if len(tables) > len(found):
-            out.line(f"... and {len(tables) - len(found):,} more")
+        _table_table(out, shown_tables)
+        if len(tables) > len(shown_tables):
+            out.line(f"... and {len(tables) - len(shown_tables):,} more")
     return ExitCode.FINDINGS if any(table.findings for table in tables) else ExitCode.DONE
 
 

@@ -112,7 +112,7 @@ def metastore_option() -> Callable[[Any], Any]:
 
 
 def metastore_of(config: Config) -> Metastore | None:
-    """The metastore that is named; None where none is. Connects with the first question only."""
+    """The metastore that is named; None where none is. Connects with the first question, until the command ends."""
     from acidctl.by_name import Metastore, find_metastore
 
     ctx = click.get_current_context()
