@@ -20,7 +20,7 @@ import click
 
 from acidctl.api import CompactArguments, Table
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import read_text, table_argument, table_of
+from acidctl.cli.options import read_text, table_argument, table_of, with_engine
 from acidctl.cli.output import (
     Cell,
     Column,
@@ -400,37 +400,6 @@ def _check(options: CompactOptions, view: View) -> None:
             "--plan cannot be combined with --target, --visibility-txn, --compression, --max-bytes, --max-partitions, "
             "--only-if-needed or --drop-columns: the plan states them"
         )
-
-
-def with_engine(config: Config, options: CompactOptions) -> CompactOptions:
-    """The options with what [spark] of the configuration file says of the engine: the command line's settings win over
-    it, and `--engine local` over all of it.
-    """
-    own = dict(config.spark)
-    configured = own.pop("master", None)
-    if configured is not None and not isinstance(configured, str):
-        raise UsageError("[spark] in the configuration file: master has to be a text such as yarn")
-    conf = dict(_flat("", own)) | dict(options.conf or {})
-    master = options.master
-    if options.engine == "local" and master is None and not options.conf:
-        conf = {}
-    elif master is None:
-        master = configured
-    if options.engine == "auto" and master is None and not options.conf:
-        conf = {}
-    return replace(options, master=master, conf=conf)
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """TOML's nested tables as Spark's dotted keys."""
-    for key, value in values.items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, Mapping):
-            yield from _flat(name, value)
-        elif name.startswith("spark."):
-            yield name, str(value).lower() if isinstance(value, bool) else str(value)
-        else:
-            raise UsageError(f"[spark] in the configuration file: {name} is neither master nor a key like spark.x.y")
 
 
 # --- The plan and the report, for eyes and for scripts.

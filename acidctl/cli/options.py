@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -22,7 +22,7 @@ from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
 from acidctl.config import Config, load_config
 from acidctl.errors import ExitCode, NoSuchTableError, UsageError
-from acidctl.options import Option, is_safety_option, option_of
+from acidctl.options import CompactOptions, Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
 
 if TYPE_CHECKING:
@@ -390,6 +390,37 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
             )
         found[key] = value
     return found
+
+
+def with_engine(config: Config, options: CompactOptions) -> CompactOptions:
+    """The options with what [spark] of the configuration file says of the engine: the command line's settings win over
+    it, and `--engine local` over all of it.
+    """
+    own = dict(config.spark)
+    configured = own.pop("master", None)
+    if configured is not None and not isinstance(configured, str):
+        raise UsageError("[spark] in the configuration file: master has to be a text such as yarn")
+    conf = dict(_flat("", own)) | dict(options.conf or {})
+    master = options.master
+    if options.engine == "local" and master is None and not options.conf:
+        conf = {}
+    elif master is None:
+        master = configured
+    if options.engine == "auto" and master is None and not options.conf:
+        conf = {}
+    return replace(options, master=master, conf=conf)
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """TOML's nested tables as Spark's dotted keys."""
+    for key, value in values.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, Mapping):
+            yield from _flat(name, value)
+        elif name.startswith("spark."):
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise UsageError(f"[spark] in the configuration file: {name} is neither master nor a key like spark.x.y")
 
 
 # How the value of an option is read, by the `form` of its field.

@@ -10,9 +10,8 @@ from types import FrameType
 from typing import Any, cast
 
 from acidctl.api import CompactArguments
-from acidctl.cli.compact import with_engine
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import metastore_of, metastore_option
+from acidctl.cli.options import metastore_of, metastore_option, with_engine
 from acidctl.cli.output import Format, Output, dump_json
 from acidctl.config import Config
 from acidctl.engine import EngineChoice, make_engine
