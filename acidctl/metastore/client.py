@@ -44,6 +44,7 @@ except ImportError:
 _AUTH, _INTEGRITY, _PRIVACY = 1, 2, 4
 _LARGEST = 0xFFFFFF
 _CONNECT_SECONDS = 10.0
+_GREETING_SECONDS = 20.0
 # A connection that was idle for longer is tried with a harmless call before something is changed over it.
 _IDLE_SECONDS = 0.5
 # What Hive 3 lacks; where another call is missing, the server is older still, or none of Hive's.
@@ -144,12 +145,14 @@ class Client:
         for position, address in enumerate(addresses):
             try:
                 with self._sentences("connect", address):
-                    self._connection = _open(self.settings, address, self.user)
+                    self._connection, stream = _open(self.settings, address, self.user)
                     self._address = address
                     if self.settings.auth == "none" and self.settings.transport == "binary":
                         # Else all is done as the server's own user; a server that knows who is asking refuses it.
                         with suppress(thrift.TApplicationException):
                             self._connection.set_ugi(self.user, [self.user])
+                    if stream is not None:
+                        stream.settimeout(self.settings.timeout)
                     return
             except UnreachableError:
                 self.close()
@@ -202,17 +205,18 @@ class Client:
             self.close()
             if kind == "TTransportException" and name not in ("connect", "set_ugi"):
                 raise UnreachableError(f"{where} closed the connection ({name})", hint=_CLOSED_HINT) from error
-            raise StorageError(
-                f"{where} does not answer as a metastore does: {_text(error)}", hint=_CLOSED_HINT
-            ) from error
+            ended = getattr(error, "type", None) == TTransportException.END_OF_FILE
+            what = "closed the connection" if ended else f"does not answer as a metastore does: {_text(error)}"
+            raise StorageError(f"{where} {what}", hint=_CLOSED_HINT) from error
         except Exception as error:
             # Whatever a decoder makes of bytes that are no Thrift.
             self.close()
             raise StorageError(f"{where} does not answer as a metastore does ({name})", hint=_CLOSED_HINT) from error
 
 
-def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
-    """A connected thriftpy2 client."""
+def _open(settings: MetastoreSettings, address: Address, user: str) -> tuple[Any, socket.socket | None]:
+    """A connected thriftpy2 client, and its socket, which waits only shortly: a server greets quickly or is none."""
+    connected: socket.socket | None = None
     context = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
     if settings.transport == "http":
         stream = _http(settings, address, user, context)
@@ -226,7 +230,7 @@ def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
         except BaseException:
             plain.close()
             raise
-        connected.settimeout(settings.timeout)
+        connected.settimeout(min(_GREETING_SECONDS, settings.timeout))
         stream = TSocket(sock=connected)
     if settings.transport == "binary" and settings.auth in ("plain", "kerberos"):
         try:
@@ -236,7 +240,7 @@ def _open(settings: MetastoreSettings, address: Address, user: str) -> Any:
             raise
     else:
         transport = TBufferedTransportFactory().get_transport(stream)
-    return thrift.TClient(_interface().Metastore, TBinaryProtocolFactory().get_protocol(transport))
+    return thrift.TClient(_interface().Metastore, TBinaryProtocolFactory().get_protocol(transport)), connected
 
 
 def _http(settings: MetastoreSettings, address: Address, user: str, context: ssl.SSLContext | None) -> Any:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from acidctl.api import CompactArguments, Table, open_table
+from acidctl.compaction.partition_run import as_acidctl_error
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.compaction.run import Compaction
 from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError, UnreachableError
@@ -69,7 +70,8 @@ class Worker:
         started = time.time()
         try:
             return self._carry_out(request)
-        except AcidctlError as error:
+        except Exception as problem:
+            error = as_acidctl_error(problem)
             refused = isinstance(error, _RefusedRequestError | NoSuchTableError | NotAcidTableError)
             reason = error.message
             with suppress(AcidctlError):
@@ -420,7 +422,10 @@ class Service:
                 self._draining.wait(pause)
                 continue
             if request is not None:
-                self._carry_out(worker, request)
+                try:
+                    self._carry_out(worker, request)
+                except KeyboardInterrupt:
+                    self._say("ended", f"{request} was given up", request)
                 continue
             idle = time.monotonic() - self._last_work
             if self._asked.once and not self._busy:
