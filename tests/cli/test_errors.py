@@ -214,5 +214,5 @@ def test_a_reader_that_stops_early(command: list[str], table: Path) -> None:
 
 def test_the_matrix_knows_every_command() -> None:
     """A new command that reads tables has to be put into this file."""
-    of_a_metastore = {"lists", "txns", "locks", "compactions"}
+    of_a_metastore = {"lists", "txns", "locks", "compactions", "worker"}
     assert set(COMMANDS) == {command[0] for command in READERS} | {"decode-bucket"} | of_a_metastore
