@@ -103,6 +103,7 @@ def test_commands_that_read(
     make, root = place
     # Ages are in the answer, and a second may pass between two answers.
     monkeypatch.setattr("acidctl.maintenance.limits.wall_clock", lambda: LATER)
+    monkeypatch.setattr("acidctl.cleaning.run.wall_clock", lambda: LATER)
     lists = [word for text in step(STEP).lists for word in ("--validtxns", text)]
 
     def run(storage: Storage) -> Result:
