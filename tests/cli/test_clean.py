@@ -45,7 +45,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def _aged(step: Path, target: Path, days: float = 3.0) -> Path:
-    shutil.copytree(step / "table", target)
+    shutil.copytree(step / "table", target, ignore=shutil.ignore_patterns("_acidctl_lock"))
     _touch(target, days)
     return target
 
