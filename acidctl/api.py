@@ -60,7 +60,7 @@ def asks(
     return decorate
 
 
-def _ignore(*anything: object) -> None:
+def ignore(*anything: object) -> None:
     """Nothing is done with it."""
 
 
@@ -78,12 +78,12 @@ class CompactArguments(CompactOptions):
     spark: Any = None
     plan: CompactionPlan | None = None
     accept_edited: bool = False
-    planned: Callable[[CompactionPlan, str], None] = _ignore
+    planned: Callable[[CompactionPlan, str], None] = ignore
     watch: OnProgress | None = None
     finished: OnPartition | None = None
-    notify: Callable[[str], None] = _ignore
+    notify: Callable[[str], None] = ignore
     during: Callable[[Compaction], AbstractContextManager[object]] = nullcontext
-    before_publishing: Callable[[], None] = _ignore
+    before_publishing: Callable[[], None] = ignore
     limit: TimeLimit | None = None
     verbose: bool = False
 
@@ -99,7 +99,7 @@ class CleanArguments(CleanOptions):
 
     action: str = field(default="show", kw_only=False)
     quarantine: str | None = None
-    confirm: Callable[[CleanPlan], None] = _ignore
+    confirm: Callable[[CleanPlan], None] = ignore
     now: float | None = None
 
 

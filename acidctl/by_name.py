@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from acidctl.api import CleanArguments, CompactArguments, Table, asks
+from acidctl.api import CleanArguments, CompactArguments, Table, asks, ignore
 from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun
 from acidctl.compaction.plan import Action, CompactionPlan
@@ -31,7 +31,7 @@ from acidctl.metastore.client import Client
 from acidctl.metastore.settings import MetastoreSettings, find_metastore, make_settings
 from acidctl.options import Progress, ReadView, unwatched
 from acidctl.rows.table_view import TableState, read
-from acidctl.state.report import LsTable, Problem, iso_time
+from acidctl.state.report import LsTable, Problem
 from acidctl.storage.locations import Location, gather, own_partition, parse_filter
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve as resolve_url
@@ -173,36 +173,44 @@ class NamedTable(Table):
         """List the table now, its registered partitions alone, each where the metastore has it."""
         return self._locations(partitions)[0]
 
-    def _locations(self, partitions: Sequence[str]) -> tuple[tuple[Location, ...], list[str]]:
-        """The same, and folders that look like partitions, but are none to Hive."""
-        if not self.info.partition_keys:
-            with self._naming_itself():
-                return super().locations(partitions), []
+    def _places(self, partitions: Sequence[str]) -> dict[str, str]:
+        """The paths of the registered partitions that these filters choose, by their text on disk."""
         filters = [parse_filter(text) for text in partitions]
-        registered = dict(self.metastore.catalog.partitions(self.info))
         top = self.info.location.rstrip("/")
-        paths = {}
-        for text, place in registered.items():
-            if filters and not any(one.selects_text(text) for one in filters):
-                continue
-            inside = place.rstrip("/") == f"{top}/{text}"
-            paths[text] = join(self._root, text) if inside else self._own_path(place)
-        if filters and not paths:
+        places = {}
+        for text, place in self.metastore.catalog.partitions(self.info):
+            if not filters or any(one.selects_text(text) for one in filters):
+                inside = place.rstrip("/") == f"{top}/{text}"
+                places[text] = join(self._root, text) if inside else self._own_path(place)
+        if filters and not places:
             given = " or ".join(repr(item) for item in partitions)
             raise NoSuchTableError(
                 f"{self.name} has no partition that matches {given}",
                 path=self.name,
                 hint=f"`acidctl ls {self.name} --by-partition` lists the partitions.",
             )
-        below = {path: text for text, path in paths.items() if path == join(self._root, text)}
+        return places
+
+    def _outside(self, partitions: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+        """The paths of partitions elsewhere that have a folder, by their text; and those that lie below the table."""
+        places = self._places(partitions) if self.info.partition_keys else {}
+        below = {text for text, path in places.items() if path == join(self._root, text)}
+        elsewhere = {text: path for text, path in places.items() if text not in below and self._storage.stat(path)}
+        return elsewhere, below if below or elsewhere else {""}
+
+    def _locations(self, partitions: Sequence[str]) -> tuple[tuple[Location, ...], list[str]]:
+        """See `locations`; and folders that look like partitions, but are none to Hive."""
+        if not self.info.partition_keys:
+            with self._naming_itself():
+                return super().locations(partitions), []
+        places = self._places(partitions)
         listed: dict[str, Location] = {}
-        if below or not filters:
-            try:
+        if not partitions or any(path == join(self._root, text) for text, path in places.items()):
+            # Where the table's directory is missing none of them has a folder yet.
+            with suppress(NoSuchTableError):
                 listed = {one.listing.root: one for one in gather(self._storage, self._root, partitions)}
-            except NoSuchTableError:
-                listed = {}  # none of them has a folder yet
-        found, used = [], set(paths.values())
-        for text, path in paths.items():
+        found, used = [], set(places.values())
+        for text, path in places.items():
             there = listed.get(path) or self._elsewhere(path)
             found.append(Location(text, replace(there.listing, root=path)))
         unknown = [one.partition for path, one in listed.items() if path not in used and one.partition]
@@ -245,17 +253,24 @@ class NamedTable(Table):
 
     @asks(CompactArguments)
     def plan_compaction(self, asked: CompactArguments) -> CompactionPlan:
-        """What `compact` would do to the partitions below the table's own directory; changes nothing.
+        """What `compact` would do; changes nothing. A partition elsewhere has its whole path.
 
         The transaction in the names of a result is the next one of now; that of the run will be a later one.
         """
-        chosen = self.viewed(asked, self._compactor_lists)
+        lists = self.metastore.catalog.lists(self.info.name, compacting=True)
+        chosen = self.viewed(asked, lambda: lists)
         if self._goes_through_queue(asked) and self.metastore.catalog.has_queue:
-            next_txn = self.metastore.catalog.lists(self.info.name).txns.high_watermark + 1
-            chosen = replace(chosen, visibility_txn=next_txn, target="hive4")
-        plan = super().plan_compaction(**chosen.keywords())
-        registered = {part.partition for part in self.locations(asked.partitions)}
-        return replace(plan, partitions=tuple(part for part in plan.partitions if part.partition in registered))
+            chosen = replace(chosen, visibility_txn=lists.txns.high_watermark + 1, target="hive4")
+        elsewhere, below = self._outside(asked.partitions)
+        plans = [super().plan_compaction(**chosen.keywords())] if below else []
+        parts = [part for plan in plans for part in plan.partitions if part.partition in below]
+        for text, path in elsewhere.items():
+            table = Table(self._storage, path, storage_options=self._options)
+            plans.append(table.plan_compaction(**replace(chosen, partitions=(), table=None).keywords()))
+            part = next(one for one in plans[-1].partitions if one.partition == own_partition(path))
+            parts.append(replace(part, partition=text, path=table.location))
+        parts.sort(key=lambda part: part.partition)
+        return replace(plans[0], location=self.location, partitions=tuple(parts))
 
     @asks(CompactArguments)
     def compact(self, asked: CompactArguments) -> CompactionReport:
@@ -279,12 +294,10 @@ class NamedTable(Table):
         if asked.finished is not None:
             for report in done:
                 asked.finished(report)
-        elsewhere = {part.partition for part in self.locations(asked.partitions)}
-        elsewhere -= {part.partition for part in plan.partitions}
-        order = [*sorted(todo, key=lambda text: -len(todo[text].inputs)), *sorted(elsewhere)]
+        order = sorted(todo, key=lambda text: -len(todo[text].inputs))
         cores = asked.parallelism or usable_cores()
         at_once = max(1, min(_AT_ONCE, len(order), cores))
-        each = replace(asked, planned=_ignore, finished=None)
+        each = replace(asked, planned=ignore, finished=None)
         if at_once > 1:
             each = replace(each, during=nullcontext, watch=None, parallelism=cores // at_once)
         worker = Worker(queue, self.metastore.options_of, each)
@@ -320,7 +333,7 @@ class NamedTable(Table):
         """A run of `clean` by what the oldest open transaction may still see, whoever's it is."""
         catalog, oldest = self.metastore.catalog, None
         if not asked.validtxns and asked.as_of is None:
-            oldest = next(iter(catalog.open_txns()), None)
+            oldest = next((txn for txn in self.metastore.transactions() if txn.state == "open"), None)
         below = None if oldest is None else oldest.id
         run = super().prepare_clean(
             **self.viewed(asked, partial(catalog.lists, self.info.name, below=below)).keywords()
@@ -329,19 +342,23 @@ class NamedTable(Table):
         if oldest is not None:
             notes.append(
                 f"What became obsolete after transaction {oldest.id} began is kept: it is open, of {oldest.user} on "
-                f"{oldest.hostname}{f' ({oldest.agentInfo})' if oldest.agentInfo else ''}, since "
-                f"{iso_time((oldest.startedTime or 0) / 1000)}."
+                f"{oldest.host}{f' ({oldest.agent})' if oldest.agent else ''}, since {oldest.started}."
             )
-        elsewhere = [part.partition for part in self.locations(asked.partitions) if not self._is_below(part)]
+        elsewhere, _ = self._outside(asked.partitions)
         if elsewhere:
-            notes.append(f"Not cleaned by this name, because they lie elsewhere: {', '.join(elsewhere[:_SOME])}.")
+            some = ", ".join(list(elsewhere)[:_SOME]) + (", ..." if len(elsewhere) > _SOME else "")
+            notes.append(
+                f"Not cleaned by this name, because they lie elsewhere: {some}. Clean each by its path, with the lists "
+                f"of `acidctl lists {self.name}`."
+            )
         return replace(run, notes=tuple(notes))
 
     @asks(CleanArguments)
     def clean(self, asked: CleanArguments) -> CleanReport:
         """See `Table.clean`. UsageError where Hive's Cleaner is to remove what a compaction left."""
         if asked.action in ("delete", "quarantine") and not asked.unsafe_beside_hive:
-            waiting = self.metastore.catalog.waiting_for_cleaner(self.info.name)
+            found = activity.compactions(self.metastore.client, self.info.name, ["ready_for_cleaning"])
+            waiting = [one.id for one in found]
             if waiting:
                 raise UsageError(
                     f"Hive's Cleaner has compactions of {self.name} in hand (requests {', '.join(map(str, waiting))})",
@@ -350,12 +367,6 @@ class NamedTable(Table):
                     "--unsafe-beside-hive cleans all the same.",
                 )
         return super().clean(**asked.keywords())
-
-    def _is_below(self, part: Location) -> bool:
-        return part.listing.root == join(self._root, part.partition)
-
-    def _compactor_lists(self) -> Lists:
-        return self.metastore.catalog.lists(self.info.name, compacting=True)
 
     def _read(self, view: ReadView) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""
@@ -367,10 +378,6 @@ class NamedTable(Table):
             if not tries_left or not any(part.state.not_enough_history for part in readings.parts):
                 break
         return replace(readings, warnings=(*readings.warnings, *_unregistered(unknown)))
-
-
-def _ignore(*anything: object) -> None:
-    """Nothing is done with it."""
 
 
 def _unregistered(partitions: Sequence[str]) -> Iterator[str]:

@@ -135,7 +135,7 @@ class ReadView:
             if (asked.repeat or asked.form == "names") and not isinstance(value, Mapping | None):
                 object.__setattr__(self, one.name, (value,) if isinstance(value, str) else tuple(value))
             elif asked.choices and value not in (None, *asked.choices):
-                raise UsageError(f"unknown {one.name} {value!r}; expected {_or(asked.choices)}")
+                raise UsageError(f"unknown {one.name} {value!r}; expected {either(asked.choices)}")
 
     @classmethod
     def of(cls, *positional: Any, **given: Any) -> Self:
@@ -264,6 +264,6 @@ class CleanOptions(ChangeOptions):
     skip_trash: bool = option(False, "Delete for good where the storage has a trash (HDFS), and free the space now.")
 
 
-def _or(words: Sequence[str]) -> str:
+def either(words: Sequence[str]) -> str:
     """`a, b or c`."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from acidctl.api import CompactArguments
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import metastore_of, metastore_option, with_engine
+from acidctl.cli.options import metastore_option, require_metastore, with_engine
 from acidctl.cli.output import Format, Output, dump_json
 from acidctl.config import Config
 from acidctl.engine import EngineChoice, make_engine
@@ -42,12 +42,7 @@ def command(out: Output, config: Config, asked: WorkerOptions) -> ExitCode:
     """
     if out.form is Format.CSV:
         raise UsageError("a worker's log is text or JSON lines, not CSV", hint="Use -o jsonl.")
-    metastore = metastore_of(config)
-    if metastore is None:
-        raise UsageError(
-            "no metastore is named",
-            hint="Give --metastore thrift://host:9083, or set HIVE_CONF_DIR or [metastore] in the configuration file.",
-        )
+    metastore = require_metastore(config)
     if not metastore.catalog.has_queue:
         raise UsageError(
             f"the metastore {metastore.client} is older than Hive 4 and gives its queue to nobody else",

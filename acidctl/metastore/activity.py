@@ -122,7 +122,7 @@ def transactions(client: Client) -> tuple[Transaction, ...]:
         found.append(
             Transaction(
                 id=info.id,
-                state=_word(types.TxnState, info.state),
+                state=word(types.TxnState, info.state),
                 kind=kinds.get(info.id),
                 user=_text(info.user) or "",
                 host=_text(info.hostname) or "",
@@ -181,8 +181,8 @@ def locks(client: Client, name: TableName | None = None) -> tuple[Lock, ...]:
             database=(_text(one.dbname) or "").lower(),
             table=(_text(one.tablename) or "").lower() or None,
             partition=_text(one.partname),
-            kind=_word(types.LockType, one.type),
-            state=_word(types.LockState, one.state),
+            kind=word(types.LockType, one.type),
+            state=word(types.LockState, one.state),
             txn=one.txnid or None,
             user=_text(one.user) or "",
             host=_text(one.hostname) or "",
@@ -226,7 +226,7 @@ def _compaction(types: Any, one: Any, now: float) -> Compaction:
         id=one.id or None,
         table=f"{_text(one.dbname)}.{_text(one.tablename)}".lower(),
         partition=_text(one.partitionname) or "",
-        kind=_word(types.CompactionType, one.type),
+        kind=word(types.CompactionType, one.type),
         state=state,
         pool=_text(one.poolName) or "default",
         worker=_text(one.workerid),
@@ -246,7 +246,7 @@ def _compaction(types: Any, one: Any, now: float) -> Compaction:
     )
 
 
-def _word(kind: Any, value: int | None) -> str:
+def word(kind: Any, value: int | None) -> str:
     """The name of a value of an enum; of one that is newer than this interface its number."""
     return str(kind._VALUES_TO_NAMES.get(value, value)).lower()
 

@@ -14,6 +14,7 @@ from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.names import DEFAULT_PARTITION, parse_partition
 from acidctl.format.write_ids import MAX_ID, ValidTxns, ValidWriteIds
 from acidctl.metastore.client import Client, RefusedError, UnknownCallError
+from acidctl.options import either
 
 # Partitions are asked for by their names: a thousand at a time is as fast as more, and no answer is too large.
 BATCH = 1000
@@ -184,7 +185,7 @@ class Catalog:
             raise NoSuchTableError(
                 f"there is no database {name.database} in the metastore {self.client}",
                 path=str(name),
-                hint=f"Did you mean {_or(near)}?" if near else f"There are {', '.join(databases[:5])}.",
+                hint=f"Did you mean {either(near)}?" if near else f"There are {', '.join(databases[:5])}.",
             )
         tables = [one.lower() for one in self.client.call("get_all_tables", name.database)]
         near = [f"{name.database}.{one}" for one in get_close_matches(name.table, tables, 3)]
@@ -193,7 +194,7 @@ class Catalog:
         raise NoSuchTableError(
             f"there is no table {name} in the metastore {self.client}",
             path=str(name),
-            hint=f"Did you mean {_or(near)}?"
+            hint=f"Did you mean {either(near)}?"
             if near
             else f"`acidctl ls '{name.database}.*' --by-table` lists those there are.",
         )
@@ -263,21 +264,6 @@ class Catalog:
         )
         return Lists(txns, write_ids, txns.format(ranges=ranges))
 
-    def open_txns(self) -> list[Any]:
-        """Open transactions as the metastore shows them, the oldest first; those that only read too."""
-        answer = self.client.call("get_open_txns_info")
-        opened = [one for one in answer.open_txns if one.state == self.client.types.TxnState.OPEN]
-        return sorted(opened, key=lambda one: one.id)
-
-    def waiting_for_cleaner(self, name: TableName) -> list[int]:
-        """Requests of a table that are compacted, and whose inputs Hive's Cleaner is to remove."""
-        wanted = self.client.types.ShowCompactRequest(dbName=name.database, tbName=name.table, state="r")
-        return [
-            one.id
-            for one in self.client.call("show_compact", wanted).compacts
-            if (one.dbname, one.tablename, one.state) == (name.database, name.table, "ready for cleaning")
-        ]
-
     def _txns(self, own: int, below: int | None) -> tuple[ValidTxns, bool]:
         """The transaction list, and whether this Hive writes runs of ids as ranges."""
         types = self.client.types
@@ -322,10 +308,6 @@ def _text(value: str) -> str:
 
 def _list(columns: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"`{_ticks(name)}` {kind}" for name, kind in columns)
-
-
-def _or(words: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def require_name(text: str) -> TableName:

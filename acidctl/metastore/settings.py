@@ -33,7 +33,7 @@ _HIVE = {
     "http_path": ("hive.metastore.client.thrift.http.path", "metastore.client.thrift.http.path"),
 }
 _HOST = re.compile(r"[\w.:%-]+")
-_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,12 @@ def _address(uri: str) -> Address:
     return Address(host, port or PORT)
 
 
+def seconds_of(text: str) -> float | None:
+    """A duration as Hive's settings have them, `300s`, `5 min`, or seconds; None for what is none."""
+    number = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    return int(number[1]) * _SECONDS[number[2]] if number is not None and number[2] in _SECONDS else None
+
+
 def _of_hive(environment: Mapping[str, str]) -> dict[str, Any]:
     """What Hive's own client files say, by the names of the settings."""
     found = load_hadoop_conf(environment, "HADOOP_CONF_DIR", ("core-site.xml", "hive-site.xml"))
@@ -193,10 +199,8 @@ def _of_hive(environment: Mapping[str, str]) -> dict[str, Any]:
     if not raw.get("uris"):
         return {}
     values: dict[str, Any] = {key: raw[key] for key in ("uris", "user", "http_path", "principal") if key in raw}
-    if "timeout" in raw:
-        number = re.fullmatch(r"(\d+)\s*([a-z]*)", raw["timeout"].lower())
-        if number is not None and number[2] in _SECONDS:
-            values["timeout"] = int(number[1]) * _SECONDS[number[2]]
+    if seconds_of(raw.get("timeout", "")) is not None:
+        values["timeout"] = seconds_of(raw["timeout"])
     values["tls"] = raw.get("tls", "").lower() == "true"
     values["transport"] = "http" if raw.get("transport", "").lower() == "http" else "binary"
     if raw.get("sasl", "").lower() == "true":

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from acidctl import __version__
-from acidctl.errors import AcidctlError, StorageError, UnreachableError, UsageError
+from acidctl.errors import AcidctlError, StorageError, UsageError
 from acidctl.maintenance.lock import Life, Owner, life_of, new_owner
+from acidctl.metastore.activity import word
 from acidctl.metastore.catalog import TableInfo, TableName
 from acidctl.metastore.client import Client, RefusedError
+from acidctl.metastore.settings import seconds_of
 
 # Hive's Initiator takes entries back whose worker id begins with its host name; ours begins otherwise.
 _PREFIX = "acidctl-"
@@ -27,7 +29,6 @@ _AGENT = f"acidctl {__version__}"
 # TxnErrorMsg.ABORT_COMPACTION_TXN, Hive's reason for an aborted compaction.
 _ABORTED_COMPACTION = 50006
 _GONE = ("TxnAbortedException", "NoSuchTxnException", "NoSuchLockException")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class TransactionLostError(AcidctlError):
@@ -61,8 +62,6 @@ class Queue:
         self.client = client
         self.owner = new_owner(time.time())
         self.worker_id = _worker_id(self.owner)
-        kinds = client.types.CompactionType
-        self._kinds = {number: name.lower() for name, number in vars(kinds).items() if isinstance(number, int)}
 
     # --- requests
 
@@ -101,7 +100,7 @@ class Queue:
 
     def _request(self, struct: Any) -> Request:
         table = TableName(struct.dbname, struct.tablename).lower()
-        kind = self._kinds.get(struct.type, str(struct.type))
+        kind = word(self.client.types.CompactionType, struct.type)
         return Request(struct.id, table, struct.partitionname or "", kind, struct.poolname or "", struct)
 
     def shown(self, request_id: int) -> Any | None:
@@ -265,7 +264,7 @@ class Transaction:
     def _beat(self) -> None:
         """Four signs within the time after which it would be aborted."""
         while not self._over.wait(self._timeout / 4) and self._lost is None:
-            with suppress(UnreachableError):  # it may be back before the time is over
+            with suppress(StorageError):  # it may be back before the time is over
                 self._show_life(self._client)
 
     def _show_life(self, client: Client) -> None:
@@ -302,11 +301,7 @@ def runs_as(info: TableInfo, owner: str | None, client: Client) -> str:
 
 def _timeout(client: Client) -> float:
     """Seconds without a sign of life after which a transaction is aborted."""
-    text = client.call("get_config_value", "hive.txn.timeout", "300s").strip().lower()
-    unit = next((unit for unit in _SECONDS if text.endswith(unit) and text[: -len(unit)].strip().isdigit()), None)
-    if unit is not None:
-        return float(text[: -len(unit)]) * _SECONDS[unit]
-    return float(text) if text.isdigit() else 300.0
+    return seconds_of(client.call("get_config_value", "hive.txn.timeout", "300s")) or 300.0
 
 
 def _worker_id(owner: Owner) -> str:

@@ -376,9 +376,13 @@ class Service:
             thread.start()
         next_look = time.monotonic() + _RECOVER_SECONDS
         next_sign = time.monotonic() + _ALIVE_SECONDS
+        drains = False
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.2 / len(threads))  # signals are handled between two waits
+            if self._draining.is_set() and not drains:
+                drains = True
+                self._say("draining", f"taking nothing more, {self._busy} of {self._asked.slots} slots busy")
             if time.monotonic() > next_sign:
                 next_sign += _ALIVE_SECONDS
                 self._say("alive", f"{self._busy} of {self._asked.slots} slots busy, {self._figures()}")
