@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from acidctl.errors import AcidctlError, ExitCode
 
 if TYPE_CHECKING:
-    from acidctl.api import CleanArguments, CompactArguments, Table, compact, ls_names, open_table, read_file
+    from acidctl.api import CleanArguments, CompactArguments, Table, compact, ls_names
     from acidctl.by_name import Metastore, NamedTable
     from acidctl.cleaning.plan import CleanPlan
     from acidctl.cleaning.report import CleanedEntry, CleanedLocation, CleanReport
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from acidctl.metastore.catalog import Lists, TableInfo
     from acidctl.metastore.settings import MetastoreSettings
     from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, LsOptions, ReadView
-    from acidctl.rows.file_report import DataFile
+    from acidctl.rows.file_report import DataFile, read_file
     from acidctl.rows.snapshot import Snapshot
     from acidctl.state.report import LsEntry, LsReport
 
@@ -63,7 +64,7 @@ __all__ = [
 
 # Where each of them is; its module is loaded on first use, so that `import acidctl` stays quick.
 _MODULES = {
-    "acidctl.api": "CleanArguments CompactArguments Table compact ls_names open_table read_file",
+    "acidctl.api": "CleanArguments CompactArguments Table compact ls_names",
     "acidctl.by_name": "Metastore NamedTable",
     "acidctl.cleaning.plan": "CleanPlan",
     "acidctl.cleaning.report": "CleanReport CleanedEntry CleanedLocation",
@@ -74,10 +75,20 @@ _MODULES = {
     "acidctl.metastore.catalog": "Lists TableInfo",
     "acidctl.metastore.settings": "MetastoreSettings",
     "acidctl.options": "ChangeOptions CleanOptions CompactOptions LsOptions ReadView",
-    "acidctl.rows.file_report": "DataFile",
+    "acidctl.rows.file_report": "DataFile read_file",
     "acidctl.rows.snapshot": "Snapshot",
     "acidctl.state.report": "LsEntry LsReport",
 }
+
+
+def open_table(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Table:
+    """A table or partition directory by path or URL; nothing is listed yet.
+
+    `thrift://host:9083/db.table` is a table of a metastore, which is asked for it; see `Metastore.table`.
+    """
+    module = importlib.import_module("acidctl.by_name" if url.startswith("thrift://") else "acidctl.api")
+    table: Table = module.open_table(url, storage_options=storage_options)
+    return table
 
 
 def __getattr__(name: str) -> object:

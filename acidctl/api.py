@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from acidctl.compaction.report import CompactionReport
     from acidctl.compaction.run import Compaction, OnPartition, OnProgress, Prepared
     from acidctl.maintenance.limits import TimeLimit
-    from acidctl.rows.file_report import DataFile
     from acidctl.rows.snapshot import Snapshot
 
 P = ParamSpec("P")
@@ -107,18 +106,6 @@ def open_table(url: str, *, storage_options: Mapping[str, Any] | None = None) ->
     """A table or partition directory by path or URL; nothing is listed yet."""
     storage, root = resolve_url(url, storage_options)
     return Table(storage, root, url=url, storage_options=storage_options)
-
-
-def read_file(url: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFile:
-    """One ORC file by path or URL, its ACID columns decoded: what it holds, and what it says of itself."""
-    from acidctl.rows.file_report import data_files
-
-    storage, path = resolve_url(url, storage_options)
-    found = storage.stat(path)
-    if found is not None and found.is_directory:
-        raise UsageError(f"{storage.display(path)} is a directory", hint="Name a file, or use `open_table`.")
-    (file,) = data_files(url, storage_options or {})
-    return file
 
 
 @asks(LsOptions)

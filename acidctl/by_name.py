@@ -154,6 +154,18 @@ class Metastore:
         self.close()
 
 
+def split_url(url: str) -> tuple[str, str]:
+    """`thrift://host:9083` and `db.table` of `thrift://host:9083/db.table`; the name is empty where there is none."""
+    address, _, name = url.removeprefix("thrift://").partition("/")
+    return f"thrift://{address}", name
+
+
+def open_table(url: str, *, storage_options: StorageOptions = None) -> NamedTable:
+    """The table of a metastore by `thrift://host:9083/db.table`; see `Metastore.table`."""
+    address, name = split_url(url)
+    return Metastore(address, storage_options=storage_options).table(name)
+
+
 class NamedTable(Table):
     """A table of a metastore: its partitions with their own places, and the lists of the moment of each question."""
 
@@ -172,6 +184,12 @@ class NamedTable(Table):
     def locations(self, partitions: Sequence[str] = ()) -> tuple[Location, ...]:
         """List the table now, its registered partitions alone, each where the metastore has it."""
         return self._locations(partitions)[0]
+
+    def directories(self, partitions: Sequence[str] = ()) -> tuple[str, ...]:
+        """Paths or URLs of the table, or of those of its partitions that have a folder."""
+        elsewhere, below = self._outside(partitions)
+        paths = [*elsewhere.values(), *(join(self._root, text) if text else self._root for text in below)]
+        return tuple(self._storage.display(path) for path in sorted(paths) if self._storage.stat(path))
 
     def _places(self, partitions: Sequence[str]) -> dict[str, str]:
         """The paths of the registered partitions that these filters choose, by their text on disk."""

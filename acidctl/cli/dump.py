@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from acidctl.cli.options import by_name, metastore_option
 from acidctl.cli.options import command as make_command
 from acidctl.cli.output import (
     TERMINAL_VALUE,
@@ -30,7 +31,7 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import AcidctlError, DamagedDataError, ExitCode, NotAcidTableError, UsageError
-from acidctl.options import option
+from acidctl.options import ReadView, option, same_option
 from acidctl.orc.orc_tools import SEPARATOR, event_columns, event_schema, row_style
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import RESTORE_HINT
@@ -70,6 +71,7 @@ class View:
         metavar="COLS",
         param="row_index",
     )
+    partitions: Sequence[str] = same_option(ReadView, "partitions")
     timezone: bool = option(False, "Show the writer's time zone of each stripe.", "-t", "--timezone")
 
 
@@ -78,16 +80,16 @@ class View:
     View,
     examples=(
         "acidctl dump /warehouse/orders/delta_0000005_0000005_0000/bucket_00001_0",
-        "acidctl dump -d -n 10 /warehouse/orders/delta_0000001_0000004_v0000009",
-        "acidctl dump --events /warehouse/orders/delete_delta_0000007_0000007_0000",
+        "acidctl dump --events -n 10 /warehouse/orders/delete_delta_0000007_0000007_0000",
+        "acidctl dump sales.orders --partition ds=2026-01-07 --metastore thrift://metastore:9083",
     ),
-    arguments=[click.argument("paths", metavar="PATH...", nargs=-1, required=True)],
+    arguments=[click.argument("paths", metavar="PATH...", nargs=-1, required=True), metastore_option()],
 )
 def command(out: Output, config: Config, view: View, *, paths: tuple[str, ...]) -> ExitCode:
     """Show what is in ORC files: schema, stripes, statistics, and what their ACID events say.
 
     PATH is a file, or a directory whose data files are shown in order. A file that streaming ingest has not
-    closed is read up to the length that its side file gives.
+    closed is read up to the length that its side file gives. With a metastore it may be a table's name.
     """
     if view.as_json and out.form is Format.TEXT:
         out.form = Format.JSON
@@ -98,10 +100,27 @@ def command(out: Output, config: Config, view: View, *, paths: tuple[str, ...]) 
         raise UsageError("--lines is about rows", hint="Add --data or --events.")
     if rows and (view.row_index is not None or view.timezone):
         raise UsageError("--rowindex and --timezone belong to the report, not to rows")
-    files = [file for path in paths for file in data_files(path, config.storage_options(path))]
+    files = [
+        file
+        for given in paths
+        for path in _directories(config, given, view.partitions)
+        for file in data_files(path, config.storage_options(path))
+    ]
     if not files:
         out.note(f"no data files below {' '.join(paths)}")
     return _write_rows(out, files, view) if rows else _write_reports(out, files, view)
+
+
+def _directories(config: Config, given: str, partitions: Sequence[str]) -> Sequence[str]:
+    """What a path names, or the places of a table or of its partitions by its name."""
+    metastore, name = by_name(config, given)
+    if metastore is not None:
+        return metastore.table(name).directories(partitions)
+    if partitions:
+        raise UsageError(
+            f"--partition is for a table by name, and {given} is a path", hint="Name the partition's directory."
+        )
+    return [given]
 
 
 # --- rows

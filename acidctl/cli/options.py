@@ -144,8 +144,9 @@ def by_name(config: Config, location: str) -> tuple[Metastore | None, str]:
     """
     meta = click.get_current_context().meta
     if location.startswith("thrift://"):
-        address, _, name = location.removeprefix("thrift://").partition("/")
-        meta["acidctl.metastore"] = f"thrift://{address}"
+        from acidctl.by_name import split_url
+
+        meta["acidctl.metastore"], name = split_url(location)
         return metastore_of(config), name
     given = meta.get("acidctl.metastore")
     if "/" in location or location in ("", ".", "..") or (not given and os.path.lexists(location)):

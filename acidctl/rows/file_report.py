@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError
+from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError, UsageError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import EventKeys, Int64Array, Operation, RowId, keys_of
 from acidctl.format.names import (
@@ -144,6 +144,16 @@ def data_files(path: str, options: Mapping[str, Any]) -> tuple[DataFile, ...]:
         for info in walk.files
         if not is_hidden_to_hive(info.name) and not info.name.endswith(SIDE_FILE_SUFFIX)
     )
+
+
+def read_file(url: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFile:
+    """One ORC file by path or URL, its ACID columns decoded: what it holds, and what it says of itself."""
+    storage, path = resolve(url, storage_options)
+    found = storage.stat(path)
+    if found is not None and found.is_directory:
+        raise UsageError(f"{storage.display(path)} is a directory", hint="Name a file, or use `open_table`.")
+    (file,) = data_files(url, storage_options or {})
+    return file
 
 
 def failure(file: DataFile, error: AcidctlError) -> Json:

@@ -311,6 +311,27 @@ def _worker_id(owner: Owner) -> str:
     return f"{_PREFIX}{owner.host[:40]}/{owner.pid}/{owner.pid_started or ''}/{boot}/{namespace}"
 
 
+def table_properties(text: str) -> dict[str, str]:
+    """What WITH OVERWRITE TBLPROPERTIES ('tblprops.KEY'='VALUE') asks for, of Hive's StringableMap text.
+
+    Settings of Hive's own jobs (`compactor.`) are left out.
+    """
+    data, found = text.encode(), {}
+    try:
+        count, _, data = data.partition(b":")
+        for _ in range(int(count or 0)):
+            pair = []
+            for _ in range(2):
+                size, _, data = data.partition(b":")
+                pair.append(data[: int(size)].decode())
+                data = data[int(size) :]
+            if pair[0].startswith("tblprops."):
+                found[pair[0].removeprefix("tblprops.")] = pair[1]
+    except ValueError as error:
+        raise StorageError(f"the properties of the request are not as Hive writes them: {text[:100]!r}") from error
+    return found
+
+
 def _is_dead(worker_id: str) -> bool:
     """Whether it is a process of this machine that has ended; False for what cannot be known."""
     here = new_owner(time.time())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -11,17 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 from acidctl.api import CompactArguments, Table, open_table
 from acidctl.compaction.partition_run import as_acidctl_error
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.compaction.run import Compaction
-from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError, UnreachableError
+from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, UnreachableError
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo
 from acidctl.options import CompactOptions, option, same_option
-from acidctl.worker.queue import Queue, Request, Transaction, TransactionLostError, new_pool, runs_as
+from acidctl.rows.export import write_bytes
+from acidctl.worker.queue import Queue, Request, Transaction, TransactionLostError, new_pool, runs_as, table_properties
 
 # Hive's own words (Worker.java, CompactorUtil), for who knows them from SHOW COMPACTIONS.
 _NOT_NEEDED = "None of the compaction thresholds met, compaction request is refused!"
@@ -155,6 +156,7 @@ class Worker:
             txn.require_alive()
             self.queue.require_own(request, txn.id)
 
+        overwritten = table_properties(request.struct.properties or "")
         asked = replace(
             self._asked,
             kind=request.kind,
@@ -163,7 +165,7 @@ class Worker:
             validtxns=(lists.write_ids.format(), replace(lists.txns, open=(*lists.txns.open, txn.id)).format()),
             as_of=None,
             table=None,
-            schema=info.ddl,
+            schema=replace(info, properties={**info.properties, **overwritten}).ddl,
             target="hive4",
             visibility_txn=txn.id,
             assume_committed=False,
@@ -481,7 +483,7 @@ class Service:
         with self._state:
             self._log(WorkerEvent(now, event, message, **values))
             if self._asked.metrics_file is not None:
-                _write_metrics(self._asked.metrics_file, self._metrics())
+                write_bytes(Path(self._asked.metrics_file), [self._metrics().encode()])
 
     def _metrics(self) -> str:
         lines: list[str] = []
@@ -506,14 +508,3 @@ class Service:
                 [("", self._last_success)],
             )
         return "\n".join(lines) + "\n"
-
-
-def _write_metrics(path: str, text: str) -> None:
-    """Whole or not at all, so that nobody reads a half."""
-    pending = f"{path}.{os.getpid()}.new"
-    try:
-        with open(pending, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(pending, path)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}", path=path) from error

@@ -122,6 +122,18 @@ def test_partitions_where_they_are(metastore4: Metastore, tmp_path: Path) -> Non
         run("insert into n_parts partition (ds='moved', hr=1) values (911)")
         run("delete from n_parts where id = 3")
         assert same_as_hive(metastore4, "n_parts") == len(VALUES) + 3
+        dumped = acidctl("dump", "n_parts", "--partition", "ds=moved", "--metastore", metastore4.url, "-o", "jsonl")
+        assert {Path(file["fileName"]).parts[-2] for file in dumped.json_lines()} >= {"delta_0000001_0000001_0000"}
+        assert all(file["fileName"].startswith(f"{elsewhere}/") for file in dumped.json_lines()), dumped.stderr
+        table = api.open_table(f"{metastore4.url}/n_parts")
+        assert table.snapshot().count() == len(VALUES) + 3
+        planned = {part.partition: part for part in table.plan_compaction(kind="major").partitions}
+        assert planned["ds=moved/hr=1"].path == str(elsewhere)
+        assert (planned["ds=moved/hr=1"].action.value, planned["ds=a b/hr=0"].action.value) == (
+            "compact",
+            "nothing_to_do",
+        )
+        assert not {"ds=dropped/hr=1", "ds=kept/hr=1"} & planned.keys()
         with api.Metastore(metastore4.url) as ours:
             table = ours.table("N_Parts")
             texts = {place.partition: place.listing.root for place in table.locations()}

@@ -165,6 +165,17 @@ def test_what_hive_refuses_is_refused(metastore4: Metastore, table: str) -> None
             assert entry.errorMessage
 
 
+def test_a_request_may_overwrite_table_properties(metastore4: Metastore, table: str) -> None:
+    """WITH OVERWRITE TBLPROPERTIES says how the result is written."""
+    how = "with overwrite tblproperties ('tblprops.orc.compress'='SNAPPY', 'compactor.mapreduce.map.memory.mb'='512')"
+    metastore4.hive.run(f"alter table {table} compact 'major' pool 'acidctl' {how}")
+    assert command(metastore4, "worker", "--once").returncode == 0
+    metastore4.clean()
+    (base,) = directories(metastore4, table)
+    (file,) = (metastore4.hive.warehouse / table / base).glob("bucket_*")
+    assert str(acidctl.read_file(str(file)).report()["compression"]).lower() == "snappy"
+
+
 class Meddling(Client):
     """A client behind whose back something happens after one of its calls."""
 
