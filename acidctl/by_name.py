@@ -9,6 +9,7 @@ for batch in table.snapshot().to_batches():
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -67,6 +68,8 @@ class Metastore:
         """
         known = uris if isinstance(uris, MetastoreSettings) else make_settings({"uris": uris, **settings})
         self.client = Client(known)
+        # For who keeps a table alone, as `open_table` gives it.
+        weakref.finalize(self, self.client.close)
         self.catalog = Catalog(self.client)
         self._storage_options = storage_options
 

@@ -81,7 +81,7 @@ class View:
     examples=(
         "acidctl dump /warehouse/orders/delta_0000005_0000005_0000/bucket_00001_0",
         "acidctl dump --events -n 10 /warehouse/orders/delete_delta_0000007_0000007_0000",
-        "acidctl dump sales.orders --partition ds=2026-01-07 --metastore thrift://metastore:9083",
+        "acidctl dump sales.orders --partition region=EU --metastore thrift://metastore:9083",
     ),
     arguments=[click.argument("paths", metavar="PATH...", nargs=-1, required=True), metastore_option()],
 )
