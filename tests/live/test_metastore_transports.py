@@ -61,11 +61,20 @@ def test_tls_http_and_passwords(metastore4: Metastore, tmp_path: Path) -> None:
     tls = metastore4.serve_also(tls_settings(tmp_path))
     http = metastore4.serve_also(HTTP_SETTINGS)
     plain = metastore4.serve_also(PLAIN_SETTINGS)
+    token = certificate.make_token(tmp_path, USER)
+    jwt = metastore4.serve_also(
+        {
+            **HTTP_SETTINGS,
+            "metastore.authentication": "JWT",
+            "metastore.authentication.jwt.jwks.url": (tmp_path / "jwks.json").as_uri(),
+        }
+    )
     password = f'auth = "plain"\nuser = "{USER}"\npassword = "{PASSWORD}"\n'
     ways = {
         "tls": f'uris = "thrift://localhost:{tls}"\ntls = true\nca_file = "{authority}"',
         "http": f'uris = "http://localhost:{http}/metastore"',
         "plain": f'uris = "thrift://localhost:{plain}"\n{password}',
+        "jwt": f'uris = "http://localhost:{jwt}/metastore"\nauth = "jwt"\ntoken = "{token}"',
     }
     for settings in ways.values():
         done = asked(tmp_path, settings, "snapshot", "transports", "--count")
@@ -75,12 +84,13 @@ def test_tls_http_and_passwords(metastore4: Metastore, tmp_path: Path) -> None:
         done = asked(tmp_path, settings, "compact", "major", "transports")
         assert done.returncode == 0, (way, done.stdout, done.stderr)
         metastore4.clean()
-    assert len(metastore4.hive.rows("select id from transports")) == 6
+    assert len(metastore4.hive.rows("select id from transports")) == 7
     without = {
         "not trusted": f'uris = "thrift://localhost:{tls}"\ntls = true',
         "does not speak TLS": ways["tls"].replace(str(tls), metastore4.url.rpartition(":")[2]),
         "refused this user": ways["plain"].replace(PASSWORD, "wrong-password"),
         "closed the connection": f'uris = "thrift://localhost:{plain}"',
+        "refused this user (HTTP 401)": ways["jwt"].replace(token, f"{token[:-8]}AAAAAAAA"),
     }
     for expected, settings in without.items():
         done = asked(tmp_path, settings + "\ntimeout = 10", "ls", "transports", "-v")
@@ -88,6 +98,7 @@ def test_tls_http_and_passwords(metastore4: Metastore, tmp_path: Path) -> None:
         assert expected in text, text
         assert PASSWORD not in text
         assert "wrong-password" not in text
+        assert token[:-8] not in text
     run("drop table transports")
 
 

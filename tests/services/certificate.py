@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +24,25 @@ def make(folder: Path) -> None:
     _openssl(folder, "pkcs12", "-export", "-in", "ca.pem", "-inkey", "key.pem", *store)
 
 
+def make_token(folder: Path, user: str) -> str:
+    """A JSON Web Token of a user, good for an hour; `jwks.json` in the folder has the key that it is signed with."""
+    if not (folder / "token.pem").exists():
+        _openssl(folder, "genrsa", "-out", "token.pem", "2048")
+    modulus = bytes.fromhex(_openssl(folder, "rsa", "-in", "token.pem", "-noout", "-modulus").partition("=")[2].strip())
+    key = {"kty": "RSA", "kid": "ours", "alg": "RS256", "use": "sig", "n": _base64(modulus), "e": "AQAB"}
+    (folder / "jwks.json").write_text(json.dumps({"keys": [key]}))
+    now = int(time.time())
+    parts = ({"alg": "RS256", "typ": "JWT", "kid": "ours"}, {"sub": user, "iat": now, "exp": now + 3600})
+    signed = ".".join(_base64(json.dumps(part).encode()) for part in parts)
+    (folder / "token.txt").write_text(signed)
+    _openssl(folder, "dgst", "-sha256", "-sign", "token.pem", "-out", "token.sig", "token.txt")
+    return f"{signed}.{_base64((folder / 'token.sig').read_bytes())}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def server_settings(folder: Path) -> Mapping[str, str]:
     """Hadoop's ssl-server.xml for what lies in the folder."""
     return {
@@ -31,7 +53,8 @@ def server_settings(folder: Path) -> Mapping[str, str]:
     }
 
 
-def _openssl(folder: Path, *arguments: str) -> None:
+def _openssl(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServiceError(f"openssl failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
