@@ -59,6 +59,8 @@ _DEFAULTS = {
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+# Several runs of one application would put the same file into the same place.
+_SHIPPING = threading.Lock()
 POLL_SECONDS = 1.0  # between looks at a job of which no answer comes
 NOTIFY_SECONDS = 15.0  # without a running task
 _JOB_ENDING_SECONDS = 10.0  # that cancelled or superfluous attempts get to end
@@ -126,7 +128,8 @@ class SparkEngine:
                 context = self._application.start(self._start_seconds)
                 for sentence in self._application.unknown_settings():
                     self._notify(sentence)
-            self._ship(context)
+            with _SHIPPING:
+                self._ship(context)
             self._context = context
         return self._context
 
