@@ -22,7 +22,7 @@ from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun
 from acidctl.compaction.plan import Action, CompactionPlan
 from acidctl.compaction.report import CompactionReport, untouched
-from acidctl.compaction.run import Compaction
+from acidctl.compaction.run import Compaction, Prepared
 from acidctl.engine.local import usable_cores
 from acidctl.errors import AcidctlError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.listing import Listing
@@ -273,6 +273,16 @@ class NamedTable(Table):
         return replace(asked, **known)
 
     @asks(CompactArguments)
+    def prepare_compaction(self, asked: CompactArguments) -> Prepared:
+        """See `Table.prepare_compaction`; only what lies below the table's own directory and Hive reads."""
+        prepared = super().prepare_compaction(**asked.keywords())
+        if asked.plan is not None or not self.info.partition_keys:
+            return prepared
+        _, below = self._outside(asked.partitions)
+        parts = tuple(part for part in prepared.plan.partitions if part.partition in below)
+        return replace(prepared, plan=replace(prepared.plan, partitions=parts))
+
+    @asks(CompactArguments)
     def plan_compaction(self, asked: CompactArguments) -> CompactionPlan:
         """What `compact` would do; changes nothing. A partition elsewhere has its whole path.
 
@@ -283,7 +293,7 @@ class NamedTable(Table):
         if self._goes_through_queue(asked) and self.metastore.catalog.has_queue:
             chosen = replace(chosen, visibility_txn=lists.txns.high_watermark + 1, target="hive4")
         elsewhere, below = self._outside(asked.partitions)
-        plans = [super().plan_compaction(**chosen.keywords())] if below else []
+        plans = [super().prepare_compaction(**chosen.keywords()).plan] if below else []
         parts = [part for plan in plans for part in plan.partitions if part.partition in below]
         for text, path in elsewhere.items():
             table = Table(self._storage, path, storage_options=self._options)
@@ -345,9 +355,17 @@ class NamedTable(Table):
 
     def _compact_under_lock(self, queue: Queue, asked: CompactArguments) -> CompactionReport:
         """Hive 3: its queue gives nothing to others, and its names carry no transaction."""
+        elsewhere, below = self._outside(asked.partitions)
         with queue.locked(self.info.name, self.metastore.client.user) as txn:
             chosen = self.viewed(asked, partial(self.metastore.catalog.lists, self.info.name, txn, compacting=True))
-            return super().compact(**chosen.keywords())
+            reports = [super().compact(**chosen.keywords())] if below else []
+            for text, path in elsewhere.items():
+                table = Table(self._storage, path, url=self._storage.display(path), storage_options=self._options)
+                one = table.compact(**replace(chosen, partitions=(), table=None, planned=ignore).keywords())
+                parts = tuple(replace(part, partition=text) for part in one.partitions)
+                reports.append(replace(one, partitions=parts))
+        done = sorted((part for one in reports for part in one.partitions), key=lambda part: part.partition)
+        return replace(reports[0], location=self.location, partitions=tuple(done))
 
     @asks(CleanArguments)
     def prepare_clean(self, asked: CleanArguments) -> CleanRun:
