@@ -121,7 +121,7 @@ class Catalog:
 
     def names(self, pattern: str) -> tuple[TableName, ...]:
         """Transactional tables whose names match `database.pattern` or `pattern`, with `*` and `?`."""
-        database, _, table = pattern.lower().rpartition(".")
+        database, _, table = pattern.lower().replace("[", "[[]").rpartition(".")
         found = []
         for one in self.databases():
             if fnmatchcase(one, database or "default"):
