@@ -77,15 +77,9 @@ class Worker:
             reason = error.message
             with suppress(AcidctlError):
                 self.queue.mark(request, "refused" if refused else "failed", reason)
-            return PartitionReport(
-                request.partition,
-                Outcome.REFUSED if refused else Outcome.FAILED,
-                error.code,
-                reason,
-                hint=error.hint,
-                seconds=time.time() - started,
-                exit_code=error.exit_code,
-            )
+            outcome, seconds = Outcome.REFUSED if refused else Outcome.FAILED, time.time() - started
+            report = PartitionReport(request.partition, outcome, error.code, reason, error.hint, seconds=seconds)
+            return replace(report, exit_code=error.exit_code)
         except BaseException:
             with suppress(Exception):
                 self.queue.mark(request, "failed", "acidctl was interrupted")

@@ -196,6 +196,11 @@ class Hive:
         """py4j's view of the JVM's packages."""
         return self._jvm.java
 
+    @property
+    def process_id(self) -> int:
+        """Of the JVM."""
+        return self._jvm.process.pid
+
     def call(self, function: Callable[..., Any], *arguments: Any, what: str) -> Any:
         """Calls into Java; a failure comes as HiveError that names `what` was tried."""
         try:

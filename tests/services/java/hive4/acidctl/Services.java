@@ -18,6 +18,7 @@ import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.MetastoreTaskThread;
 import org.apache.hadoop.hive.metastore.api.SeedTableWriteIdsRequest;
 import org.apache.hadoop.hive.metastore.api.SeedTxnIdRequest;
+import org.apache.hadoop.hive.metastore.api.ShowCompactRequest;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
 import org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService;
@@ -77,6 +78,39 @@ public final class Services {
         Worker worker = new Worker();
         worker.setPoolName(pool);
         pass(worker, settings);
+    }
+
+    /** Serves a pool with so many workers at a time, until none of its requests waits or is worked on. */
+    public static void workers(String pool, int threads, Map<String, String> settings) throws Exception {
+        AtomicBoolean stop = new AtomicBoolean();
+        List<Worker> workers = new ArrayList<>();
+        for (int number = 0; number < threads; number++) {
+            HiveConf conf = new HiveConf();
+            settings.forEach(conf::set);
+            Worker worker = new Worker();
+            worker.setPoolName(pool);
+            worker.setConf(conf);
+            worker.init(stop);
+            workers.add(worker);
+        }
+        workers.forEach(Thread::start);
+        while (waits(pool, "i") || waits(pool, "w")) {
+            Thread.sleep(100);
+        }
+        stop.set(true);
+        for (Worker worker : workers) {
+            // It sleeps for ten seconds where it finds no request.
+            worker.interrupt();
+            worker.join();
+        }
+    }
+
+    private static boolean waits(String pool, String state) throws Exception {
+        ShowCompactRequest request = new ShowCompactRequest();
+        request.setPoolName(pool);
+        request.setState(state);
+        request.setLimit(1);
+        return !store().showCompact(request).getCompacts().isEmpty();
     }
 
     /** One pass of the cleaner. */
