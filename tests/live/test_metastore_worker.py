@@ -151,18 +151,22 @@ def test_a_worker_serves_its_pool(metastore4: Metastore, table: str) -> None:
 
 def test_what_hive_refuses_is_refused(metastore4: Metastore, table: str) -> None:
     """A dropped table, a dropped partition, a kind that is Hive's alone: marked as refused, with the reason."""
+    run = metastore4.hive.run
+    run(f"create table {table}_parts (id int) partitioned by (ds string) {FULL}")
+    run(f"alter table {table}_parts add partition (ds='there')")
+    asked = ((f"{table}_gone", None, "MAJOR"), (f"{table}_parts", "ds=gone", "MAJOR"), (table, None, "REBALANCE"))
     with ask(metastore4.url) as thrift:
-        for name, kind in ((f"{table}_gone", "MAJOR"), (table, "REBALANCE")):
-            thrift.compact2(
-                IDL.CompactionRequest("default", name, type=getattr(IDL.CompactionType, kind), poolName="acidctl")
-            )
+        for name, partition, kind in asked:
+            number = getattr(IDL.CompactionType, kind)
+            thrift.compact2(IDL.CompactionRequest("default", name, partition, type=number, poolName="acidctl"))
     done = command(metastore4, "worker", "--once")
     assert done.returncode == 0, (done.stdout, done.stderr)
     with ask(metastore4.url) as thrift:
-        for name in (f"{table}_gone", table):
+        for name, _, _ in asked:
             (entry,) = thrift.show_compact(IDL.ShowCompactRequest(dbName="default", tbName=name)).compacts
-            assert entry.state == "refused"
+            assert entry.state == "refused", entry
             assert entry.errorMessage
+    run(f"drop table {table}_parts")
 
 
 def test_a_request_may_overwrite_table_properties(metastore4: Metastore, table: str) -> None:
