@@ -10,13 +10,13 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from acidctl import __version__
-from acidctl.errors import AcidctlError, StorageError, UsageError
+from acidctl.errors import AcidctlError, StorageError, UnreachableError, UsageError
 from acidctl.maintenance.lock import Life, Owner, life_of, new_owner
 from acidctl.metastore.activity import word
 from acidctl.metastore.catalog import TableInfo, TableName
@@ -28,6 +28,9 @@ _PREFIX = "acidctl-"
 _AGENT = f"acidctl {__version__}"
 # TxnErrorMsg.ABORT_COMPACTION_TXN, Hive's reason for an aborted compaction.
 _ABORTED_COMPACTION = 50006
+# Seconds between two questions to a metastore that is away.
+_PAUSE = 1.0
+Answer = TypeVar("Answer")
 _GONE = ("TxnAbortedException", "NoSuchTxnException", "NoSuchLockException")
 
 
@@ -62,6 +65,7 @@ class Queue:
         self.client = client
         self.owner = new_owner(time.time())
         self.worker_id = _worker_id(self.owner)
+        self._unsettled: list[tuple[Request, str, str]] = []
 
     # --- requests
 
@@ -90,6 +94,9 @@ class Queue:
 
     def take(self, pool: str | None) -> Request | None:
         """The oldest request of a pool, or of no pool; None where there is none."""
+        unsettled, self._unsettled = self._unsettled, []
+        for left in unsettled:
+            self.give_up(*left)
         types = self.client.types
         wanted = types.FindNextCompactRequest(workerId=self.worker_id, workerVersion=_AGENT, poolName=pool)
         found = self.client.call("find_next_compact2", wanted).ci
@@ -124,6 +131,36 @@ class Queue:
                 hint="Nothing was published; another worker does it, or a new request.",
             )
 
+    def give_up(self, request: Request, verdict: str, reason: str) -> None:
+        """End a request of ours that is not carried out; while the metastore is away that waits for the next `take`."""
+        try:
+            self._settle(request, self.worker_id, verdict, reason)
+        except RefusedError:
+            return  # its entry has gone this very moment
+        except AcidctlError:
+            self._unsettled.append((request, verdict, reason))
+
+    def is_committed(self, request: Request) -> bool:
+        """Whether it has been carried out: the metastore notes the time of the commit with it."""
+        found = self.shown(request.id)
+        return found is not None and bool(found.commitTime)
+
+    def _settle(self, request: Request, by: str, verdict: str, reason: str) -> str:
+        """End a request that `by` has left in the middle, and say how; empty where it is not theirs any more.
+
+        One whose transaction is committed has been carried out; that of any other is aborted.
+        """
+        found = self.shown(request.id)
+        if found is None or _by(found) != by:
+            return ""
+        if found.commitTime:
+            verdict, reason = "compacted", ""
+        elif found.txnId:
+            with suppress(RefusedError):
+                self._abort(found.txnId)
+        self.mark(request, verdict, reason)
+        return verdict
+
     # --- earlier runs
 
     def recover(self, table: TableName | None = None) -> Iterator[str]:
@@ -139,8 +176,8 @@ class Queue:
             if table is not None:
                 wanted.dbName, wanted.tbName = table.database, table.table
             for one in self.client.call("show_compact", wanted).compacts:
-                by = one.workerid if one.state == "working" else one.initiatorId
-                ours = (by or "").startswith(_PREFIX) and by != self.worker_id
+                by = _by(one)
+                ours = by.startswith(_PREFIX) and by != self.worker_id
                 # A request that nobody has taken yet is ours alone where no other worker serves its pool.
                 if ours and (one.state == "working" or (one.poolName or "").startswith(_PREFIX)):
                     if states is None:
@@ -157,15 +194,11 @@ class Queue:
             id=one.id, dbname=one.dbname, tablename=one.tablename, partitionname=one.partitionname, type=one.type
         )
         request = self._request(struct)
-        if one.commitTime and not opened:
-            self.mark(request, "compacted")
+        verdict = self._settle(request, by, "failed", f"the acidctl that worked on it has ended ({by})")
+        if verdict == "compacted":
             yield f"{request} of an earlier run had been carried out; it is marked so now."
-            return
-        if opened:
-            with suppress(RefusedError):
-                self._abort(one.txnId)
-        self.mark(request, "failed", f"the acidctl that worked on it has ended ({by})")
-        yield f"{request} of an earlier run, which has ended, is marked as failed."
+        elif verdict:
+            yield f"{request} of an earlier run, which has ended, is marked as failed."
 
     # --- transactions
 
@@ -230,6 +263,7 @@ class Transaction:
         self._lost: TransactionLostError | None = None
         self._client = Client(queue.client.settings)
         self._timeout = _timeout(queue.client)
+        self._alive = time.monotonic()
         self._thread = threading.Thread(target=self._beat, name=f"acidctl-heartbeat-{id}", daemon=True)
         self._thread.start()
 
@@ -240,11 +274,24 @@ class Transaction:
         if self._lost is not None:
             raise self._lost
 
+    def patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """What `ask` answers; it is asked again while the metastore is away and the transaction may still live."""
+        until = self._alive + self._timeout
+        while True:
+            try:
+                return ask()
+            except UnreachableError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
+
     def commit(self) -> None:
         """Make what it wrote visible. TransactionLostError where it was aborted meanwhile."""
         self._end()
+        wanted = self._queue.client.types.CommitTxnRequest(txnid=self.id)
         try:
-            self._queue.client.call("commit_txn", self._queue.client.types.CommitTxnRequest(txnid=self.id))
+            # One that is committed already may be committed again.
+            self.patiently(lambda: self._queue.client.call("commit_txn", wanted))
         except RefusedError as error:
             if error.exception in _GONE:
                 raise self._loss(error) from error
@@ -270,6 +317,7 @@ class Transaction:
     def _show_life(self, client: Client) -> None:
         try:
             client.call("heartbeat", client.types.HeartbeatRequest(lockid=self._lock_id, txnid=self.id))
+            self._alive = time.monotonic()
         except RefusedError as error:
             if error.exception not in _GONE:
                 raise
@@ -280,6 +328,11 @@ class Transaction:
             f"the metastore has aborted transaction {self.id} of this compaction ({error.exception})",
             hint="It was without a sign of life for hive.txn.timeout, or a user aborted it. Run the command again.",
         )
+
+
+def _by(one: Any) -> str:
+    """Who has a request of SHOW COMPACTIONS in hand: its worker, or who asked for it; nobody once it has ended."""
+    return {"working": one.workerid, "initiated": one.initiatorId}.get(one.state) or ""
 
 
 def new_pool() -> str:

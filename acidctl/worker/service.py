@@ -17,11 +17,14 @@ from acidctl.api import CompactArguments, Table, open_table
 from acidctl.compaction.partition_run import as_acidctl_error
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.compaction.run import Compaction
-from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, UnreachableError
+from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError, UnreachableError
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
+from acidctl.maintenance.work_dir import remove_directory
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo
 from acidctl.options import CompactOptions, option, same_option
 from acidctl.rows.export import write_bytes
+from acidctl.storage.port import join
+from acidctl.storage.resolve import resolve
 from acidctl.worker.queue import Queue, Request, Transaction, TransactionLostError, new_pool, runs_as, table_properties
 
 # Hive's own words (Worker.java, CompactorUtil), for who knows them from SHOW COMPACTIONS.
@@ -66,7 +69,7 @@ class Worker:
     def carry_out(self, request: Request) -> PartitionReport:
         """Do one request, mark it, and say what became of it; raises only what ends the whole process.
 
-        Where the metastore cannot be reached the request stays as it is: the next run recovers it.
+        While the metastore cannot be reached the request stays as it is, for this worker's next or another run.
         """
         started = time.time()
         try:
@@ -75,14 +78,13 @@ class Worker:
             error = as_acidctl_error(problem)
             refused = isinstance(error, _RefusedRequestError | NoSuchTableError | NotAcidTableError)
             reason = error.message
-            with suppress(AcidctlError):
-                self.queue.mark(request, "refused" if refused else "failed", reason)
+            self.queue.give_up(request, "refused" if refused else "failed", reason)
             outcome, seconds = Outcome.REFUSED if refused else Outcome.FAILED, time.time() - started
             report = PartitionReport(request.partition, outcome, error.code, reason, error.hint, seconds=seconds)
             return replace(report, exit_code=error.exit_code)
         except BaseException:
             with suppress(Exception):
-                self.queue.mark(request, "failed", "acidctl was interrupted")
+                self.queue.give_up(request, "failed", "acidctl was interrupted")
             raise
 
     def _carry_out(self, request: Request) -> PartitionReport:
@@ -90,6 +92,15 @@ class Worker:
         table = open_table(location, storage_options=self._storage_options(location))
         request.struct.runas = runs_as(info, table.owner, self.client)
         txn = self.queue.begin(request, request.struct.runas)
+
+        def require_ours() -> None:
+            txn.require_alive()
+            if self._place(request)[1] != location:
+                raise StorageError(
+                    f"{request} is for what lies in {location} no more", hint="Ask for a compaction of the new place."
+                )
+            self.queue.require_own(request, txn.id)
+
         try:
             lists = self._catalog.lists(info.name, txn.id, compacting=True)
             request.struct.highestWriteId = lists.write_ids.high_watermark
@@ -101,15 +112,21 @@ class Worker:
                 report = PartitionReport("", Outcome.NOTHING_TO_DO, "cleaning_only", "a request for Hive's cleaner")
                 useful = True
             else:
-                report = self._compact(table, request, info, lists, txn)
+                report = self._compact(table, request, info, lists, txn, lambda: txn.patiently(require_ours))
                 useful = report.outcome is Outcome.COMPACTED or (
                     report.outcome is Outcome.NOTHING_TO_DO and _has_obsolete(table, info, lists)
                 )
             if report.outcome in (Outcome.COMPACTED, Outcome.NOTHING_TO_DO):
+                try:
+                    txn.patiently(require_ours)
+                except AcidctlError:
+                    if request.kind == "minor":
+                        self._take_back(location, report.outputs)
+                    raise
                 self._finish(request, txn, useful)
             else:
                 txn.abort()
-                self.queue.mark(request, "failed", report.reason)
+                self.queue.give_up(request, "failed", report.reason)
         except BaseException:
             txn.abort()
             raise
@@ -120,13 +137,27 @@ class Worker:
         """Commit, then mark: in Hive's own order a commit that fails leaves a request that its Cleaner calls
         succeeded although nothing was compacted.
         """
-        txn.require_alive()
-        self.queue.require_own(request, txn.id)
-        txn.commit()
-        if useful:
-            self.queue.mark(request, "compacted")
-        else:
-            self.queue.mark(request, "refused", _NOT_NEEDED)
+        try:
+            txn.commit()
+        except AcidctlError:
+            # The answer may have got lost, and what is committed is soon forgotten.
+            if not txn.patiently(lambda: self.queue.is_committed(request)):
+                raise
+        verdict, reason = ("compacted", "") if useful else ("refused", _NOT_NEEDED)
+        try:
+            self.queue.mark(request, verdict, reason)
+        except AcidctlError:
+            # It is done all the same, and is marked when the metastore is back.
+            self.queue.give_up(request, verdict, reason)
+
+    def _take_back(self, location: str, deltas: Sequence[str]) -> None:
+        """Remove deltas that were published too late: once their transaction is forgotten, Hive would read them beside
+        those that another worker made of the same writes.
+        """
+        storage, root = resolve(location, self._storage_options(location))
+        for name in deltas:
+            with suppress(AcidctlError):
+                remove_directory(storage, join(root, name))
 
     def _place(self, request: Request) -> tuple[TableInfo, str]:
         """The table and the place of a request; raises what refuses it."""
@@ -144,12 +175,14 @@ class Worker:
         raise _RefusedRequestError(f"there is no partition {request.partition} in {info.name} any more")
 
     def _compact(
-        self, table: Table, request: Request, info: TableInfo, lists: Lists, txn: Transaction
+        self,
+        table: Table,
+        request: Request,
+        info: TableInfo,
+        lists: Lists,
+        txn: Transaction,
+        require_ours: Callable[[], None],
     ) -> PartitionReport:
-        def require_ours() -> None:
-            txn.require_alive()
-            self.queue.require_own(request, txn.id)
-
         overwritten = table_properties(request.struct.properties or "")
         asked = replace(
             self._asked,
@@ -384,7 +417,8 @@ class Service:
                 self._say("alive", f"{self._busy} of {self._asked.slots} slots busy, {self._figures()}")
             if time.monotonic() > next_look and self._unreachable is None:
                 next_look += _RECOVER_SECONDS
-                self._recover(first)
+                with suppress(AcidctlError):  # the slots will tell that it is away
+                    self._recover(first)
         for worker in self._workers:
             worker.client.close()
         self._say("stopped", self._figures())

@@ -183,9 +183,9 @@ class Metastore:
             self.hive.close()
             raise
 
-    def serve(self) -> None:
+    def serve(self, settings: Mapping[str, str] | None = None) -> None:
         """Answers at `url`, as it does from the start until `stop_serving`."""
-        self._serve(self._port, {})
+        self._serve(self._port, settings or {})
 
     def stop_serving(self) -> None:
         """Gives the port of `url` back and cuts its connections, as if the metastore had ended."""
