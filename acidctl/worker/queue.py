@@ -124,8 +124,9 @@ class Queue:
     def require_own(self, request: Request, txn: int) -> None:
         """TransactionLostError where the metastore has given the request to another worker, or ended it."""
         found = self.shown(request.id)
-        if found is None or found.state != "working" or (found.txnId or 0) != txn:
-            state = "is gone" if found is None else f"is {found.state!r}, with transaction {found.txnId}"
+        # Our transaction stays with a request that Hive takes back, until its next worker has one.
+        if found is None or found.state != "working" or found.workerid != self.worker_id or (found.txnId or 0) != txn:
+            state = "is gone" if found is None else f"is {found.state!r} ({found.workerid}, {found.txnId})"
             raise TransactionLostError(
                 f"request {request.id} {state} in the metastore, and no longer this worker's",
                 hint="Nothing was published; another worker does it, or a new request.",

@@ -463,7 +463,7 @@ def test_a_clock_that_shows_another_time(metastore4: Metastore, table: str, ahea
         code, said = elsewhen("compact", "major", table)
         assert code in (ExitCode.FINDINGS, ExitCode.STALE_PLAN), said
         code, said = elsewhen("clean", table, "--delete", "--unsafe-beside-hive", "--leftovers")
-        assert code == ExitCode.STALE_PLAN, said
+        assert (code, "NOTHING WAS DELETED" in said) == (0, True), said
         assert states(metastore4, table) == ["working"]
         queued.goes_on(living)
         said, _ = living.communicate(timeout=60)
