@@ -17,7 +17,7 @@ from acidctl.api import CompactArguments, Table, open_table
 from acidctl.compaction.partition_run import as_acidctl_error
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
 from acidctl.compaction.run import Compaction
-from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError, UnreachableError
+from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
 from acidctl.maintenance.work_dir import remove_directory
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo
@@ -450,7 +450,7 @@ class Service:
                 if self._unreachable is None:
                     self._say("unreachable", error.message)
                 self._unreachable = error
-                if self._asked.once or not isinstance(error, UnreachableError):
+                if self._asked.once:
                     return
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 self._draining.wait(pause)
