@@ -100,6 +100,7 @@ sweep: install ## All that make test chooses from: fixture steps and ways to com
 	ACIDCTL_EXTENT=sweep $(PYTEST) -n auto -m "slow and not ($(SERVICES))" $(SLOW_TESTS)
 	ACIDCTL_EXTENT=sweep $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
 		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
+	$(BIN)/python -m tests.support.metastore_histories --minutes 30
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_compact.py
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_hdfs.py
 

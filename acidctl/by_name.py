@@ -423,4 +423,4 @@ def _unregistered(partitions: Sequence[str]) -> Iterator[str]:
     if partitions:
         more = f" and {len(partitions) - _SOME:,} more" if len(partitions) > _SOME else ""
         some = ", ".join(partitions[:_SOME])
-        yield f"On disk, but no partitions of the metastore, so that Hive does not read them: {some}{more}."
+        yield f"On disk, but no partition of the metastore lies there, so that Hive does not read them: {some}{more}."

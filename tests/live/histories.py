@@ -34,7 +34,7 @@ class History:
         layout = self._random.choice(LAYOUTS if list_format is None else HIVE2_LAYOUTS)
         self._partitioned = "partitioned" in layout
         self.url = f"{warehouse or hive.warehouse}/{name}"
-        hive.run(f"create table {name} ({COLUMNS}) {layout} stored as orc tblproperties ('transactional'='true')")
+        self._run(f"create table {name} ({COLUMNS}) {layout} stored as orc tblproperties ({self._properties()})")
         self.log: list[str] = []
 
     def live(self, steps: int) -> list[int]:
@@ -51,9 +51,17 @@ class History:
 
     def step(self) -> None:
         """One random statement, transaction or compaction."""
+        self._take(self._random.choice(self._actions()))
+
+    def _actions(self) -> list[Callable[[], None]]:
         actions = [self._insert] * 4 + [self._update] * 3 + [self._delete] * 3
-        actions += [self._aborted, self._left_open, self._end_open, self._compact, self._compact, self._clean]
-        self._take(self._random.choice(actions))
+        return [*actions, self._aborted, self._left_open, self._end_open, self._compact, self._compact, self._clean]
+
+    def _properties(self) -> str:
+        return "'transactional'='true'"
+
+    def _run(self, sql: str) -> None:
+        self._hive.run(sql)
 
     def _take(self, action: Callable[[], None]) -> None:
         self.log.append(action.__name__)
@@ -108,17 +116,23 @@ class History:
         return f"insert into {target} {self._rows()}"
 
     def _insert(self) -> None:
-        self._hive.run(self._insert_text())
+        self._run(self._insert_text())
 
     def _some(self) -> str:
         modulus = self._random.randint(2, 5)
         return f"id % {modulus} = {self._random.randrange(modulus)}"
 
     def _update(self) -> None:
-        self._hive.run(f"update {self._name} set v = concat('u', id), d = d + 1 where {self._some()}")
+        self._run(self._update_text())
+
+    def _update_text(self) -> str:
+        return f"update {self._name} set v = concat('u', id), d = d + 1 where {self._some()}"
 
     def _delete(self) -> None:
-        self._hive.run(f"delete from {self._name} where {self._some()}")
+        self._run(self._delete_text())
+
+    def _delete_text(self) -> str:
+        return f"delete from {self._name} where {self._some()}"
 
     def _aborted(self) -> None:
         self._begin(f"{self._name}-aborting").run("rollback")

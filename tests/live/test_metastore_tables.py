@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,10 +13,8 @@ from typing import Any
 import pytest
 
 import acidctl as api
-from acidctl.format.names import DEFAULT_PARTITION
 from acidctl.metastore.catalog import BATCH
-from tests.cli.runner import Result, acidctl
-from tests.live.histories import History
+from tests.live.named_histories import NamedHistory, by_name, same_as_hive
 from tests.services.metastore import IDL, Metastore, ask, end_writes
 from tests.support.extent import EXTENT, amount
 
@@ -25,25 +22,6 @@ pytestmark = [pytest.mark.metastore, pytest.mark.timeout(900)]
 
 ACID = "stored as orc tblproperties ('transactional'='true')"
 INSERT_ONLY = "stored as orc tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
-
-
-def _snapshot(metastore: Metastore, name: str, *options: str) -> Result:
-    return acidctl("snapshot", name, "--metastore", metastore.url, *options)
-
-
-def _sorted(lines: Any) -> list[str]:
-    return sorted(json.dumps(json.loads(line), sort_keys=True) for line in lines if line)
-
-
-def same_as_hive(metastore: Metastore, name: str, *, row_ids: bool = True) -> int:
-    """Compares all rows, with their row ids where the table has them; how many there are."""
-    theirs = metastore.hive.session().select(f"select {'ROW__ID, ' if row_ids else ''}* from {name}")
-    result = _snapshot(metastore, name, "-o", "jsonl", *(["--row-id"] if row_ids else []))
-    assert result.code == 0, result.stderr
-    ours = _sorted(result.stdout.split("\n"))
-    # Hive shows null of a text partition by the name of its folder.
-    assert ours == _sorted(line.replace(f'"{DEFAULT_PARTITION}"', "null") for line in theirs.lines()), name
-    return len(ours)
 
 
 @contextmanager
@@ -58,30 +36,15 @@ def _made(metastore: Metastore, *statements: str, tables: tuple[str, ...]) -> It
             metastore.hive.run(f"drop table if exists {name}")
 
 
-class NamedHistory(History):
-    """A history that is read by name alone: no path, no lists, no schema."""
-
-    def __init__(self, metastore: Metastore, name: str, seed: int) -> None:
-        super().__init__(metastore.hive, name, seed)
-        self._metastore = metastore
-
-    def compare(self) -> int:
-        """Hive's rows and row ids, and ours."""
-        try:
-            return same_as_hive(self._metastore, self._name)
-        except AssertionError as error:
-            raise AssertionError(f"{self.log}: {error}") from error
-
-
 def test_random_histories(metastore4: Metastore) -> None:
-    """Hive writes, aborts, leaves open, compacts and cleans; after each step it is what Hive reads."""
+    """Hive writes, aborts, leaves open, alters, moves, compacts and cleans; after each step it is what Hive reads."""
     compared = []
-    for seed in range(amount(6, swept=30, sample=1)):
+    for seed in range(amount(10, swept=40, sample=1)):
         history = NamedHistory(metastore4, f"n_history_{seed}", seed)
-        compared += history.live(amount(12, swept=25, sample=4))
-        metastore4.hive.run(f"drop table n_history_{seed}")
+        compared += history.live(amount(12, swept=25, sample=6))
+        history.drop()
     print(f"{len(compared)} comparisons, {sum(compared)} rows")
-    assert len(compared) >= 4
+    assert len(compared) >= 6
 
 
 VALUES = ("a b", "a/b", "100%", "x=y", "MixedCase", "it''s", "ä", "#1", "a:b", 'q"q')
@@ -99,7 +62,7 @@ def test_partitions_where_they_are(metastore4: Metastore, tmp_path: Path) -> Non
         tables=("n_parts",),
     ):
         assert same_as_hive(metastore4, "n_parts") == len(VALUES) + 4
-        result = _snapshot(metastore4, "n_parts", "--partition", "ds=a/b".replace("/", "%2F"), "-o", "jsonl")
+        result = by_name(metastore4, "n_parts", "--partition", "ds=a/b".replace("/", "%2F"), "-o", "jsonl")
         assert [row["id"] for row in result.json_lines()] == [1]
         # Elsewhere, in a folder whose name says nothing.
         elsewhere = tmp_path / "no_name"
@@ -113,7 +76,7 @@ def test_partitions_where_they_are(metastore4: Metastore, tmp_path: Path) -> Non
         shutil.rmtree(folder / "ds=lost")
         run("alter table n_parts add partition (ds='empty', hr=3)")
         assert same_as_hive(metastore4, "n_parts") == len(VALUES) + 2
-        told = _snapshot(metastore4, "n_parts", "--count")
+        told = by_name(metastore4, "n_parts", "--count")
         assert told.code == 0
         assert "Hive does not read them: ds=dropped/hr=1, ds=kept/hr=1." in told.stderr
         # A folder that was nobody's is a partition now, of other values.
@@ -141,6 +104,30 @@ def test_partitions_where_they_are(metastore4: Metastore, tmp_path: Path) -> Non
             assert set(texts) == {partition for partition, _ in ours.catalog.partitions(table.info)}
 
 
+def test_hive_loses_what_it_changes_elsewhere(metastore4: Metastore, tmp_path: Path) -> None:
+    """DELETE, UPDATE and INSERT by dynamic partition miss what lies elsewhere; the answer is still Hive's."""
+    run, folder = metastore4.hive.run, metastore4.hive.warehouse / "n_lost"
+    with _made(
+        metastore4,
+        f"create table n_lost (id int, v string) partitioned by (ds string) {ACID}",
+        "insert into n_lost partition (ds='far') values (1, 'a'), (2, 'b'), (3, 'c')",
+        tables=("n_lost",),
+    ):
+        shutil.move(folder / "ds=far", tmp_path / "far")
+        run(f"alter table n_lost partition (ds='far') set location 'file:{tmp_path}/far'")
+        # Hive writes them where the partition's name would have it, and reads where its location says.
+        run("delete from n_lost where id = 1")
+        run("update n_lost set v = 'new' where id = 2")
+        run("insert into n_lost partition (ds) values (4, 'd', 'far')")
+        assert same_as_hive(metastore4, "n_lost") == 3
+        assert len(list((folder / "ds=far").glob("del*ta_*"))) == 4
+        told = by_name(metastore4, "n_lost", "--count")
+        assert "no partition of the metastore lies there, so that Hive does not read them: ds=far." in told.stderr
+        # An INSERT that names the partition goes where it lies.
+        run("insert into n_lost partition (ds='far') values (5, 'e')")
+        assert same_as_hive(metastore4, "n_lost") == 4
+
+
 def test_names_and_databases(metastore4: Metastore, tmp_path: Path) -> None:
     """A database with a place of its own, names in any case and in backticks, tables that get other names."""
     run, warehouse = metastore4.hive.run, metastore4.hive.warehouse
@@ -166,7 +153,7 @@ def test_names_and_databases(metastore4: Metastore, tmp_path: Path) -> None:
             assert after.write_ids.high_watermark == before.write_ids.high_watermark + 2
             run("insert into n_other.sold values (2, 'x', 2, 'y', 3)")
             assert same_as_hive(metastore4, "n_other.sold") == 2
-            gone = _snapshot(metastore4, "n_db.orders")
+            gone = by_name(metastore4, "n_db.orders")
             assert gone.code == 10
     run("drop database n_db cascade")
     run("drop database n_other cascade")
@@ -232,7 +219,7 @@ def test_what_is_no_acid_table_is_a_clear_no(metastore4: Metastore) -> None:
     run("create materialized view n_rebuilt as select id from n_base")
     try:
         for name, sentence in refused.items():
-            result = _snapshot(metastore4, name)
+            result = by_name(metastore4, name)
             assert (result.code, result.stderr.partition("\n")[0]) == (11, f"error: {sentence}"), name
             assert "hint" in result.stderr
     finally:
