@@ -90,11 +90,15 @@ class NamedHistory(History):
         changes = (self._update, self._delete)
         actions = [one for one in super()._actions() if not self._insert_only or one not in changes]
         actions += [self._left_open] * 3 + [self._end_open]
-        # They want the table for themselves.
-        if not self._open:
-            actions += [self._rename, self._add_column, self._rename_column, self._widen]
-            actions += [self._move] * 3 if self._partitioned else []
-        return actions
+        return [*actions, *[self._alter] * 4]
+
+    def _alter(self) -> None:
+        """The table itself changes, which it does for nobody's open transaction; another is left open at once."""
+        while self._open:
+            self._end_open()
+        changes = [self._rename, self._add_column, self._rename_column, self._widen]
+        self._take(self._random.choice(changes + [self._move] * 4 if self._partitioned else changes))
+        self._take(self._left_open)
 
     def _left_open(self) -> None:
         """Up to three statements in a transaction whose end may come much later."""
