@@ -43,7 +43,7 @@ EXPLAINED = (
     "is already scheduled",
     "will be retried when",
 )
-# A minor compaction's entry, when a major one was done before Hive's Cleaner came to it; it is Hive's with its own too.
+# Hive's Cleaner says it of a minor compaction, also of its own, when a major one was done before it came to that.
 NOT_TO_BE_CLEANED = "Not enough history available"
 _PATIENCE = 240.0
 _STEPS = 25
