@@ -14,6 +14,7 @@ import pytest
 
 import acidctl as api
 from acidctl.metastore.catalog import BATCH
+from tests.cli.runner import acidctl
 from tests.live.named_histories import NamedHistory, by_name, same_as_hive
 from tests.services.metastore import IDL, Metastore, ask, end_writes
 from tests.support.extent import EXTENT, amount
