@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.metastore, pytest.mark.timeout(900)]
 
 
 def test_the_worker_beside_writers(metastore4: Metastore, tmp_path: Path) -> None:
-    """After each step table, twin and `acidctl snapshot` agree; no request is stuck, one base a partition is left."""
-    run = histories(metastore4, tmp_path, minutes=amount(1, swept=2, sample=1) / 6, seed=2, threads=1)
+    """After each step table, twin and `acidctl snapshot` agree; no request stays, one directory a partition is left."""
+    run = histories(metastore4, tmp_path, minutes=amount(2, swept=20, sample=1) / 10, seed=2, threads=1)
     print(run.seen, run.notes)
     assert run.differences == []
     assert run.seen["comparisons of acidctl with Hive"] >= 3
