@@ -97,7 +97,8 @@ class Worker:
             txn.require_alive()
             if self._place(request)[1] != location:
                 raise StorageError(
-                    f"{request} is for what lies in {location} no more", hint="Ask for a compaction of the new place."
+                    f"{request} was taken for {location}, and that is not its place any more",
+                    hint="Ask for another compaction, which finds the new place.",
                 )
             self.queue.require_own(request, txn.id)
 
