@@ -21,7 +21,7 @@ from acidctl.worker.queue import Queue
 from tests.live import queued
 from tests.live.queued import FULL, Meddling, Moment, acid_table, carried_out, command, directories, rows, states
 from tests.services.metastore import IDL, Metastore, ask
-from tests.support.extent import SAMPLE, amount, some
+from tests.support.extent import EXTENT, SAMPLE, amount, some
 
 pytestmark = pytest.mark.metastore
 
@@ -70,7 +70,7 @@ def test_a_transaction_that_is_timed_out(metastore4: Metastore, table: str, mome
     assert rows(metastore4, table) == before
     assert states(metastore4, table) == ["failed"]
     assert command(metastore4, "compact", "major", table).returncode == 0
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table) == ["failed", "succeeded"]
     assert rows(metastore4, table) == before
 
@@ -124,7 +124,7 @@ def test_a_worker_killed_after_any_call(metastore4: Metastore, table: str, call:
         assert command(metastore4, "compact", "major", table).returncode == 0
     assert states(metastore4, table)[-1] == "ready for cleaning"
     queued.release(metastore4)  # one of which no request knows yet keeps all cleaners waiting
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table)[-1] == "succeeded"
     assert rows(metastore4, table) == before
     assert [name for name in directories(metastore4, table) if name.startswith("delta")] == []
@@ -337,7 +337,7 @@ def test_a_table_that_hive_changes(
 # --- a metastore that is away
 
 
-GAP = 5.0 if SAMPLE else 60.0
+GAP = {"sample": 5.0, "check": 15.0, "sweep": 60.0}[EXTENT]
 
 
 @pytest.mark.parametrize("moment", some((queued.WORKING, queued.PUBLISHING, queued.COMMITTING), one_of=3))
@@ -367,7 +367,7 @@ def test_a_metastore_that_is_away(metastore4: Metastore, table: str, lives: bool
     else:
         assert report.outcome is Outcome.FAILED, report
         assert command(metastore4, "compact", "major", table).returncode == 0
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table) == (["succeeded"] if lives else ["failed", "succeeded"])
     assert rows(metastore4, table) == before
 
@@ -382,7 +382,7 @@ def test_a_worker_whose_metastore_goes_away(metastore4: Metastore, table: str) -
         queued.paused(worker)
         metastore4.stop_serving()
         queued.goes_on(worker)
-        time.sleep(GAP)
+        time.sleep(GAP if SAMPLE else 60)
         metastore4.serve()
         wait_for(lambda: states(metastore4, table) == ["ready for cleaning"])
         run(f"insert into {table} values (7, 'v7')")
@@ -433,7 +433,7 @@ def test_workers_share_a_queue(metastore4: Metastore) -> None:
         made = [name for name in directories(metastore4, "w_shared", one.partitionname) if "_v" in name]
         assert made, one
         assert {name.partition("_v")[2] for name in made} == {f"{one.txnId:07d}"}, (made, one)
-    metastore4.clean()
+    queued.clean(metastore4, "w_shared")
     assert set(states(metastore4, "w_shared")) == {"succeeded"}
     assert rows(metastore4, "w_shared") == before
     run("drop table w_shared")
@@ -468,7 +468,7 @@ def test_a_clock_that_shows_another_time(metastore4: Metastore, table: str, ahea
         queued.goes_on(living)
         said, _ = living.communicate(timeout=60)
     assert living.returncode == 0, said
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table) == ["succeeded"]
     assert rows(metastore4, table) == before
     run(f"alter table {table} compact 'major' pool 'acidctl'")
@@ -479,7 +479,7 @@ def test_a_clock_that_shows_another_time(metastore4: Metastore, table: str, ahea
     assert states(metastore4, table)[-1] == "failed"
     code, said = elsewhen("compact", "major", table)
     assert code == 0, said
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table)[-1] == "succeeded"
     assert rows(metastore4, table) == before
     assert len(directories(metastore4, table)) == 1

@@ -14,6 +14,7 @@ import pytest
 
 import acidctl
 from acidctl.compaction.report import Outcome
+from tests.live import queued
 from tests.live.queued import FULL, INSERTS, acid_table, command, directories, rows, states
 from tests.services.metastore import IDL, Metastore, ask
 
@@ -36,7 +37,7 @@ def test_a_table_is_compacted_by_name(metastore4: Metastore, table: str, kind: s
     assert [part.outcome for part in report.partitions] == [Outcome.COMPACTED]
     assert rows(metastore4, table) == before
     assert states(metastore4, table) == ["ready for cleaning"]
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert states(metastore4, table) == ["succeeded"]
     (made,) = {out for part in report.partitions for out in part.outputs if not out.startswith("delete")}
     assert made in directories(metastore4, table)
@@ -61,8 +62,7 @@ def test_partitions_are_requests_of_their_own(metastore4: Metastore, tmp_path: P
     assert outcomes.keys() == {"ds=a b", "ds=far", "ds=once", "ds=q"}
     assert {text for text, outcome in outcomes.items() if outcome is Outcome.COMPACTED} >= {"ds=a b", "ds=far", "ds=q"}
     assert rows(metastore4, "w_parts") == before
-    metastore4.clean()
-    metastore4.clean()
+    queued.clean(metastore4, "w_parts")
     assert set(states(metastore4, "w_parts")) == {"succeeded"}
     assert len(directories(metastore4, "w_parts", "ds=q")) == 1
     assert rows(metastore4, "w_parts") == before
@@ -91,7 +91,7 @@ def test_a_worker_serves_its_pool(metastore4: Metastore, table: str) -> None:
     assert ended == {"default.w_inserts": "compacted", "default.w_due": "compacted"}
     assert states(metastore4, table) == ["initiated"]
     for name in ("w_inserts", "w_due"):
-        metastore4.clean()
+        queued.clean(metastore4, name)
         assert states(metastore4, name) == ["succeeded"]
         assert len(directories(metastore4, name)) == 1
     after = [metastore4.hive.rows(f"select * from {name} order by id") for name in ("w_inserts", "w_due", table)]
