@@ -374,15 +374,18 @@ def test_a_metastore_that_is_away(metastore4: Metastore, table: str, lives: bool
 
 def test_a_worker_whose_metastore_goes_away(metastore4: Metastore, table: str) -> None:
     """It comes back to what it had in hand, and then does what is asked of it next."""
-    run = metastore4.hive.run
+    run, gap = metastore4.hive.run, GAP if SAMPLE else 60.0
     before = rows(metastore4, table)
+    metastore4.stop_serving()
+    # The worker waits for as long as its transaction may live.
+    metastore4.serve({"hive.txn.timeout": f"{int(gap * 3)}s"})
     run(f"alter table {table} compact 'minor' pool 'acidctl'")
     words = ("worker", "--slots", "1", "--poll", "1s")
     with queued.started(metastore4, *words, at=queued.WORKING, by=signal.SIGSTOP) as worker:
         queued.paused(worker)
         metastore4.stop_serving()
         queued.goes_on(worker)
-        time.sleep(GAP if SAMPLE else 60)
+        time.sleep(gap)
         metastore4.serve()
         wait_for(lambda: states(metastore4, table) == ["ready for cleaning"])
         run(f"insert into {table} values (7, 'v7')")
