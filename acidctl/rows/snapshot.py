@@ -10,20 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from acidctl.errors import UsageError
+from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, live_sources
 from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.state.report import ASSUMED
+from acidctl.storage.locations import parse_filter
 from acidctl.storage.port import Storage
 from acidctl.types.digest import Digest
-from acidctl.types.hive_types import Dialect, Field, HiveType, Primitive, StructType, TypeKind, is_nameless, plan_fit
+from acidctl.types.hive_types import (
+    Dialect,
+    Field,
+    HiveType,
+    Primitive,
+    StructType,
+    TypeKind,
+    is_nameless,
+    kinds,
+    plan_fit,
+)
 
 ROW_ID_STRUCT = StructType(
     (
@@ -34,6 +45,7 @@ ROW_ID_STRUCT = StructType(
 )
 _STRING = Primitive(TypeKind.STRING)
 _KEPT_PARTITIONS = 64
+_NO_PANDAS = "pip install pandas; or take to_table()."
 _FALSE = frozenset({"false", "no", "off", "0", ""})
 
 
@@ -215,8 +227,17 @@ class Snapshot:
             total.update(rows.row_ids, rows.columns, rows.types)
         return count, total.hexdigest()
 
-    def rows(self, columns: Sequence[str] | None = None, *, batch_rows: int = BATCH_ROWS) -> Iterator[Rows]:
-        """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order."""
+    def rows(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Sequence[str] = (),
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[Rows]:
+        """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order.
+
+        `partitions` narrows them as `--partition` does: `ds=2026-01-*/hr=7`.
+        """
         fields = self.fields
         wanted = self._positions(columns)
         data = tuple(position for position in wanted if position < len(self.columns.fields))
@@ -224,7 +245,7 @@ class Snapshot:
         types = tuple(fields[position].type for position in wanted)
         projection = Projection(self.columns, data, self._dialect)
         own = len(self.columns.fields)
-        for partition in self.partitions:
+        for partition in self._chosen(partitions):
             values = self._partition_values(partition)
             for batch in self._reader(partition).batches(projection, batch_rows=batch_rows):
                 arrays = dict(zip(data, batch.columns, strict=True))
@@ -241,6 +262,7 @@ class Snapshot:
         self,
         columns: Sequence[str] | None = None,
         *,
+        partitions: Sequence[str] = (),
         row_id: bool = False,
         limit: int | None = None,
         batch_rows: int = BATCH_ROWS,
@@ -256,11 +278,44 @@ class Snapshot:
         schema = public_schema(fields, form, row_id=row_id)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for rows in limited(self.rows(columns, batch_rows=batch_rows), limit):
+            for rows in limited(self.rows(columns, partitions=partitions, batch_rows=batch_rows), limit):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def to_table(self, columns: Sequence[str] | None = None, **how: Any) -> pa.Table:
+        """All visible rows as one Arrow table; `how` are the arguments of `to_batches`."""
+        return self.to_batches(columns, **how).read_all()
+
+    def to_pandas(self, columns: Sequence[str] | None = None, **how: Any) -> Any:
+        """All visible rows as a pandas DataFrame of Arrow types, which keep NULLs, decimals and moments as they are.
+
+        `how` are the arguments of `to_batches`. MissingDependencyError without pandas; UsageError for unions, which
+        pandas has no place for.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingDependencyError("to_pandas needs pandas, which is not installed", hint=_NO_PANDAS) from None
+        for position in self._positions(columns):
+            field = self.fields[position]
+            if TypeKind.UNION in kinds(field.type):
+                raise UsageError(f"pandas cannot hold the union in column {field.name}", hint="Leave it out: columns=.")
+        return self.to_table(columns, **how).to_pandas(types_mapper=pandas.ArrowDtype)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All visible rows for whoever speaks Arrow's C stream interface; each call reads them anew."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema of that stream."""
+        return self.to_batches().schema.__arrow_c_schema__()
+
+    def _chosen(self, partitions: Sequence[str]) -> tuple[PartitionState, ...]:
+        filters = [parse_filter(text) for text in ((partitions,) if isinstance(partitions, str) else partitions)]
+        chosen = (part for part in self.partitions if any(item.selects_text(part.partition) for item in filters))
+        return tuple(chosen) if filters else self.partitions
 
     def _timestamp_form(self, asked: str, fields: Sequence[Field]) -> Timestamps:
         if asked != "auto":
@@ -268,12 +323,18 @@ class Snapshot:
                 return Timestamps(asked)
             except ValueError:
                 raise UsageError(f"timestamps={asked!r} is none of auto, ns, us, exact") from None
-        if any(has_timestamps(field.type) for field in fields):
-            for partition in self.partitions:
-                wide = any(pa.types.is_struct(value.type) for value in self._partition_values(partition))
-                if wide or any(source.is_wide() for source in self._sources(partition)[0]):
-                    return Timestamps.MICROSECONDS
-        return Timestamps.NANOSECONDS
+        wide = any(has_timestamps(field.type) for field in fields) and self._is_wide
+        return Timestamps.MICROSECONDS if wide else Timestamps.NANOSECONDS
+
+    @cached_property
+    def _is_wide(self) -> bool:
+        """Whether some file, or some partition's value, has moments that nanoseconds since 1970 may not hold."""
+        for partition in self.partitions:
+            if any(pa.types.is_struct(value.type) for value in self._partition_values(partition)):
+                return True
+            if any(source.is_wide() for source in self._sources(partition)[0]):
+                return True
+        return False
 
     def column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
         """Names of the columns that `rows(columns)` delivers, ROW__ID in front when asked for."""

@@ -213,6 +213,17 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert (tmp_path / "orders" / "base_0000007").is_dir()
 
 
+def test_the_python_page_prints_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its blocks one after the other; what a block prints stands below it."""
+    shutil.copytree(DEMO, tmp_path / "orders")
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXTS["docs/python.md"], re.DOTALL)
+    assert len(blocks) > 4
+    for code, printed in blocks:
+        exec(code.replace("/warehouse/orders", str(tmp_path / "orders")), names)
+        assert capsys.readouterr().out.strip() == printed.strip(), code
+
+
 def test_the_readme_is_short() -> None:
     """A beginning, and links to the rest."""
     assert README.read_text().count("\n") <= 200
