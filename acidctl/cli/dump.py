@@ -36,7 +36,7 @@ from acidctl.orc.orc_tools import SEPARATOR, event_columns, event_schema, row_st
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import RESTORE_HINT
 from acidctl.rows.file_report import DataFile, Json, data_files, failure
-from acidctl.rows.pipeline import ordered_map, rows_per_batch
+from acidctl.rows.pipeline import ordered_map
 from acidctl.types.format_rows import csv_header, csv_lines, json_lines, lines
 from acidctl.types.format_scalars import Damage
 
@@ -175,7 +175,7 @@ def _write_file(
         if own_header is not None and own_header != header and out.header:
             out.data(own_header)
             header = own_header
-        batch_rows = rows_per_batch(orc.tail, min(_BATCH_ROWS, view.lines) if view.lines else _BATCH_ROWS)
+        batch_rows = orc.rows_per_batch(min(_BATCH_ROWS, view.lines) if view.lines else _BATCH_ROWS)
         batches = orc.scan(batch_size=batch_rows, limit=view.lines)
         with progress(out, "dump", "rows") as report:
             done = 0

@@ -294,7 +294,7 @@ class InputSample:
         mixed = [source for source in others if source not in some and self._is_mixed(source)]
         for source in (*largest, *some, *mixed[:1]):
             with source.open() as orc:
-                if orc is not None:
+                if isinstance(orc, OrcFile):
                     self._read_file(source, orc, open_file)
 
     def _is_mixed(self, source: DataSource) -> bool:

@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
 from acidctl.errors import DamagedDataError
+from acidctl.fileformats.parquet import opened, readable
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import Operation
 from acidctl.format.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics
-from acidctl.rows.export import parquet
 from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
@@ -120,6 +119,7 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
     with source.open() as orc:
         if orc is None:
             return InputFile(path, entry.name, 0, 0, source.max_write_id, deletes=deletes, before=before)
+        assert isinstance(orc, OrcFile), "full ACID tables are ORC"
         acid = orc.is_acid
         bounds = orc.key_range()
         # Rows of a file without a bucket number in its name, or with an invalid one, are refused later, by name.
@@ -196,16 +196,10 @@ def _first_line(head: bytes, file_format: str) -> bytes:
 
 
 def _parquet(stream: BinaryIO, name: str, known: InputFile) -> InputFile:
-    try:
-        metadata = parquet().read_metadata(pa.PythonFile(stream, mode="r"))
-        shape = str(metadata.schema.to_arrow_schema().remove_metadata())
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DamagedDataError(
-            f"{name} begins as a Parquet file but cannot be read: {str(error).splitlines()[0]}",
-            path=name,
-            hint="restore the file from its source",
-        ) from error
-    return replace(known, rows=metadata.num_rows, shape=shape)
+    file = opened(stream, name)
+    with readable(name):
+        shape = str(file.schema_arrow.remove_metadata())
+    return replace(known, rows=file.metadata.num_rows, shape=shape)
 
 
 def _format(head: bytes, path: str) -> str:

@@ -30,7 +30,8 @@ from acidctl.compaction.inputs import PlainRows, TaskEvents, state_of
 from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine import TaskOutcome
-from acidctl.errors import AcidctlError, DamagedDataError, InternalError, VerificationError
+from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError
+from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, opened, readable
 from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import TARGET
@@ -466,10 +467,8 @@ def renamed(end: bytes, created_by: str) -> bytes:
 _BATCH_ROWS = 32768
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
-# Hive's `ParquetRecordReaderBase` converts timestamps to the writer's zone only where this wrote them.
-_PARQUET_MR = "parquet-mr"
-# Hive: `DataWritableWriteSupport` writes these, its readers convert by them.
-_WRITER_KEYS = (b"writer.time.zone", b"writer.date.proleptic", b"writer.zone.conversion.legacy")
+# Hive's readers convert by these.
+_WRITER_KEYS = (WRITER_ZONE, DATE_PROLEPTIC, ZONE_LEGACY)
 _PARQUET_CODECS = {
     "UNCOMPRESSED": "none",
     "SNAPPY": "snappy",
@@ -569,7 +568,7 @@ def _parquet_form(storage: Storage, root: str, path: str) -> _ParquetForm:
             file.schema_arrow.remove_metadata(),
             tuple(file.schema.column(i).physical_type for i in range(len(file.schema))),
             tuple((key, known[key]) for key in _WRITER_KEYS if key in known),
-            metadata.created_by if (metadata.created_by or "").startswith(_PARQUET_MR) else None,
+            metadata.created_by if (metadata.created_by or "").startswith(PARQUET_MR) else None,
             codec,
         )
 
@@ -596,22 +595,14 @@ def _parquet_batches(storage: Storage, root: str, path: str) -> Iterator[pa.Reco
 @contextmanager
 def _opened_parquet(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[pq.ParquetFile]:
     name = storage.display(join(root, path))
-    with storage.open(join(root, path)) as stream:
-        try:
-            with pq.ParquetFile(pa.PythonFile(stream, mode="r"), coerce_int96_timestamp_unit=unit) as file:
-                yield file
-        except (pa.ArrowException, OSError) as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DamagedDataError(
-                f"{name} cannot be read as Parquet: {text}",
-                path=name,
-                hint="Restore the file from a copy; nothing was published.",
-            ) from error
+    with storage.open(join(root, path)) as stream, readable(name):
+        yield opened(stream, name, unit)
 
 
-def _refused(storage: Storage, root: str, path: str, why: str) -> DamagedDataError:
+def _refused(storage: Storage, root: str, path: str, why: str) -> NotAcidTableError:
+    """The files are healthy, and no table of a kind that this task can write."""
     name = storage.display(join(root, path))
-    return DamagedDataError(
+    return NotAcidTableError(
         f"{name} {why}, so it cannot be put together with others exactly",
         path=name,
         hint="Compact this table with Hive; nothing was published.",

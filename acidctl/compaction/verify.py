@@ -31,7 +31,7 @@ from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile
-from acidctl.rows.pipeline import read_ahead, rows_per_batch
+from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
 
@@ -138,7 +138,7 @@ class _Content:
 
     def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
         """The batches to be taken."""
-        batches = self._orc.scan(batch_size=rows_per_batch(self._orc.tail, _BATCH_ROWS))
+        batches = self._orc.scan(batch_size=self._orc.rows_per_batch(_BATCH_ROWS))
         yield from read_ahead(batches) if threads else batches
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -65,8 +65,9 @@ def is_utc(zone: str | None) -> bool:
     return zone is None or zone in _UTC_NAMES
 
 
-def wall_clock(instants: Int64Array, zone: str) -> Int64Array:
-    """Seconds since 1970 UTC as seconds of the zone's wall clock.
+def wall_clock(instants: Int64Array, zone: str, *, local_mean_time: bool = False) -> Int64Array:
+    """Seconds since 1970 UTC as seconds of the zone's wall clock; with `local_mean_time` as `java.time` has it, which
+    knows the sun's time before there were zones, else as `java.util` has it.
 
     Raises ValueError for an unknown zone, MissingDependencyError when there is no time zone database at all.
     """
@@ -82,7 +83,7 @@ def wall_clock(instants: Int64Array, zone: str) -> Int64Array:
     local = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("s", tz=zone)))
     result: Int64Array = np.array(local.cast(pa.int64()))
     ancient = instants < _YEAR_1900
-    if ancient.any():
+    if ancient.any() and not local_mean_time:
         # Java's zones know no local mean time: before 1900 they take today's standard offset.
         result[ancient] = instants[ancient] + _standard_offset(zone)
     late = instants >= _YEAR_2037

@@ -61,6 +61,8 @@ from acidctl.types.hive_types import Dialect, Field, StructType
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
+_BATCH_BYTES = 6 << 20
+_TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
 _FEW_ROWS = 8192
 # Stripes of no more bytes than these are in memory before the first of their batches is; with more batches than these
@@ -144,6 +146,31 @@ class OrcFile:
         if tail.writer is not Writer.ORC_JAVA or tail.calendar is not Calendar.UNKNOWN:
             return Dialect.HIVE4
         return Dialect.HIVE3
+
+    @property
+    def stripe_rows(self) -> tuple[int, ...]:
+        """The rows of each stripe."""
+        return tuple(stripe.rows for stripe in self.tail.stripes)
+
+    def rows_per_batch(self, most: int) -> int:
+        """How many rows to take at a time: `most`, fewer where rows are wide, so that memory is bounded."""
+        tail = self.tail
+        if not tail.rows:
+            return most
+        total = 0
+        for column, entry in zip(tail.statistics, tail.types, strict=False):
+            if entry.kind.name in _TEXTUAL:
+                values = column.of(StatisticsKind.STRING, StatisticsKind.BINARY)
+                total += 8 * (column.count or 0)
+                if values is not None:
+                    total += max(values.sum or 0, 0)
+        # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
+        width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
+        return min(most, max(1, int(_BATCH_BYTES / width)))
+
+    def is_wide(self) -> bool:
+        """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
+        return bool(wide_columns(self.tail, self.stripe_footers()))
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""

@@ -1,8 +1,9 @@
 """Reading a file's values as the table's type: `hive_types.plan_fit` decides, this carries it out in Arrow.
 
-The rules and texts are those of ORC's ConvertTreeReaderFactory (1.8, as in Hive 4), which Hive reads through: what does
-not fit or cannot be parsed becomes NULL, never an error. Numbers go through numpy; conversions that parse or print
-text work on the distinct values of a batch, since Java's rules for text have no counterpart in Arrow.
+The rules and texts are those of ORC's ConvertTreeReaderFactory (1.8, as in Hive 4), which Hive reads through, unless a
+dialect has others: what does not fit or cannot be parsed becomes NULL, never an error. Numbers go through numpy;
+conversions that parse or print text work on the distinct values of a batch, since Java's rules for text have no
+counterpart in Arrow.
 """
 
 from __future__ import annotations
@@ -76,10 +77,9 @@ _JAVA_BLANKS = bytes(range(33))
 
 def _convert(array: pa.Array, source: Primitive, target: Primitive, dialect: Dialect = Dialect.HIVE4) -> pa.Array:
     """Values of type `source` as `target`; the pair must be one that `plan_fit` allows."""
-    if dialect is not Dialect.HIVE4:
-        for sources, targets, convert in _HIVE3:
-            if source.kind in sources and target.kind in targets:
-                return convert(array, target)
+    for sources, targets, convert in _OF_DIALECT.get(dialect, ()):
+        if source.kind in sources and target.kind in targets:
+            return convert(array, target)
     return _TO[target.kind](array, source, target)
 
 
@@ -481,7 +481,8 @@ def _hive3_clock(value: bytes) -> dict[str, Any] | None:
 _DOUBLE_TYPE = Primitive(TypeKind.DOUBLE)
 _FLOAT, _STAMP = (TypeKind.FLOAT,), (TypeKind.TIMESTAMP,)
 # From these types to those, in the order in which they are looked for.
-_HIVE3: tuple[tuple[Collection[TypeKind], Collection[TypeKind], Callable[[pa.Array, Primitive], pa.Array]], ...] = (
+_Special = tuple[tuple[Collection[TypeKind], Collection[TypeKind], Callable[[pa.Array, Primitive], pa.Array]], ...]
+_HIVE3: _Special = (
     (_FLOAT, (TypeKind.DOUBLE,), lambda array, _: _float_digits(array)),
     # The digits of the float, which are those of the double that has them.
     (_FLOAT, (TypeKind.DECIMAL,), lambda array, target: _to_decimal(_float_digits(array), _DOUBLE_TYPE, target)),
@@ -500,6 +501,45 @@ _HIVE3: tuple[tuple[Collection[TypeKind], Collection[TypeKind], Callable[[pa.Arr
     (_STAMP, (TypeKind.DATE,), _day_of_clock),
     (_TEXTS, (TypeKind.DATE,), lambda array, _: _by_value(array, _hive3_day, pa.int32()).cast(pa.date32())),
 )
+
+
+# --- Conversions in which Parquet's `ETypeConverter` of Hive 4 differs: a fraction is no integer, text is Java's own.
+
+
+def _whole(array: pa.Array, target: Primitive) -> pa.Array:
+    """Integers of numbers without a fraction, else NULL."""
+    if pa.types.is_decimal(array.type):
+        kept = _by_value(array, lambda value: value if value == value.to_integral_value() else None, array.type)
+        return _to_integer(kept, Primitive(TypeKind.DECIMAL), target)
+    values = array.cast(pa.float64())
+    kept = pc.if_else(pc.equal(values, pc.trunc(values)), values, pa.scalar(None, pa.float64()))
+    return _to_integer(kept, _DOUBLE_TYPE, target)
+
+
+def _normal_float(array: pa.Array, _: Primitive) -> pa.Array:
+    """Hive takes only what is a normal float, so that zero becomes NULL too."""
+    size = pc.abs(array)
+    normal = pc.and_(pc.greater_equal(size, 2.0**-126), pc.less_equal(size, float(np.finfo(np.float32).max)))
+    return pc.if_else(normal, array, pa.scalar(None, pa.float64())).cast(pa.float32(), safe=False)
+
+
+def _java_text(array: pa.Array, _: Primitive) -> pa.Array:
+    """`toString` of the values."""
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.string())
+    if pa.types.is_float32(array.type):
+        return _by_value(array, float_text, pa.string())
+    return doubles(array)
+
+
+_PARQUET: _Special = (
+    (_FLOATS, tuple(_INTEGERS), _whole),
+    ((TypeKind.DECIMAL,), tuple(_INTEGERS), _whole),
+    ((TypeKind.DOUBLE,), _FLOAT, _normal_float),
+    ((TypeKind.BOOLEAN, *_FLOATS), (TypeKind.STRING,), _java_text),
+    ((TypeKind.BINARY,), _TEXTS, lambda array, target: _limit(array.view(pa.string()), target)),
+)
+_OF_DIALECT = {Dialect.HIVE3: _HIVE3, Dialect.PARQUET: _PARQUET}
 
 
 # --- Values fitted to the table's type.

@@ -302,7 +302,7 @@ def _explain(file: ReadableFile, name: str, end: int, why: str) -> DamagedDataEr
         return DamagedDataError(
             f"{name} is not an ORC file (it {looks})",
             path=name,
-            hint="`snapshot` and `dump` read ORC only; insert-only tables may hold other formats.",
+            hint="`dump` reads ORC; `snapshot` reads insert-only tables of some other formats too.",
         )
     return damaged(name, f"is truncated or its footer is damaged: {why}")
 

@@ -15,33 +15,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
-from acidctl.orc.stats import StatisticsKind
-from acidctl.orc.tail import Tail
-
 #: Of batches that are read and not yet delivered; a batch that is larger than this is alone.
 BYTES_IN_FLIGHT = 32 << 20
 
-_BATCH_BYTES = 6 << 20
-_TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def rows_per_batch(tail: Tail, most: int) -> int:
-    """How many rows of a file to take at a time: `most`, fewer where rows are wide, so that memory is bounded."""
-    if not tail.rows:
-        return most
-    total = 0
-    for column, entry in zip(tail.statistics, tail.types, strict=False):
-        if entry.kind.name in _TEXTUAL:
-            values = column.of(StatisticsKind.STRING, StatisticsKind.BINARY)
-            total += 8 * (column.count or 0)
-            if values is not None:
-                total += max(values.sum or 0, 0)
-    # Compressed bytes say little, but a lot of them in few rows says that rows are wide.
-    width = max(total, tail.file_length) / tail.rows + 8 * len(tail.types)
-    return min(most, max(1, int(_BATCH_BYTES / width)))
 
 
 def ordered_map(

@@ -18,17 +18,17 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from acidctl.fileformats.plain import PlainFiles, RowFile
 from acidctl.format.bucket_codec import BucketCodecError, decode, encode
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
 from acidctl.format.names import KEY_FIELDS, MIN_LONG, OriginalFile, must_hold_events, must_not_hold_events
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.input_file import read_logical_length
-from acidctl.orc.postprocess import wide_columns
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.orc.tail import Tail, check_shape
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
-from acidctl.rows.pipeline import read_ahead, rows_per_batch
+from acidctl.rows.pipeline import read_ahead
 from acidctl.state.resolve import (
     AcidState,
     DataFile,
@@ -86,7 +86,7 @@ class FileFacts:
     dialect: Dialect = Dialect.HIVE4
 
     @staticmethod
-    def of(orc: OrcFile) -> FileFacts:
+    def of(orc: RowFile) -> FileFacts:
         """Gather the facts; where the tail does not tell which operations occur, the operation column is read."""
         if not orc.is_acid:
             return FileFacts(orc.rows, False, orc.columns, dialect=orc.dialect)
@@ -115,7 +115,7 @@ class DataSource:
     """
 
     name: str
-    open: Callable[[], AbstractContextManager[OrcFile | None]]
+    open: Callable[[], AbstractContextManager[RowFile | None]]
     bucket_id: int | None
     statement_id: int = 0
     min_write_id: int | None = None
@@ -160,7 +160,7 @@ class DataSource:
     def is_wide(self) -> bool:
         """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
         with self.open() as orc:
-            return orc is not None and bool(wide_columns(orc.tail, orc.stripe_footers()))
+            return orc is not None and orc.is_wide()
 
     def bounds(self, *, updates: bool) -> tuple[RowId | None, RowId | None]:
         """First and last row id as far as known without reading rows."""
@@ -192,7 +192,7 @@ class DataSource:
             wanted = None if projection is None else _Wanted(self.facts.columns, projection)
             places = () if wanted is None else wanted.places
             if places:
-                batch_rows = rows_per_batch(orc.tail, batch_rows)
+                batch_rows = orc.rows_per_batch(batch_rows)
             if not self.facts.is_acid:
                 yield from self._raw_events(orc, wanted, batch_rows, span)
                 return
@@ -208,7 +208,7 @@ class DataSource:
                 yield events if inside is None else events.filter(inside)
 
     def _raw_events(
-        self, orc: OrcFile, wanted: _Wanted | None, batch_rows: int, span: KeySpan | None
+        self, orc: RowFile, wanted: _Wanted | None, batch_rows: int, span: KeySpan | None
     ) -> Iterator[EventBatch]:
         first, last = self._rows_in(span)
         if wanted is None:
@@ -264,22 +264,22 @@ class DataSource:
         return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
 
 
-def _stripes_in(orc: OrcFile, span: KeySpan) -> range:
+def _stripes_in(orc: RowFile, span: KeySpan) -> range:
     """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
     bounds = orc.stripe_key_ranges()
     met = [i for i, known in enumerate(bounds) if span.may_hold(*(known or (None, None)))]
     return range(met[0], met[-1] + 1) if met else range(0)
 
 
-def _stripes_with_rows(orc: OrcFile, first: int, last: int) -> tuple[range, int]:
+def _stripes_with_rows(orc: RowFile, first: int, last: int) -> tuple[range, int]:
     """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
     begin = end = skipped = at = 0
-    for index, stripe in enumerate(orc.tail.stripes):
-        if at + stripe.rows <= first:
-            begin, skipped = index + 1, at + stripe.rows
+    for index, rows in enumerate(orc.stripe_rows):
+        if at + rows <= first:
+            begin, skipped = index + 1, at + rows
         if at < last:
             end = index + 1
-        at += stripe.rows
+        at += rows
     return range(begin, max(begin, end)), skipped
 
 
@@ -303,20 +303,33 @@ class _Wanted:
 _Tails = OrderedDict[tuple[str, int | None], Tail]
 
 
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    """How the files of a location are opened: `plain` those of an insert-only table, None elsewhere."""
+
+    storage: Storage
+    root: str
+    plain: PlainFiles | None
+    tails: _Tails = field(default_factory=OrderedDict)
+
+
 def live_sources(
-    storage: Storage, root: str, state: AcidState
+    storage: Storage, root: str, state: AcidState, plain: PlainFiles | None = None
 ) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
-    """The files with rows and those with deletes that a reader opens; empty ones without a side file hold neither."""
+    """The files with rows and those with deletes that a reader opens; empty ones without a side file hold neither.
+
+    `plain` opens files of an insert-only table that may not be ORC; without it they must be.
+    """
     inserts: list[DataSource] = []
     deletes: list[DataSource] = []
-    tails: _Tails = OrderedDict()
+    opener = _Opener(storage, root, plain if state.insert_only else None)
     for entry in live_entries(state):
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
-        target += _sources(storage, root, state, entry, tails)
+        target += _sources(opener, state, entry)
     return tuple(inserts), tuple(deletes)
 
 
-def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, tails: _Tails) -> Iterator[DataSource]:
+def _sources(opener: _Opener, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
     files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.has_rows}
     write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id
@@ -335,8 +348,8 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
             # Hive 2 knows no bucket of a copy, so that no event can name its rows (HIVE-16177 came later).
             strange = state.acid_v1 and isinstance(parsed, OriginalFile) and parsed.copy_number is not None
             source = DataSource(
-                name=storage.display(join(root, info.path)),
-                open=partial(_opened, storage, root, files[info.path], state.insert_only, tails),
+                name=opener.storage.display(join(opener.root, info.path)),
+                open=partial(_opened, opener, files[info.path], state.insert_only),
                 bucket_id=bucket_id,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
@@ -354,8 +367,9 @@ def _sources(storage: Storage, root: str, state: AcidState, entry: StateEntry, t
 
 
 @contextmanager
-def _opened(storage: Storage, root: str, file: DataFile, insert_only: bool, tails: _Tails) -> Iterator[OrcFile | None]:
+def _opened(opener: _Opener, file: DataFile, insert_only: bool) -> Iterator[RowFile | None]:
     """The file, open up to its logical end and closed with the block; None when that end is 0."""
+    storage, root, tails = opener.storage, opener.root, opener.tails
     path = join(root, file.info.path)
     length = None
     if file.side_file is not None:
@@ -369,6 +383,10 @@ def _opened(storage: Storage, root: str, file: DataFile, insert_only: bool, tail
         known = tails.get((path, length))
         if known is not None:
             yield OrcFile(stream, known)
+            return
+        other = None if opener.plain is None else opener.plain.open(stream, storage.display(path))
+        if other is not None:
+            yield other
             return
         # In insert-only tables no place tells whether a file may hold events.
         events = not insert_only and must_hold_events(file.info.path)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict
 import pyarrow as pa
 
 from acidctl.errors import MissingDependencyError, UsageError
+from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
@@ -141,6 +142,7 @@ class Snapshot:
         self.lists = table.lists
         self._storage = storage
         self._given = table.schema
+        self._plain = PlainFiles(table.schema)
         self._findings = Findings((*table.doubts, *findings))
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
 
@@ -173,9 +175,9 @@ class Snapshot:
 
     @cached_property
     def _dialect(self) -> Dialect:
-        """Whose rules fit older files: those of the latest Hive that wrote the newest file of a partition."""
+        """Whose rules fit older files: Parquet's, or of the latest Hive that wrote the newest file of a partition."""
         written = {dialect for _, _, dialect in self._newest_files}
-        return Dialect.HIVE3 if written == {Dialect.HIVE3} else Dialect.HIVE4
+        return written.pop() if len(written) == 1 else Dialect.HIVE4
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
@@ -380,7 +382,7 @@ class Snapshot:
         """Insert and delete sources; those of the last partitions are kept, with the tails they have read."""
         known = self._kept.get(partition.partition)
         if known is None:
-            known = live_sources(self._storage, partition.location.listing.root, partition.state)
+            known = live_sources(self._storage, partition.location.listing.root, partition.state, self._plain)
             while len(self._kept) >= _KEPT_PARTITIONS:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[partition.partition] = known

@@ -50,7 +50,8 @@ from acidctl.storage.port import Storage, join
 if TYPE_CHECKING:
     from acidctl.types.schema import TableSchema
 
-ORC_MAGIC = b"ORC"
+ORC_MAGIC, PARQUET_MAGIC = b"ORC", b"PAR1"
+_MAGIC_BYTES = 4
 # Names in a sentence; `ls` shows all.
 _SOME = 3
 _TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
@@ -419,7 +420,12 @@ def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only
 
         with storage.open(path) as stream:
             # Insert-only tables may hold any file format.
-            if insert_only and stream.read(len(ORC_MAGIC)) != ORC_MAGIC:
+            head = stream.read(_MAGIC_BYTES) if insert_only else ORC_MAGIC
+            if head == PARQUET_MAGIC:
+                from acidctl.fileformats import parquet
+
+                return FileDetail(parquet.row_count(stream, storage.display(path)), length)
+            if not head.startswith(ORC_MAGIC):
                 return FileDetail(logical_length=length)
             found = tail.read_tail(stream, name=storage.display(path), length=length)
         events = not insert_only and must_hold_events(path)

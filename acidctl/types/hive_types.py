@@ -1,8 +1,8 @@
 """Hive types as frozen values, and what a reader may make of one type when a file holds another.
 
 Pure: knows nothing of text parsing, ORC bytes, Arrow or storage. `str()` of a type is Hive's text for it.
-`plan_fit` decides how a file's type is read as a table's type, as ORC's SchemaEvolution decides it for Hive;
-doing it is left to the ORC layer.
+`plan_fit` decides how a file's type is read as a table's type, as ORC's SchemaEvolution and Parquet's
+converters decide it for Hive; doing it is left to the layer of files.
 """
 
 from __future__ import annotations
@@ -152,6 +152,8 @@ class Dialect(Enum):
     HIVE4 = "hive4"
     #: Columns by name, conversions of ORC 1.5; by position where either side has only names like `_col0`.
     HIVE3 = "hive3"
+    #: Parquet in any Hive: columns by name, conversions of `ETypeConverter` of Hive 4 (row by row, not vectorized).
+    PARQUET = "parquet"
 
 
 class FitAction(Enum):
@@ -193,6 +195,17 @@ _CONVERTIBLE: dict[TypeKind, frozenset[TypeKind]] = {
     TypeKind.DATE: _TEXTS | _TIMESTAMPS | _DATE,
     TypeKind.BINARY: _TEXTS | _BINARY,
 }
+_NUMERIC = _NUMBERS - {TypeKind.BOOLEAN}
+_STRING = frozenset({TypeKind.STRING})
+# The same of Parquet, where an inspector for strings takes most values and everything else needs a converter.
+_CONVERTIBLE_PARQUET: dict[TypeKind, frozenset[TypeKind]] = {
+    **dict.fromkeys(_NUMERIC, _NUMERIC | _STRING),
+    TypeKind.DECIMAL: _NUMERIC | _TEXTS,
+    TypeKind.BOOLEAN: _STRING,
+    TypeKind.STRING: _TEXTS,
+    TypeKind.BINARY: _TEXTS | _BINARY,
+    TypeKind.TIMESTAMP: _STRING,
+}
 
 
 def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.HIVE4, where: str = "") -> Fit:
@@ -204,7 +217,8 @@ def plan_fit(source: HiveType, target: HiveType, *, dialect: Dialect = Dialect.H
     """
     if isinstance(source, StructType) and isinstance(target, StructType):
         nameless = is_nameless(source) or is_nameless(target)
-        return _fit_children(source, target, dialect, where, by_name=dialect is Dialect.HIVE3 and not nameless)
+        by_name = dialect is Dialect.PARQUET or (dialect is Dialect.HIVE3 and not nameless)
+        return _fit_children(source, target, dialect, where, by_name=by_name)
     return _fit(source, target, dialect, where)
 
 
@@ -217,7 +231,8 @@ def _fit(source: HiveType, target: HiveType, dialect: Dialect, where: str) -> Fi
     if source == target:
         return Fit(FitAction.KEEP, source, target, dialect=dialect)
     if isinstance(source, Primitive) and isinstance(target, Primitive):
-        if target.kind in _CONVERTIBLE[source.kind]:
+        convertible = _CONVERTIBLE_PARQUET if dialect is Dialect.PARQUET else _CONVERTIBLE
+        if target.kind in convertible.get(source.kind, ()):
             return Fit(FitAction.CONVERT, source, target, dialect=dialect)
         raise _refused(source, target, where)
     if isinstance(source, StructType) and isinstance(target, StructType):

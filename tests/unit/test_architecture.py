@@ -26,7 +26,7 @@ ROWS = (
     ("format",),
     ("types",),
     ("state", "orc"),
-    ("storage",),
+    ("storage", "fileformats"),
     ("rows",),
     ("maintenance", "engine", "metastore"),
     ("compaction",),
@@ -42,8 +42,8 @@ RANK = {package: rank for rank, row in enumerate(ROWS) for package in row}
 
 # What only one place may know: packages, or modules of one.
 ONLY_IN = {
-    "numpy": ("format", "types", "orc", "rows", "compaction"),
-    "pyarrow": ("format", "types", "orc", "rows", "compaction", "cli"),
+    "numpy": ("format", "types", "orc", "fileformats", "rows", "compaction"),
+    "pyarrow": ("format", "types", "orc", "fileformats", "rows", "compaction", "cli"),
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
     "isal": ("orc.arrow_writer",),
@@ -116,6 +116,7 @@ LOADED_LATE = {
     ("orc", "acidctl.orc.pyorc_files"): "only values that pyarrow would change are written by pyorc",
     ("orc", "isal"): "a package that need not be installed",
     ("orc", "pyarrow"): "tails are read without it",
+    ("rows", "acidctl.fileformats"): "`ls` opens files only for --rows",
     ("rows", "acidctl.orc"): "`ls` opens files only for --rows and side files",
     ("rows", "acidctl.types"): "`ls` needs no types",
     ("rows", "pandas"): "only `to_pandas` needs it, and it need not be installed",
