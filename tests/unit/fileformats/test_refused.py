@@ -1,4 +1,4 @@
-"""Insert-only tables that are not read, or not to their end: one sentence each, and nothing healthy is called damaged."""
+"""Insert-only tables that are not read, or not to their end: one sentence each, and no healthy file is damaged."""
 
 from __future__ import annotations
 
