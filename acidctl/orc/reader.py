@@ -26,7 +26,6 @@ import pyarrow.orc as po
 
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.events import RowId
-from acidctl.format.names import EVENT_FIELDS
 from acidctl.orc import acidmeta
 from acidctl.orc.calendar import is_utc, zone_epoch
 from acidctl.orc.codec import Compression
@@ -57,7 +56,7 @@ from acidctl.orc.tail import (
     read_tail,
 )
 from acidctl.orc.tail_edit import offered_name, safe_tail
-from acidctl.types.hive_types import Dialect, Field, StructType
+from acidctl.types.hive_types import Dialect, StructType
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
@@ -111,11 +110,8 @@ class OrcFile:
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
-        schema = tail.hive_type()
+        schema = tail.types.events or tail.hive_type()
         assert isinstance(schema, StructType)
-        if self.is_acid:
-            fields = zip(EVENT_FIELDS, schema.fields, strict=True)
-            schema = StructType(tuple(Field(name, field.type) for name, field in fields))
         self.schema = schema
 
     @property

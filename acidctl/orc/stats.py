@@ -113,10 +113,7 @@ _FIELDS: Mapping[StatisticsKind, Mapping[str, _Read]] = {
     StatisticsKind.COLLECTION: dict.fromkeys((*_BOUNDS, "sum"), Message.uint),
 }
 # The same by the field of the whole message, laid out for speed: each column of each stripe is read by it.
-_READS = {
-    kind.value: (kind, tuple((name, number, read) for number, (name, read) in enumerate(fields.items(), 1)))
-    for kind, fields in _FIELDS.items()
-}
+_READS = {kind.value: (kind, dict(enumerate(fields.items(), 1))) for kind, fields in _FIELDS.items()}
 _COUNT, _HAS_NULL, _BYTES = 1, 10, 11
 
 
@@ -135,7 +132,9 @@ def parse_statistics(message: Message) -> ColumnStatistics:
     for field in message:
         plan = _READS.get(field)
         if plan is not None and (inner := message.message(field)):
-            values = ValueStatistics(plan[0], **{name: read(inner, number) for name, number, read in plan[1]})
+            kind, reads = plan
+            stated = ((reads[number], number) for number in inner if number in reads)
+            values = ValueStatistics(kind, **{name: read(inner, number) for (name, read), number in stated})
             break
     return ColumnStatistics(
         message.uint(_COUNT), None if has_null is None else bool(has_null), message.uint(_BYTES), values

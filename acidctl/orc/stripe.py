@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
@@ -37,7 +39,11 @@ class StreamKind(IntEnum):
     STRIPE_STATISTICS = 100
     FILE_STATISTICS = 101
 
+    # That of Enum is a call of Python's, and each stream of each stripe is looked up by it.
+    __hash__ = int.__hash__
 
+
+_STREAM_KINDS = {kind.value: kind for kind in StreamKind}
 INDEX_KINDS = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 
 
@@ -49,6 +55,8 @@ class EncodingKind(IntEnum):
     DIRECT_V2 = 2
     DICTIONARY_V2 = 3
 
+    __hash__ = int.__hash__
+
 
 _SECOND = frozenset({EncodingKind.DIRECT_V2, EncodingKind.DICTIONARY_V2})
 # Types that are stored in runs of integers, of one version or the other.
@@ -57,8 +65,7 @@ _WITH_RUNS = frozenset(OrcKind) - {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """One stream: `offset` is where it begins in the file."""
 
     kind: StreamKind
@@ -127,14 +134,18 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
     if len(message.data(3) or b"") > _MAX_ZONE:
         raise WireError("the name of its time zone is too long")
     encodings = []
-    for item in message.messages(2):
-        code, size = item.numbers(1, 2)
+    for code, size in message.numbers_of(2, 2):
         if code > EncodingKind.DICTIONARY_V2:
             raise WireError(f"encoding {code} is unknown")
         if size > _MAX_DICTIONARY:
             raise WireError(f"a dictionary claims {size} entries")
-        encodings.append(Encoding(EncodingKind(code), size))
+        encodings.append(_encoding(code, size))
     return StripeFooter(_streams(message, stripe, columns), tuple(encodings), message.text(3) or None)
+
+
+@lru_cache(maxsize=64)
+def _encoding(code: int, size: int) -> Encoding:
+    return Encoding(EncodingKind(code), size)
 
 
 def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[StripeFooter, bytes]:
@@ -158,18 +169,18 @@ def _streams(message: Message, stripe: Stripe, columns: int) -> dict[tuple[Strea
     end = stripe.offset + stripe.index_length + stripe.data_length
     # Of two that are called the same each library takes another.
     result: dict[tuple[StreamKind, int], Stream] = {}
-    for item in message.messages(1):
-        code, column, length = item.numbers(1, 2, 3)
-        if code not in StreamKind._value2member_map_:
+    for code, column, length in message.numbers_of(1, 3):
+        kind = _STREAM_KINDS.get(code)
+        if kind is None:
             raise WireError(f"stream kind {code} is unknown")
-        stream = Stream(StreamKind(code), column, at, length)
-        if stream.column >= columns:
-            raise WireError(f"a stream belongs to column {stream.column}, there are {columns}")
-        at += stream.length
+        if column >= columns:
+            raise WireError(f"a stream belongs to column {column}, there are {columns}")
+        stream = Stream(kind, column, at, length)
+        at += length
         if at > end:
             raise WireError("its streams are longer than the stripe")
-        if result.setdefault((stream.kind, stream.column), stream) is not stream:
-            raise WireError(f"column {stream.column} has two {stream.kind.name} streams")
+        if result.setdefault((kind, column), stream) is not stream:
+            raise WireError(f"column {column} has two {kind.name} streams")
     return result
 
 

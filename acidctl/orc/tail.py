@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol, TypeGuard
 
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
@@ -97,6 +97,9 @@ class OrcKind(IntEnum):
     CHAR = 17
     TIMESTAMP_INSTANT = 18
 
+    # That of Enum is a call of Python's, and each column of each file is looked up by it.
+    __hash__ = int.__hash__
+
 
 PRIMITIVES = {
     OrcKind.BOOLEAN: TypeKind.BOOLEAN,
@@ -176,6 +179,35 @@ class OrcType:
     attributes: tuple[tuple[str, str], ...]
 
 
+class TypeTree(tuple[OrcType, ...]):
+    """The flattened type tree, beside what follows from it: made once for all files that declare the same one."""
+
+    @cached_property
+    def hive_type(self) -> HiveType:
+        """As a Hive type."""
+        return _hive_type(self, 0)
+
+    @cached_property
+    def offered(self) -> dict[tuple[frozenset[int], bool], list[bytes]]:
+        """Encoded forms of it that `tail_edit` keeps here."""
+        return {}
+
+    @cached_property
+    def events(self) -> StructType | None:
+        """The columns of an event under their usual names, where they are its: query-based compaction writes lower
+        case.
+        """
+        names = self[0].names
+        if tuple(self[child].kind for child in self[0].subtypes) != _KINDS or (
+            names != EVENT_FIELDS and tuple(name.lower() for name in names) != _NAMES
+        ):
+            return None
+        schema = self.hive_type
+        assert isinstance(schema, StructType)
+        fields = zip(EVENT_FIELDS, schema.fields, strict=True)
+        return StructType(tuple(Field(name, field.type) for name, field in fields))
+
+
 @dataclass(frozen=True, slots=True)
 class Tail:
     """Everything that the end of an ORC file says; `file_length` is the logical length it was read at."""
@@ -183,7 +215,7 @@ class Tail:
     name: str
     file_length: int
     postscript: PostScript
-    types: tuple[OrcType, ...]
+    types: TypeTree
     stripes: tuple[Stripe, ...]
     rows: int
     row_index_stride: int
@@ -209,30 +241,34 @@ class Tail:
 
     def hive_type(self, column: int = 0) -> HiveType:
         """The type at a column id as a Hive type."""
-        entry = self.types[column]
-        inner = [self.hive_type(child) for child in entry.subtypes]
-        match entry.kind:
-            case OrcKind.STRUCT:
-                return StructType(tuple(Field(name, kind) for name, kind in zip(entry.names, inner, strict=True)))
-            case OrcKind.LIST:
-                return ListType(inner[0])
-            case OrcKind.MAP:
-                return MapType(inner[0], inner[1])
-            case OrcKind.UNION:
-                return UnionType(tuple(inner))
-            case OrcKind.DECIMAL:
-                # Files of Hive 0.11 carry neither; ORC's own defaults stand in.
-                scale = 10 if entry.scale is None and not entry.precision else entry.scale or 0
-                return Primitive(TypeKind.DECIMAL, precision=entry.precision or 38, scale=scale)
-            case OrcKind.CHAR:
-                return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
-            case OrcKind.VARCHAR:
-                return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
-        return Primitive(PRIMITIVES[entry.kind])
+        return _hive_type(self.types, column) if column else self.types.hive_type
 
     def metadata_value(self, key: str) -> bytes | None:
         """The value of a user metadata key, or None."""
         return next((value for name, value in self.user_metadata if name == key), None)
+
+
+def _hive_type(types: TypeTree, column: int) -> HiveType:
+    entry = types[column]
+    inner = [_hive_type(types, child) for child in entry.subtypes]
+    match entry.kind:
+        case OrcKind.STRUCT:
+            return StructType(tuple(Field(name, kind) for name, kind in zip(entry.names, inner, strict=True)))
+        case OrcKind.LIST:
+            return ListType(inner[0])
+        case OrcKind.MAP:
+            return MapType(inner[0], inner[1])
+        case OrcKind.UNION:
+            return UnionType(tuple(inner))
+        case OrcKind.DECIMAL:
+            # Files of Hive 0.11 carry neither; ORC's own defaults stand in.
+            scale = 10 if entry.scale is None and not entry.precision else entry.scale or 0
+            return Primitive(TypeKind.DECIMAL, precision=entry.precision or 38, scale=scale)
+        case OrcKind.CHAR:
+            return Primitive(TypeKind.CHAR, length=entry.max_length or 255)
+        case OrcKind.VARCHAR:
+            return Primitive(TypeKind.VARCHAR, length=entry.max_length or 65535)
+    return Primitive(PRIMITIVES[entry.kind])
 
 
 def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Tail:
@@ -325,7 +361,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
         raise WireError("its user metadata is too large")
     types = _types(tuple(footer.blobs(4)))
-    stripes = tuple(Stripe(*message.numbers(1, 2, 3, 4, 5)) for message in footer.messages(3))
+    stripes = tuple(Stripe(*numbers) for numbers in footer.numbers_of(3, 5))
     rows, stride, code, calendar = footer.numbers(6, 8, 9, 11)
     content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
     _check_stripes(stripes, rows, content_end)
@@ -399,7 +435,7 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, content_end: int) -> 
 
 
 @lru_cache(maxsize=16)
-def _types(declared: tuple[bytes, ...]) -> tuple[OrcType, ...]:
+def _types(declared: tuple[bytes, ...]) -> TypeTree:
     """The type tree, checked; the files of a table mostly declare the same one."""
     types = []
     budget = Budget(_MAX_TYPES)
@@ -412,7 +448,7 @@ def _types(declared: tuple[bytes, ...]) -> tuple[OrcType, ...]:
         attributes = tuple((item.text(1) or "", item.text(2) or "") for item in message.messages(7))
         types.append(OrcType(OrcKind(code), message.uints(2), names, length, precision, scale, attributes))
     _check_types(types)
-    return tuple(types)
+    return TypeTree(types)
 
 
 _ARITY = {OrcKind.LIST: 1, OrcKind.MAP: 2}
@@ -468,8 +504,8 @@ _SHOWN, _SHOWN_LETTERS = 6, 40
 
 
 def is_acid(tail: Tail) -> bool:
-    """Whether the columns are those of an event, ignoring case: query-based compaction writes lower case."""
-    return (tail.types[0].names == EVENT_FIELDS or _names(tail) == _NAMES) and _kinds(tail) == _KINDS
+    """Whether the columns are those of an event, ignoring case."""
+    return tail.types.events is not None
 
 
 def shape_damage(tail: Tail, *, events: bool = False, rows: bool = False) -> DamagedDataError | None:

@@ -160,7 +160,7 @@ def safe_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tu
                 encoded({1: s.offset, 2: s.index_length, 3: s.data_length, 4: s.footer_length, 5: s.rows})
                 for s in tail.stripes
             ],
-            4: [encode_type(entry) for entry in _offered_types(tail, wide, flatten)],
+            4: _offered(tail, wide, flatten),
             6: tail.rows,
             # Without a stride the reader ignores row indexes, which a plain scan never needs.
             8: 0,
@@ -178,6 +178,15 @@ def safe_tail(tail: Tail, wide: Collection[int], *, flatten: bool = False) -> tu
 def offered_name(column: int) -> str:
     """The name that the top-level column with this id has for Arrow."""
     return f"c{column}"
+
+
+def _offered(tail: Tail, wide: Collection[int], flatten: bool) -> list[bytes]:
+    """The types that are offered, encoded; the same for all files of a table mostly."""
+    key = frozenset(wide), flatten
+    known = tail.types.offered
+    if key not in known:
+        known[key] = [encode_type(entry) for entry in _offered_types(tail, wide, flatten)]
+    return known[key]
 
 
 def _offered_types(tail: Tail, wide: Collection[int], flatten: bool) -> list[OrcType]:
