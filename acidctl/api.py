@@ -180,7 +180,8 @@ class Table:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
-        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings))
+        place = (self._url or self.location, self._options)
+        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings), place)
 
     def _missing_halves(self, readings: TableState) -> Iterator[str]:
         """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""

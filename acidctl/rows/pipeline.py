@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 #: Of batches that are read and not yet delivered; a batch that is larger than this is alone.
 BYTES_IN_FLIGHT = 32 << 20
 
+#: How many batches of one part of a table may wait while those of an earlier part are delivered.
+DEPTH_OF_STREAMS = 8
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ordered_map(
@@ -71,43 +79,112 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
     An error of `items` is raised where its item would have come. Closing the result ends the thread and closes `items`
     there, so that files are closed by the thread that reads them.
     """
-    # An interrupt may come at any place of the main thread. Of Queue, Semaphore and Event it could leave the lock held,
-    # and the other thread would wait for it for ever; these queues have none that Python code could leave.
-    ready: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
-    room: SimpleQueue[None] = SimpleQueue()
-    for _ in range(depth):
-        room.put(None)
-    stopped = False
-
-    def produce() -> None:
-        failure: BaseException | None = None
-        try:
-            for item in items:
-                ready.put((item, None))
-                room.get()
-                if stopped:
-                    break
-        except BaseException as error:
-            failure = error
-        finally:
-            close = getattr(items, "close", None)
-            if close is not None:
-                close()
-            ready.put((None, failure))
-
-    thread = threading.Thread(target=produce, name="acidctl-read-ahead", daemon=True)
+    ahead = _Ahead(items, depth)
     try:
-        thread.start()
+        ahead.start()
+        yield from ahead.results()
+    finally:
+        ahead.close()
+
+
+def ordered_streams(
+    streams: Iterable[Iterator[Item]], *, workers: int, depth: int = DEPTH_OF_STREAMS
+) -> Iterator[Item]:
+    """All items of the streams, one stream after the other, while up to `workers` of them are read by a thread each.
+
+    At most `depth` items of a stream wait, and of one stream more than there are workers. `streams` is consumed by the
+    calling thread; its errors and those of a stream come out where the next item would have.
+    """
+    pending: deque[_Ahead[Item]] = deque()
+    source = iter(streams)
+    failure: Exception | None = None
+    exhausted = False
+
+    def refill() -> None:
+        nonlocal failure, exhausted
+        while not exhausted and len(pending) <= workers and sum(not one.ended for one in pending) < workers:
+            try:
+                stream = next(source)
+            except StopIteration:
+                exhausted = True
+                return
+            except Exception as error:  # what came before it is delivered first
+                failure, exhausted = error, True
+                return
+            pending.append(_Ahead(stream, depth))
+            pending[-1].start()
+
+    try:
+        refill()
+        while pending:
+            for item in pending[0].results():
+                refill()
+                yield item
+            pending.popleft().close()
+            refill()
+        if failure is not None:
+            raise failure
+    finally:
+        for one in pending:
+            one.stop()
+        for one in pending:
+            one.close()
+
+
+class _Ahead(Generic[Item]):
+    """An iterator that a thread of its own reads, at most `depth` items ahead of who takes its results."""
+
+    def __init__(self, items: Iterator[Item], depth: int) -> None:
+        # An interrupt may come at any place of the main thread. Of Queue, Semaphore and Event it could leave the lock
+        # held, and the other thread would wait for it for ever; these queues have none that Python code could leave.
+        self._ready: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(depth):
+            self._room.put(None)
+        self._items = items
+        self._stopped = False
+        self.ended = False
+        self._thread = threading.Thread(target=self._produce, name="acidctl-read-ahead", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def results(self) -> Iterator[Item]:
+        """The items in order, and then what went wrong, if anything did."""
         while True:
-            item, failure = ready.get()
+            item, failure = self._ready.get()
             if failure is not None:
                 raise failure
             if item is None:
                 return
             yield item
-            room.put(None)
-    finally:
-        stopped = True
-        room.put(None)
+            self._room.put(None)
+
+    def stop(self) -> None:
+        """Ask for no further item."""
+        self._stopped = True
+        self._room.put(None)
+
+    def close(self) -> None:
+        """Stop, and wait for the thread, which closes what it reads."""
+        self.stop()
         with suppress(RuntimeError):  # an interrupt came before it was known to run; then it ends with its first item
-            thread.join()
+            self._thread.join()
+
+    def _produce(self) -> None:
+        failure: BaseException | None = None
+        try:
+            for item in self._items:
+                self._ready.put((item, None))
+                self._room.get()
+                if self._stopped:
+                    break
+        except BaseException as error:
+            failure = error
+        finally:
+            close = getattr(self._items, "close", None)
+            if close is not None:
+                close()
+            self.ended = True
+            self._ready.put((None, failure))

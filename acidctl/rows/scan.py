@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -111,12 +111,14 @@ class DataSource:
     Rows of a file without ACID columns get their identity from `raw_write_id`, `raw_bucket` and the rows of `before`,
     the file that precedes it in Hive's numbering; `raw_bucket` is None where the file name tells no bucket.
     `apart` says that no event of another file concerns its rows, although their ids may look alike. `through` stands
-    between the file and whoever reads its events: it may look at them and leave some out.
+    between the file and whoever reads its events: it may look at them and leave some out. `path` is below the location.
     """
 
     name: str
     open: Callable[[], AbstractContextManager[RowFile | None]]
     bucket_id: int | None
+    path: str = ""
+    bytes: int = 0
     statement_id: int = 0
     min_write_id: int | None = None
     max_write_id: int = 0
@@ -156,6 +158,23 @@ class DataSource:
     def has_row_ids(self) -> bool:
         """Whether its rows have a ROW__ID."""
         return self.facts.is_acid or self.raw_bucket is not None
+
+    def known(self, facts: FileFacts, offset: int) -> DataSource:
+        """The same file of which another process has found this; it is not asked again."""
+        self._facts, self._offset = facts, offset
+        return self
+
+    def stripes(self) -> tuple[tuple[RowId, RowId, int] | None, ...]:
+        """Least and greatest row id, and bytes, of each stripe; None where statistics do not tell."""
+        with self.open() as orc:
+            if orc is None:
+                return ()
+            sizes = [stripe.end - stripe.offset for stripe in orc.tail.stripes]
+            if self.facts.is_acid:
+                return tuple(b and (*b, size) for b, size in zip(orc.stripe_key_ranges(), sizes, strict=True))
+            ends = list(accumulate((stripe.rows for stripe in orc.tail.stripes), initial=self.row_offset))
+            ids = [RowId(self.raw_write_id, self.raw_bucket or 0, row) for row in ends]
+            return tuple((*pair, size) for pair, size in zip(pairwise(ids), sizes, strict=True))
 
     def is_wide(self) -> bool:
         """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
@@ -351,6 +370,8 @@ def _sources(opener: _Opener, state: AcidState, entry: StateEntry) -> Iterator[D
                 name=opener.storage.display(join(opener.root, info.path)),
                 open=partial(_opened, opener, files[info.path], state.insert_only),
                 bucket_id=bucket_id,
+                path=info.path,
+                bytes=info.size,
                 min_write_id=entry.min_write_id,
                 max_write_id=MIN_LONG if entry.max_write_id is None else entry.max_write_id,
                 statement_id=statement_id,
@@ -398,6 +419,20 @@ def _opened(opener: _Opener, file: DataFile, insert_only: bool) -> Iterator[RowF
         yield orc
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of a location that are read together, or with a `span` those of their rows that lie in it.
+
+    `merged` is False for a file whose rows have no ids; a span then counts them by `row_offset`. `updates` says that
+    the newest event of a row counts, as in ACID version 1.
+    """
+
+    sources: tuple[DataSource, ...]
+    merged: bool = True
+    updates: bool = False
+    span: KeySpan | None = None
+
+
 @dataclass(slots=True)
 class LocationReader:
     """Reads one location: `inserts` and `deletes` are its live data files, `row_ids` False for insert-only tables."""
@@ -411,20 +446,25 @@ class LocationReader:
 
     def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All visible rows, bucket by bucket, in ROW__ID order within each."""
-        for group in self._buckets():
-            yield from self._read(group, projection, batch_rows)
+        for group in self.groups():
+            yield from self.read(group, projection, batch_rows)
+
+    def groups(self) -> Iterator[Group]:
+        """The files with rows in the order of the answer, by how they have to be read."""
+        for bucket in self._buckets():
+            merged, plain = self._parted(bucket)
+            for sources in merged:
+                yield Group(tuple(sources), updates=any(source.facts.may_update for source in sources))
+            yield from (Group((source,), merged=False) for source in plain)
 
     def count(self) -> int:
         """How many rows are visible; from tails alone where no delete, update or hidden write can change the number."""
         total = 0
-        for group in self._buckets():
-            merged, plain = self._parted(group)
-            total += sum(source.facts.rows for source in plain)
-            for sources in merged:
-                if self._every_row_counts(sources):
-                    total += sum(source.facts.rows for source in sources)
-                else:
-                    total += sum(len(batch) for batch in self._merge(sources, None, BATCH_ROWS))
+        for group in self.groups():
+            if not group.merged or self._every_row_counts(group.sources):
+                total += sum(source.facts.rows for source in group.sources)
+            else:
+                total += sum(len(batch) for batch in self._merge(group.sources, None, BATCH_ROWS))
         return total
 
     def _buckets(self) -> Iterator[list[DataSource]]:
@@ -444,14 +484,18 @@ class LocationReader:
         plain = [source for source in group if not (self.row_ids and source.has_row_ids)]
         return [*([together] if together else []), *apart], plain
 
-    def _read(self, group: Sequence[DataSource], projection: Projection, batch_rows: int) -> Iterator[RowBatch]:
-        merged, plain = self._parted(group)
-        for sources in merged:
-            for batch in coalesce(iter(self._merge(sources, projection, batch_rows)), batch_rows):
-                yield RowBatch(batch.columns, len(batch), batch.keys)
-        for source in plain:
-            for batch in source.events(projection, batch_rows):
-                yield RowBatch(batch.columns, len(batch))
+    def read(
+        self, group: Group, projection: Projection, batch_rows: int = BATCH_ROWS, *, threads: bool = True
+    ) -> Iterator[RowBatch]:
+        """The visible rows of a group, or of the part of one; without `threads` nothing is decoded ahead."""
+        if not group.merged:
+            for source in group.sources:
+                for batch in source.events(projection, batch_rows, group.span):
+                    yield RowBatch(batch.columns, len(batch))
+            return
+        merged = self._merge(group.sources, projection, batch_rows, group.span, threads, updates=group.updates)
+        for batch in coalesce(iter(merged), batch_rows):
+            yield RowBatch(batch.columns, len(batch), batch.keys)
 
     def merge(
         self,
@@ -475,8 +519,9 @@ class LocationReader:
         batch_rows: int,
         span: KeySpan | None = None,
         threads: bool = True,
+        updates: bool = False,
     ) -> MergeReader:
-        updates = any(source.facts.may_update for source in sources)
+        updates = updates or any(source.facts.may_update for source in sources)
         large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
         # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
         ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []

@@ -7,9 +7,10 @@ digests read data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
@@ -19,7 +20,20 @@ from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.pipeline import cores, ordered_streams
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, live_sources
+from acidctl.rows.splits import (
+    SPLIT_BYTES,
+    THREAD_BYTES,
+    Located,
+    Piece,
+    Place,
+    Selection,
+    Split,
+    Splitter,
+    packs,
+    row_ids_of,
+)
 from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.state.report import ASSUMED
 from acidctl.storage.locations import parse_filter
@@ -133,14 +147,25 @@ class Snapshot:
     the table is one. Columns are those of `--schema`, else of the newest visible file, see `columns`.
     """
 
-    def __init__(self, storage: Storage, location: str, table: TableState, findings: Iterable[str] = ()) -> None:
-        """`findings` is what was found beside the `doubts` of the table."""
+    def __init__(
+        self,
+        storage: Storage,
+        location: str,
+        table: TableState,
+        findings: Iterable[str] = (),
+        place: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`findings` is what was found beside the `doubts` of the table.
+
+        `place` is the URL and the storage options by which other processes open it.
+        """
         self.location = location
         self.notes = table.notes
         self.warnings = table.warnings
         self.partitions = tuple(part for part in table.parts if not part.location.stray)
         self.lists = table.lists
         self._storage = storage
+        self._place = Place(*(place or (location, {})))
         self._given = table.schema
         self._plain = PlainFiles(table.schema)
         self._findings = Findings((*table.doubts, *findings))
@@ -235,30 +260,58 @@ class Snapshot:
         *,
         partitions: Sequence[str] = (),
         batch_rows: int = BATCH_ROWS,
+        threads: int | None = None,
     ) -> Iterator[Rows]:
         """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order.
 
-        `partitions` narrows them as `--partition` does: `ds=2026-01-*/hr=7`.
+        `partitions` narrows them as `--partition` does: `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by
+        side (None: one for each core).
         """
-        fields = self.fields
-        wanted = self._positions(columns)
-        data = tuple(position for position in wanted if position < len(self.columns.fields))
-        names = tuple(fields[position].name for position in wanted)
-        types = tuple(fields[position].type for position in wanted)
-        projection = Projection(self.columns, data, self._dialect)
-        own = len(self.columns.fields)
-        for partition in self._chosen(partitions):
-            values = self._partition_values(partition)
-            for batch in self._reader(partition).batches(projection, batch_rows=batch_rows):
-                arrays = dict(zip(data, batch.columns, strict=True))
-                delivered = tuple(
-                    arrays[place] if place < own else pa.repeat(values[place - own][0], batch.rows) for place in wanted
-                )
-                keys = batch.keys
-                ids = None
-                if keys is not None:
-                    ids = pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
-                yield Rows(partition.partition, names, types, delivered, batch.rows, ids)
+        selection = self._selection(columns)
+        names = tuple(field.name for field in selection.fields)
+        types = tuple(field.type for field in selection.fields)
+
+        def rows(pack: tuple[Piece, ...]) -> Iterator[Rows]:
+            for piece in pack:
+                # What could not be divided is decoded ahead.
+                large = workers == 1 or piece.bytes > 2 * THREAD_BYTES
+                for batch in piece.batches(selection.projection, batch_rows, threads=large):
+                    delivered = selection.delivered(batch, piece.place.values)
+                    yield Rows(piece.place.partition, names, types, delivered, batch.rows, row_ids_of(batch))
+
+        workers = threads or cores()
+        found = packs(map(self._located, self._chosen(partitions)), THREAD_BYTES if workers > 1 else None)
+        streams = map(rows, found)
+        yield from chain.from_iterable(streams) if workers == 1 else ordered_streams(streams, workers=workers)
+
+    def splits(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Sequence[str] = (),
+        row_id: bool = False,
+        timestamps: str = "auto",
+        split_bytes: int = SPLIT_BYTES,
+    ) -> tuple[Split, ...]:
+        """The same rows in parts of about `split_bytes` that other processes can read, each from a pickle.
+
+        Their batches one after the other are those of `to_batches`. The end of each file is read once, here.
+        """
+        selection = self._selection(columns)
+        form = self._timestamp_form(timestamps, selection.fields)
+        write_ids = self.lists.effective_write_ids
+        splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id)
+        return tuple(splitter.splits(map(self._located, self._chosen(partitions)), split_bytes))
+
+    def _selection(self, columns: Sequence[str] | None) -> Selection:
+        fields, places = self.fields, self._positions(columns)
+        data = tuple(place for place in places if place < len(self.columns.fields))
+        chosen = tuple(fields[place] for place in places)
+        return Selection(chosen, places, Projection(self.columns, data, self._dialect))
+
+    def _located(self, partition: PartitionState) -> Located:
+        root, values = partition.location.listing.root, self._partition_values(partition)
+        return Located(partition.partition, root, partition.state, values, self._reader(partition))
 
     def to_batches(
         self,
@@ -269,6 +322,7 @@ class Snapshot:
         limit: int | None = None,
         batch_rows: int = BATCH_ROWS,
         timestamps: str = "auto",
+        threads: int | None = None,
     ) -> pa.RecordBatchReader:
         """All visible rows as Arrow record batches of one schema, as a stream; ROW__ID comes first when asked for.
 
@@ -280,7 +334,8 @@ class Snapshot:
         schema = public_schema(fields, form, row_id=row_id)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for rows in limited(self.rows(columns, partitions=partitions, batch_rows=batch_rows), limit):
+            found = self.rows(columns, partitions=partitions, batch_rows=batch_rows, threads=threads)
+            for rows in limited(found, limit):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)
 

@@ -1,0 +1,311 @@
+"""An answer in parts: its rows divided at stripes, to be read by several threads, or by other processes.
+
+The parts concatenated in their order are the whole, row by row. A bucket is cut between row ids, so that each part is a
+merge of its own: it opens only the files that may hold its row ids, and holds only the deletes among them. A file whose
+rows have no ids is cut between its stripes. Small buckets and partitions are put together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from acidctl.format.events import KeySpan, RowId
+from acidctl.format.names import SIDE_FILE_SUFFIX
+from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.export import Timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.scan import (
+    BATCH_ROWS,
+    DataSource,
+    FileFacts,
+    Group,
+    LocationReader,
+    Projection,
+    RowBatch,
+    live_sources,
+)
+from acidctl.state.resolve import AcidState, StateEntry
+from acidctl.storage.local import LocalStorage, whole_path
+from acidctl.storage.port import Storage
+from acidctl.storage.resolve import options_elsewhere, resolve
+from acidctl.types.hive_types import Field
+
+#: Bytes of files in a part that another process reads.
+SPLIT_BYTES = 64 << 20
+#: The same of a thread's: what waits in memory while an earlier part is delivered is some times as much.
+THREAD_BYTES = 8 << 20
+# What opening a file costs, in bytes read meanwhile: many small files make a part too.
+_OPEN_BYTES = 1 << 18
+
+
+class Place(NamedTuple):
+    """How this process, and with `options` another one, opens a table; they may hold secrets."""
+
+    url: str
+    options: Mapping[str, Any]
+
+
+class Located(NamedTuple):
+    """A location of the answer, and how it is read here; `values` has an array of one for each partition column."""
+
+    partition: str
+    root: str
+    state: AcidState
+    values: tuple[pa.Array, ...]
+    reader: LocationReader
+
+
+class Piece(NamedTuple):
+    """A group of files of a location, or a span of one; `bytes` are those of its files."""
+
+    place: Located
+    group: Group
+    bytes: int
+
+    def batches(self, projection: Projection, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
+        """Its rows, in order."""
+        return _read(self.place.reader, self.group, projection, batch_rows, threads=threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is delivered of each row: columns by their places, data columns first, then `partition` columns."""
+
+    fields: tuple[Field, ...]
+    places: tuple[int, ...]
+    projection: Projection
+
+    def delivered(self, batch: RowBatch, values: Sequence[pa.Array]) -> tuple[pa.Array, ...]:
+        """The columns of a batch; `values` has those of its partition, an array of one value each."""
+        own = len(self.projection.columns.fields)
+        arrays = dict(zip(self.projection.wanted, batch.columns, strict=True))
+        return tuple(
+            arrays[place] if place < own else pa.repeat(values[place - own][0], batch.rows) for place in self.places
+        )
+
+
+def row_ids_of(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
+    """Write id, bucket property and row number of each row; None where rows have no ids."""
+    keys = batch.keys
+    if keys is None:
+        return None
+    return pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
+
+
+def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:
+    """The whole answer in parts of about `split_bytes`, the pieces of each one after the other.
+
+    None makes a part of each group. What comes before an error is delivered before it is raised.
+    """
+    pack: list[Piece] = []
+    size = 0
+    failure: Exception | None = None
+    pieces = _all_pieces(locations, split_bytes)
+    while True:
+        try:
+            piece = next(pieces, None)
+        except Exception as error:
+            piece, failure = None, error
+        if pack and (piece is None or split_bytes is None or size + piece.bytes > split_bytes):
+            yield tuple(pack)
+            pack, size = [], 0
+        if failure is not None:
+            raise failure
+        if piece is None:
+            return
+        pack.append(piece)
+        size += piece.bytes
+
+
+def _all_pieces(locations: Iterable[Located], split_bytes: int | None) -> Iterator[Piece]:
+    for location in locations:
+        for group in location.reader.groups():
+            yield from _pieces(location, group, split_bytes)
+
+
+def _pieces(place: Located, group: Group, split_bytes: int | None) -> Iterator[Piece]:
+    """The group in spans of about `split_bytes` each, in order."""
+    size = sum(source.bytes + _OPEN_BYTES for source in group.sources)
+    cuts = _cuts(group, split_bytes) if split_bytes is not None and size > split_bytes else ()
+    if not cuts:
+        yield Piece(place, group, size)
+        return
+    for lower, upper in zip((None, *cuts), (*cuts, None), strict=True):
+        span = KeySpan(lower, upper)
+        inside = tuple(s for s in group.sources if not group.merged or span.may_hold(*s.bounds(updates=group.updates)))
+        if inside:
+            yield Piece(place, replace(group, sources=inside, span=span), size // (len(cuts) + 1))
+
+
+def _cuts(group: Group, split_bytes: int) -> tuple[RowId, ...]:
+    """Row ids at which a part ends and the next begins: where stripes begin, as far as statistics tell.
+
+    None where the stripes of a file are not in the order of row ids: whoever merges all of it will notice.
+    """
+    if not group.merged and group.sources[0].facts.is_acid:
+        return ()
+    starts: list[tuple[RowId, int]] = []
+    for source in group.sources:
+        if source.bytes <= min(_OPEN_BYTES, split_bytes):
+            continue
+        stripes = source.stripes()
+        known = [stripe for stripe in stripes if stripe is not None]
+        ordered = all(one[0] <= other[1] for one, other in pairwise(known))
+        if len(known) < len(stripes) or not ordered:
+            return ()
+        starts += [(low, size) for low, _, size in known]
+    cuts: list[RowId] = []
+    size = 0
+    for low, width in sorted(starts):
+        if size + width > split_bytes and size and (not cuts or cuts[-1] < low):
+            cuts.append(low)
+            size = 0
+        size += width
+    # Nothing lies before the first row id of all.
+    return tuple(cut for cut in cuts if cut > min(starts)[0])
+
+
+def _read(
+    reader: LocationReader, group: Group, projection: Projection, batch_rows: int, *, threads: bool
+) -> Iterator[RowBatch]:
+    # A reader of its own: each remembers the deletes that it has read last.
+    own = LocationReader(
+        reader.inserts, _deletes(reader.deletes, group), reader.write_ids, reader.row_ids, reader.findings
+    )
+    return own.read(group, projection, batch_rows, threads=threads)
+
+
+def _deletes(deletes: Sequence[DataSource], group: Group) -> list[DataSource]:
+    """Those that may have keys in the span of the group."""
+    span = group.span
+    return [one for one in deletes if span is None or span.may_hold(one.facts.lowest, one.facts.highest)]
+
+
+class _File(NamedTuple):
+    """What the driver knows of a file by its path below the location."""
+
+    facts: FileFacts
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece as it travels: `state` has the directories and files that it needs, and no others."""
+
+    root: str
+    state: AcidState
+    values: tuple[pa.Array, ...]
+    files: Mapping[str, _File]
+    deletes: Mapping[str, _File]
+    group: Group
+
+    def batches(self, split: Split, batch_rows: int) -> Iterator[RowBatch]:
+        """Its rows, read where this process is."""
+        storage, root = resolve(self.root if split.local else split.place.url, split.place.options)
+        inserts, deletes = live_sources(storage, root if split.local else self.root, self.state)
+        sources = tuple(one.known(*self.files[one.path]) for one in inserts if one.path in self.files)
+        events = [one.known(*self.deletes[one.path]) for one in deletes if one.path in self.deletes]
+        reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only)
+        group = replace(self.group, sources=sources)
+        return _read(reader, group, split.selection.projection, batch_rows, threads=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a snapshot's answer that any process can read, from a pickle too.
+
+    `rows` is how many are stored in its files before deletes, whole files counted; `bytes` is how much of them is its
+    own, roughly. It holds what opens the storage, secrets too, and shows none of that.
+    """
+
+    rows: int
+    bytes: int
+    schema: pa.Schema
+    selection: Selection = field(repr=False)
+    write_ids: ValidWriteIds = field(repr=False)
+    form: Timestamps = field(repr=False)
+    row_id: bool = field(repr=False)
+    place: Place = field(repr=False)
+    local: bool = field(repr=False)
+    parts: tuple[_Part, ...] = field(repr=False)
+
+    def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """Its rows as Arrow record batches, as `Snapshot.to_batches` gives them for the whole."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows))
+
+    def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        for part in self.parts:
+            for batch in part.batches(self, batch_rows):
+                ids = row_id_array(row_ids_of(batch), batch.rows) if self.row_id else None
+                columns = self.selection.delivered(batch, part.values)
+                yield public_batch(columns, self.selection.fields, ids, self.schema, self.form)
+
+
+class Splitter(NamedTuple):
+    """What all splits of an answer have in common."""
+
+    storage: Storage
+    place: Place
+    write_ids: ValidWriteIds
+    selection: Selection
+    form: Timestamps
+    row_id: bool
+
+    def splits(self, locations: Iterable[Located], split_bytes: int) -> Iterator[Split]:
+        """The splits in the order of the answer."""
+        local = isinstance(self.storage, LocalStorage)
+        # Other processes may stand in another directory.
+        url = whole_path(self.storage, self.place.url) if local else self.place.url
+        place = Place(url, options_elsewhere(url, self.place.options, os.environ))
+        schema = public_schema(self.selection.fields, self.form, row_id=self.row_id)
+        for pack in packs(locations, split_bytes):
+            yield Split(
+                sum(source.facts.rows for piece in pack for source in piece.group.sources),
+                sum(piece.bytes for piece in pack),
+                schema,
+                self.selection,
+                self.write_ids,
+                self.form,
+                self.row_id,
+                place,
+                local,
+                tuple(self._part(piece) for piece in pack),
+            )
+
+    def _part(self, piece: Piece) -> _Part:
+        place, group = piece.place, piece.group
+        deletes: Sequence[DataSource] = ()
+        if group.merged:
+            deletes = _deletes(place.reader.deletes_for(group.sources, updates=group.updates), group)
+        files = {one.path: _File(one.facts, 0 if one.facts.is_acid else one.row_offset) for one in group.sources}
+        events = {one.path: _File(one.facts, 0) for one in deletes}
+        root, state = whole_path(self.storage, place.root), _narrowed(place.state, {*files, *events})
+        return _Part(root, state, place.values, files, events, replace(group, sources=()))
+
+
+def _narrowed(state: AcidState, paths: set[str]) -> AcidState:
+    """The state with these files alone, their side files among them."""
+
+    def narrowed(entry: StateEntry) -> StateEntry:
+        kept = tuple(
+            info for info in entry.files if info.path in paths or info.path.removesuffix(SIDE_FILE_SUFFIX) in paths
+        )
+        return replace(entry, files=kept, because_of=())
+
+    entries = {entry.name: narrowed(entry) for entry in state.entries}
+    kept = {name: entry for name, entry in entries.items() if entry.files}
+    return replace(
+        state,
+        base=None if state.base is None else kept.get(state.base.name),
+        deltas=tuple(kept[entry.name] for entry in state.deltas if entry.name in kept),
+        originals=tuple(info for info in state.originals if info.path in paths),
+        entries=tuple(kept.values()),
+        notes=(),
+        doubts=(),
+        lonely={},
+    )
