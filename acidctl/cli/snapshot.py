@@ -217,7 +217,7 @@ def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterat
     names = snapshot.flat_column_names(view.columns, row_id=view.row_id)
     if form is Format.CSV and names and out.header:
         yield csv_header(names)
-    rows = limited(snapshot.rows(view.columns), view.limit)
+    rows = limited(snapshot.rows(view.columns, threads=None if view.limit is None else 1), view.limit)
     yield from ordered_map(render, rows, size=lambda some: some.bytes)
     if damage.count:
         out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
@@ -244,7 +244,7 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     total = snapshot.count()
     out.line()
     rows: list[list[Cell]] = []
-    for some in limited(snapshot.rows(view.columns), _TEXT_ROWS if view.limit is None else view.limit):
+    for some in limited(snapshot.rows(view.columns, threads=1), _TEXT_ROWS if view.limit is None else view.limit):
         _, types, columns = _columns(some, view)
         texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
         rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]

@@ -165,15 +165,16 @@ class DataSource:
         return self
 
     def stripes(self) -> tuple[tuple[RowId, RowId, int] | None, ...]:
-        """Least and greatest row id, and bytes, of each stripe; None where statistics do not tell."""
-        with self.open() as orc:
-            if orc is None:
+        """Least and greatest row id, and bytes (roughly), of each stripe; None where statistics do not tell."""
+        with self.open() as file:
+            if file is None:
                 return ()
-            sizes = [stripe.end - stripe.offset for stripe in orc.tail.stripes]
+            rows = file.stripe_rows
+            sizes = [self.bytes * count // max(self.facts.rows, 1) for count in rows]
             if self.facts.is_acid:
-                return tuple(b and (*b, size) for b, size in zip(orc.stripe_key_ranges(), sizes, strict=True))
-            ends = list(accumulate((stripe.rows for stripe in orc.tail.stripes), initial=self.row_offset))
-            ids = [RowId(self.raw_write_id, self.raw_bucket or 0, row) for row in ends]
+                bounds = file.stripe_key_ranges()
+                return tuple(bound and (*bound, size) for bound, size in zip(bounds, sizes, strict=True))
+            ids = [RowId(self.raw_write_id, self.raw_bucket or 0, n) for n in accumulate(rows, initial=self.row_offset)]
             return tuple((*pair, size) for pair, size in zip(pairwise(ids), sizes, strict=True))
 
     def is_wide(self) -> bool:
@@ -443,11 +444,6 @@ class LocationReader:
     row_ids: bool = True
     findings: Findings | None = None
     _held: tuple[tuple[object, ...], DeletedRows] | None = field(default=None, init=False)
-
-    def batches(self, projection: Projection, *, batch_rows: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All visible rows, bucket by bucket, in ROW__ID order within each."""
-        for group in self.groups():
-            yield from self.read(group, projection, batch_rows)
 
     def groups(self) -> Iterator[Group]:
         """The files with rows in the order of the answer, by how they have to be read."""

@@ -300,7 +300,7 @@ class Snapshot:
         selection = self._selection(columns)
         form = self._timestamp_form(timestamps, selection.fields)
         write_ids = self.lists.effective_write_ids
-        splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id)
+        splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id, self._plain)
         return tuple(splitter.splits(map(self._located, self._chosen(partitions)), split_bytes))
 
     def _selection(self, columns: Sequence[str] | None) -> Selection:
@@ -334,7 +334,9 @@ class Snapshot:
         schema = public_schema(fields, form, row_id=row_id)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            found = self.rows(columns, partitions=partitions, batch_rows=batch_rows, threads=threads)
+            # A few rows need no other thread to read on.
+            workers = 1 if limit is not None and threads is None else threads
+            found = self.rows(columns, partitions=partitions, batch_rows=batch_rows, threads=workers)
             for rows in limited(found, limit):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)

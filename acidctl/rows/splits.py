@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.events import KeySpan, RowId
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.format.write_ids import ValidWriteIds
@@ -207,7 +208,7 @@ class _Part:
     def batches(self, split: Split, batch_rows: int) -> Iterator[RowBatch]:
         """Its rows, read where this process is."""
         storage, root = resolve(self.root if split.local else split.place.url, split.place.options)
-        inserts, deletes = live_sources(storage, root if split.local else self.root, self.state)
+        inserts, deletes = live_sources(storage, root if split.local else self.root, self.state, split.plain)
         sources = tuple(one.known(*self.files[one.path]) for one in inserts if one.path in self.files)
         events = [one.known(*self.deletes[one.path]) for one in deletes if one.path in self.deletes]
         reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only)
@@ -230,6 +231,7 @@ class Split:
     write_ids: ValidWriteIds = field(repr=False)
     form: Timestamps = field(repr=False)
     row_id: bool = field(repr=False)
+    plain: PlainFiles = field(repr=False)
     place: Place = field(repr=False)
     local: bool = field(repr=False)
     parts: tuple[_Part, ...] = field(repr=False)
@@ -255,6 +257,7 @@ class Splitter(NamedTuple):
     selection: Selection
     form: Timestamps
     row_id: bool
+    plain: PlainFiles
 
     def splits(self, locations: Iterable[Located], split_bytes: int) -> Iterator[Split]:
         """The splits in the order of the answer."""
@@ -272,6 +275,7 @@ class Splitter(NamedTuple):
                 self.write_ids,
                 self.form,
                 self.row_id,
+                self.plain,
                 place,
                 local,
                 tuple(self._part(piece) for piece in pack),
