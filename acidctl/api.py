@@ -271,15 +271,14 @@ class Table:
         """A run of `clean`, to be shown, and then carried out with its `delete`, `quarantine` or `undo`."""
         from acidctl.cleaning.run import prepare
 
-        return prepare(self._storage, self._root, asked, now=asked.now)
+        return prepare(self._storage, self._root, asked, locations=self.locations(asked.partitions), now=asked.now)
 
     def _own_path(self, url: str) -> str:
         """The path of a URL within the table's own storage; UsageError when it is of another storage."""
         storage, path = resolve_url(url, self._options)
         shown, own = storage.display(path), self.location
-        local = isinstance(self._storage, LocalStorage)
-        here = isinstance(storage, LocalStorage) == local
-        if not here or (not local and shown.partition("://")[0] != own.partition("://")[0]):
+        # Another cluster, or a folder of this machine beside a table that is elsewhere.
+        if shown != self._storage.display(path):
             raise UsageError(
                 f"{shown} is not on the storage of {own}", path=shown, hint="Name a place on the table's own storage."
             )

@@ -202,7 +202,7 @@ class NamedTable(Table):
         for text, place in self.metastore.catalog.partitions(self.info):
             if not filters or any(one.selects_text(text) for one in filters):
                 inside = place.rstrip("/") == f"{top}/{text}"
-                places[text] = join(self._root, text) if inside else self._own_path(place)
+                places[text] = join(self._root, text) if inside else self._place_elsewhere(text, place)
         if filters and not places:
             given = " or ".join(repr(item) for item in partitions)
             raise NoSuchTableError(
@@ -211,6 +211,18 @@ class NamedTable(Table):
                 hint=f"`acidctl ls {self.name} --by-partition` lists the partitions.",
             )
         return places
+
+    def _place_elsewhere(self, partition: str, place: str) -> str:
+        """The path of a partition outside of the table's directory. UsageError where it is on another storage."""
+        try:
+            return self._own_path(place)
+        except UsageError as error:
+            raise UsageError(
+                f"partition {partition} of {self.name} lies on another storage than the table: {error.message}",
+                path=error.path,
+                hint="Choose other partitions with --partition, and name this one by its path, with the lists of "
+                f"`acidctl lists {self.name}`.",
+            ) from error
 
     def _outside(self, partitions: Sequence[str]) -> tuple[dict[str, str], set[str]]:
         """The paths of partitions elsewhere that have a folder, by their text; and those that lie below the table."""
@@ -325,10 +337,10 @@ class NamedTable(Table):
         if asked.finished is not None:
             for report in done:
                 asked.finished(report)
-        order = sorted(todo, key=lambda text: -len(todo[text].inputs))
+        order = sorted(todo.values(), key=lambda part: -len(part.inputs))
         cores = asked.parallelism or usable_cores()
         at_once = max(1, min(_AT_ONCE, len(order), cores))
-        each = replace(asked, planned=ignore, finished=None)
+        each = replace(asked, planned=ignore, finished=None, progress=unwatched)
         if at_once > 1:
             each = replace(each, during=nullcontext, watch=None, parallelism=cores // at_once)
         worker = Worker(queue, self.metastore.options_of, each)
@@ -369,7 +381,10 @@ class NamedTable(Table):
 
     @asks(CleanArguments)
     def prepare_clean(self, asked: CleanArguments) -> CleanRun:
-        """A run of `clean` by what the oldest open transaction may still see, whoever's it is."""
+        """A run of `clean` by what the oldest open transaction may still see, whoever's it is.
+
+        Of a table with partitions those are cleaned that Hive reads, each where it lies.
+        """
         catalog, oldest = self.metastore.catalog, None
         if not asked.validtxns and asked.as_of is None:
             oldest = next((txn for txn in self.metastore.transactions() if txn.state == "open"), None)
@@ -383,29 +398,32 @@ class NamedTable(Table):
                 f"What became obsolete after transaction {oldest.id} began is kept: it is open, of {oldest.user} on "
                 f"{oldest.host}{f' ({oldest.agent})' if oldest.agent else ''}, since {oldest.started}."
             )
-        elsewhere, _ = self._outside(asked.partitions)
-        if elsewhere:
-            some = ", ".join(list(elsewhere)[:_SOME]) + (", ..." if len(elsewhere) > _SOME else "")
-            notes.append(
-                f"Not cleaned by this name, because they lie elsewhere: {some}. Clean each by its path, with the lists "
-                f"of `acidctl lists {self.name}`."
-            )
         return replace(run, notes=tuple(notes))
 
     @asks(CleanArguments)
     def clean(self, asked: CleanArguments) -> CleanReport:
         """See `Table.clean`. UsageError where Hive's Cleaner is to remove what a compaction left."""
-        if asked.action in ("delete", "quarantine") and not asked.unsafe_beside_hive:
-            found = activity.compactions(self.metastore.client, self.info.name, ["ready_for_cleaning"])
-            waiting = [one.id for one in found]
-            if waiting:
-                raise UsageError(
-                    f"Hive's Cleaner has compactions of {self.name} in hand (requests {', '.join(map(str, waiting))})",
-                    path=self.name,
-                    hint=f"It removes what they left; `acidctl txns --blocking {self.name}` says what it waits for. "
-                    "--unsafe-beside-hive cleans all the same.",
-                )
-        return super().clean(**asked.keywords())
+        in_hand = None if asked.action == "undo" or asked.unsafe_beside_hive else self._in_hand()
+        if in_hand and asked.action != "show":
+            raise UsageError(
+                in_hand,
+                path=self.name,
+                hint=f"It removes what they left; `acidctl txns --blocking {self.name}` says what it waits for. "
+                "--unsafe-beside-hive cleans all the same.",
+            )
+        report = super().clean(**asked.keywords())
+        if not in_hand:
+            return report
+        note = f"{in_hand}: nothing is deleted beside it without --unsafe-beside-hive."
+        return replace(report, notes=(*report.notes, note))
+
+    def _in_hand(self) -> str | None:
+        """That Hive's Cleaner is to remove what compactions left, None where it has nothing to do."""
+        found = activity.compactions(self.metastore.client, self.info.name, ["ready_for_cleaning"])
+        numbers = [str(one.id) for one in found[:_SOME]] + ["..."] * (len(found) > _SOME)
+        return (
+            f"Hive's Cleaner has compactions of {self.name} in hand (requests {', '.join(numbers)})" if found else None
+        )
 
     def _read(self, view: ReadView) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""

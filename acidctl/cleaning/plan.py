@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LocationPlan:
-    """What happens at one location; `path` is its place below the table ("" for the table itself).
+    """What happens at one location; `path` is that of its directory.
 
     `victims` are in the order in which they go, and empty when a guard fails: then they stand among `kept`.
     `covers` are names and fingerprints of the directories because of which they go.

@@ -112,7 +112,7 @@ class CleanRun:
         linked = self._linked()
         for done, location in enumerate(self.locations):
             progress(done, len(self.locations))
-            listing, partition, path = location.listing, location.partition, self._path(location)
+            listing, partition, path = location.listing, location.partition, location.listing.root
             if location.stray:
                 why = "lies beside partition folders, and Hive reads partitions only"
                 part = untouched(listing, "beside_partitions", why, partition=partition, path=path)
@@ -145,7 +145,7 @@ class CleanRun:
         """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
         if base is not None:
             require_no_way_in(self.storage, self.root, base)
-            if shows_in_table(self.storage, self.root, base):
+            if any(shows_in_table(self.storage, place, base) for place in (self.root, *self._elsewhere)):
                 raise UsageError(
                     f"the quarantine {base} lies inside the table, where readers would take it for data",
                     path=base,
@@ -177,8 +177,11 @@ class CleanRun:
     def _txns(self) -> str:
         return "" if self.common.txns is None else self.common.txns.format()
 
-    def _path(self, location: Location) -> str:
-        return location.listing.root[len(self.root) :].strip("/")
+    @property
+    def _elsewhere(self) -> list[str]:
+        """Locations outside of the table's directory."""
+        roots = (location.listing.root for location in self.locations)
+        return [root for root in roots if root != self.root and not root.startswith(f"{self.root.rstrip('/')}/")]
 
     def _report(self, action: Action, done: Sequence[CleanedLocation], notes: Sequence[str] = ()) -> CleanReport:
         return CleanReport(
@@ -274,14 +277,14 @@ class CleanRun:
     def _carry_out(self, part: LocationPlan, act: Act) -> CleanedLocation:
         """Deal with the victims of one location; what goes wrong is in the answer."""
         answer = CleanedLocation.planned(part)
-        root = join(self.root, part.path)
+        root = part.path
         if answer.outcome is not Outcome.PLANNED:
             self._tidy(root, part.kept)
             return answer
         try:
             with self._lock(root) as lock:
                 listing, sentences = self._recovered(root, lock)
-                fresh = self._judge(listing, part.partition, part.path, again=part)
+                fresh = self._judge(listing, part.partition, root, again=part)
                 if not fresh.holds:
                     return replace(CleanedLocation.planned(fresh), notes=sentences)
                 lock.check()
@@ -378,12 +381,14 @@ class CleanRun:
         of other tables stay as they are and are named; where there are only such, that is a problem of exit code 3.
         """
         root = location.listing.root
-        nothing = LocationPlan(location.partition, self._path(location), (), (), ())
+        nothing = LocationPlan(location.partition, root, (), (), ())
         answer = CleanedLocation.planned(nothing)
         try:
             every = boxes.find_boxes(self.storage, base or boxes.default_base(root))
             found = boxes.boxes_of(self.storage, root, every)
+            own = {canonical(self.storage, place) for place in self._elsewhere}
             others = boxes.boxes_of_others(self.storage, self.root, every)
+            others = [box for box in others if box.owner(self.storage) not in own]
             alike = [box for box in others if box.manifest.partition == location.partition]
             notes = (boxes.describe_others(self.storage, alike),) if alike else ()
             if not found:
@@ -504,16 +509,19 @@ def prepare(
     root: str,
     request: CleanOptions,
     *,
+    locations: Sequence[Location] | None = None,
     now: float | None = None,
 ) -> CleanRun:
     """Make a run of a request over a table as it is now; `now` is in seconds since 1970.
+
+    `locations` are those that were listed already; they may lie outside of `root`, on the same storage.
 
     UsageError without a write-id list, for the list of another table, and without a transaction list where names
     carry transactions.
     """
     now = wall_clock() if now is None else checked_time(now)
     limit = None if request.max_runtime is None else TimeLimit(request.max_runtime)
-    locations = list_table(storage, root, request.partitions)
+    locations = list_table(storage, root, request.partitions) if locations is None else locations
     shown, path = storage.display(root), whole_path(storage, root)
     schema = schema_of(request.schema)
     lists = recognise_many(

@@ -12,7 +12,7 @@ import click
 from acidctl.by_name import Metastore
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import metastore_option, require_metastore
-from acidctl.cli.output import Cell, Column, Format, Output, Paint, display_width, human_age, plural, shown
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, human_age, plural
 from acidctl.config import Config
 from acidctl.errors import ExitCode, StorageError, UsageError
 from acidctl.metastore import activity
@@ -341,27 +341,6 @@ def _state(state: str) -> Cell:
     return Cell(state.replace("_", " "), _PAINTS.get(state))
 
 
-def _named_table(out: Output, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
-    """A table whose first column are long names; where they leave no room, each stands above its rows."""
-    needed = sum(
-        2 + max(display_width(column.title), *(display_width(shown(_plain(row[index]))) for row in rows))
-        for index, column in enumerate(columns)
-        if not (column.drop or column.below)
-    )
-    if out.width is None or needed - 2 <= out.width:
-        out.table(columns, rows)
-        return
-    before: dict[int, list[str]] = {}
-    for number, row in enumerate(rows):
-        if not number or _plain(row[0]) != _plain(rows[number - 1][0]):
-            before[number] = [out.text(Cell(_plain(row[0]), Paint.BOLD))]
-    out.table(columns[1:], [row[1:] for row in rows], before=before)
-
-
-def _plain(value: object) -> str:
-    return value.text if isinstance(value, Cell) else "" if value is None else str(value)
-
-
 def _txn_table(out: Output, found: Sequence[Transaction], waiting: int) -> None:
     """One line each; what it reads or writes stands beside or below."""
     columns = [
@@ -444,7 +423,7 @@ def _lock_table(out: Output, found: Sequence[Lock]) -> None:
         ]
         for one in found
     ]
-    _named_table(out, columns, rows)
+    out.named_table(columns, rows)
 
 
 def _compaction_table(out: Output, found: Sequence[Compaction]) -> None:
@@ -477,4 +456,4 @@ def _compaction_table(out: Output, found: Sequence[Compaction]) -> None:
         for one in found
     ]
     used = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
-    _named_table(out, [columns[index] for index in used], [[row[index] for index in used] for row in rows])
+    out.named_table([columns[index] for index in used], [[row[index] for index in used] for row in rows])

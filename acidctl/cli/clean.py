@@ -207,8 +207,11 @@ def _victims(plan: CleanPlan) -> list[str]:
 def command_line(location: str, options: CleanOptions, view: View) -> str:
     """The command that was given, without what changes a table, to be pasted into a shell."""
     words = ["acidctl", "clean", location]
-    file = click.get_current_context().meta.get("acidctl.config_file")
+    context = click.get_current_context()
+    file = context.meta.get("acidctl.config_file")
     words += [] if file is None else ["--config", file]
+    if context.get_parameter_source("metastore") is click.core.ParameterSource.COMMANDLINE:
+        words += ["--metastore", context.meta["acidctl.metastore"]]
     for one in fields(options):
         asked, value = option_of(one), getattr(options, one.name)
         # Which profile it is does not matter here.

@@ -269,7 +269,7 @@ def _table_table(out: Output, tables: Sequence[LsTable]) -> None:
             ", ".join([*([] if table.readable else ["not readable: not enough history"]), *_unread(summary)]),
         ]
         rows.append(row)
-    out.table(columns, rows)
+    out.named_table(columns, rows)
 
 
 # --- for eyes
@@ -418,4 +418,4 @@ def _partition_table(out: Output, parts: Sequence[LsPartition]) -> None:
         ]
         rows.append(row)
     out.line()
-    out.table(columns, rows)
+    out.named_table(columns, rows)

@@ -223,6 +223,25 @@ class Output:
             self._lines((after or {}).get(number, ()))
         return [column.title for index, column in enumerate(columns[: -1 if below else None]) if index not in kept]
 
+    def named_table(self, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+        """A table whose first column are long names; where they leave no room, each stands above its rows."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        needed = sum(
+            2 + max(display_width(text) for text in (column.title, *(row[index].text for row in cells)))
+            for index, column in enumerate(columns)
+            if not (column.drop or column.below)
+        )
+        if self.width is None or needed - 2 <= self.width:
+            self.table(columns, rows)
+            return
+        names = [row[0] for row in cells]
+        before = {
+            number: [self._painted(name.text, name.paint or Paint.BOLD)]
+            for number, name in enumerate(names)
+            if not number or name.text != names[number - 1].text
+        }
+        self.table(columns[1:], [row[1:] for row in rows], before=before)
+
     def _painted(self, text: str, paint: Paint | None) -> str:
         return f"\x1b[{paint.value}m{text}\x1b[0m" if paint and self.terminal.color and text else text
 

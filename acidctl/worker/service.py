@@ -15,8 +15,9 @@ from typing import Annotated, Any
 
 from acidctl.api import CompactArguments, Table, open_table
 from acidctl.compaction.partition_run import as_acidctl_error
+from acidctl.compaction.plan import PartitionPlan
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport
-from acidctl.compaction.run import Compaction
+from acidctl.compaction.run import Compaction, Progress
 from acidctl.errors import AcidctlError, ExitCode, NoSuchTableError, NotAcidTableError, StorageError
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
 from acidctl.maintenance.work_dir import remove_directory
@@ -238,6 +239,9 @@ class Requests:
         self._cancelled = False
         self._reports: list[PartitionReport] = []
         self._reporting = threading.Lock()
+        # Of several that are done side by side, for whoever watches.
+        self._planned: dict[str, PartitionPlan] = {}
+        self._progress = Progress("", 0, 0, 0, 0, 0, 0)
 
     @property
     def seconds_left(self) -> float | None:
@@ -259,15 +263,18 @@ class Requests:
         """Never called: see `seconds_left`."""
         return False
 
-    def run(self, partitions: Sequence[str], at_once: int) -> list[PartitionReport]:
+    def run(self, parts: Sequence[PartitionPlan], at_once: int) -> list[PartitionReport]:
         """Request, take and do each; the reports in the order of their ends."""
-        if at_once < 2 or len(partitions) < 2:
-            for partition in partitions:
-                self._one(partition)
+        if at_once < 2:
+            for part in parts:
+                self._one(part.partition)
             return self._reports
+        self._planned = {part.partition: part for part in parts}
+        rows, size = sum(part.rows_in for part in parts), sum(part.bytes_in for part in parts)
+        self._progress = replace(self._progress, partitions=len(parts), rows=rows, bytes=size)
         with ThreadPoolExecutor(at_once, "acidctl-request") as threads:
             try:
-                for future in [threads.submit(self._one, partition) for partition in partitions]:
+                for future in [threads.submit(self._one, part.partition) for part in parts]:
                     future.result()
             except BaseException:
                 self.cancel()
@@ -301,6 +308,16 @@ class Requests:
             self._reports.append(report)
             if self._asked.finished is not None:
                 self._asked.finished(report)
+            if self._asked.watch is not None and self._planned:
+                part, seen = self._planned[report.partition], self._progress
+                self._progress = replace(
+                    seen,
+                    partition=report.partition,
+                    partitions_done=seen.partitions_done + 1,
+                    rows_done=seen.rows_done + part.rows_in,
+                    bytes_done=seen.bytes_done + part.bytes_in,
+                )
+                self._asked.watch(self._progress)
 
 
 def _has_obsolete(table: Table, info: TableInfo, lists: Lists) -> bool:

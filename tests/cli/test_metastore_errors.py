@@ -84,15 +84,18 @@ def _with_tables() -> FakeMetastore:
     return FakeMetastore(get_table_req=_gone, get_all_databases=lambda: list(NAMES), get_all_tables=NAMES.__getitem__)
 
 
-def _of_hive_3() -> FakeMetastore:
-    def write_ids(request: Any) -> Any:
-        return IDL.GetValidWriteIdsResponse([IDL.TableValidWriteIds(request.fullTableNames[0], 3, [], None, b"")])
+def _write_ids(request: Any) -> Any:
+    return IDL.GetValidWriteIdsResponse([IDL.TableValidWriteIds(request.fullTableNames[0], 3, [], None, b"")])
 
-    return FakeMetastore(
-        get_table_req=_table,
-        get_open_txns=lambda: IDL.GetOpenTxnsResponse(5, [], None, b""),
-        get_valid_write_ids=write_ids,
-    )
+
+_LISTS: dict[str, Callable[..., Any]] = {
+    "get_open_txns": lambda: IDL.GetOpenTxnsResponse(5, [], None, b""),
+    "get_valid_write_ids": _write_ids,
+}
+
+
+def _of_hive_3() -> FakeMetastore:
+    return FakeMetastore(get_table_req=_table, **_LISTS)
 
 
 # --- Who answers there.
@@ -150,6 +153,29 @@ def test_a_table_whose_place_is_not_there() -> None:
     with listening(_of_hive_3().serve) as port:
         result = read(port)
     fails(result, 10, "sales.orders is to lie at /nowhere/orders, which does not exist", "reaches that storage")
+
+
+def test_a_partition_on_another_cluster() -> None:
+    """Its path is not looked for on the table's own; other partitions and the table's name in the hint."""
+    place = "hdfs://one:8020/w/orders"
+
+    def table(request: Any) -> Any:
+        found = _table(request)
+        found.table.sd.location, found.table.partitionKeys = place, [IDL.FieldSchema("ds", "string", "")]
+        return found
+
+    there = IDL.StorageDescriptor(location="hdfs://two:8020/w/orders/ds=1")
+    fake = FakeMetastore(
+        get_table_req=table,
+        get_partition_names=lambda *_: ["ds=1", "ds=2"],
+        get_partitions_by_names=lambda database, name, _: [IDL.Partition(["1"], database, name, sd=there)],
+        **_LISTS,
+    )
+    with listening(fake.serve) as port:
+        result = read(port)
+    where = f"hdfs://two:8020/w/orders/ds=1 is not on the storage of {place}"
+    sentence = f"partition ds=1 of sales.orders lies on another storage than the table: {where}"
+    fails(result, 2, sentence, "--partition")
 
 
 # --- Names.
