@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from acidctl.compaction.plan import CompactionPlan
     from acidctl.compaction.report import CompactionReport, PartitionReport
     from acidctl.compaction.run import Prepared
+    from acidctl.exporting.run import ExportReport
     from acidctl.metastore.catalog import Lists, TableInfo
     from acidctl.metastore.settings import MetastoreSettings
-    from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, LsOptions, ReadView
+    from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
     from acidctl.rows.file_report import DataFile, read_file
     from acidctl.rows.snapshot import Snapshot
     from acidctl.state.report import LsEntry, LsReport
@@ -42,6 +43,8 @@ __all__ = [
     "CompactionReport",
     "DataFile",
     "ExitCode",
+    "ExportOptions",
+    "ExportReport",
     "Lists",
     "LsEntry",
     "LsOptions",
@@ -74,7 +77,8 @@ _MODULES = {
     "acidctl.compaction.run": "Prepared",
     "acidctl.metastore.catalog": "Lists TableInfo",
     "acidctl.metastore.settings": "MetastoreSettings",
-    "acidctl.options": "ChangeOptions CleanOptions CompactOptions LsOptions ReadView",
+    "acidctl.exporting.run": "ExportReport",
+    "acidctl.options": "ChangeOptions CleanOptions CompactOptions ExportOptions LsOptions ReadView",
     "acidctl.rows.file_report": "DataFile read_file",
     "acidctl.rows.snapshot": "Snapshot",
     "acidctl.state.report": "LsEntry LsReport",

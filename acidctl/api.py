@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice
 from acidctl.errors import UsageError
-from acidctl.options import NO_INIT, CleanOptions, CompactOptions, LsOptions, ReadView
+from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
 from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.plan import CompactionPlan
     from acidctl.compaction.report import CompactionReport
     from acidctl.compaction.run import Compaction, OnPartition, OnProgress, Prepared
+    from acidctl.exporting.run import ExportReport
     from acidctl.maintenance.limits import TimeLimit
     from acidctl.rows.snapshot import Snapshot
 
@@ -181,7 +182,33 @@ class Table:
             if error is not None:
                 raise error
         place = (self._url or self.location, self._options)
-        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings), place)
+        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings), place, self._export)
+
+    def _export(
+        self,
+        snapshot: Snapshot,
+        to: str,
+        columns: Sequence[str] | None = None,
+        *,
+        row_id: bool = False,
+        limit: int | None = None,
+        strict: bool = False,
+        **how: Any,
+    ) -> ExportReport:
+        """Carry out `Snapshot.export`."""
+        from acidctl.exporting.run import Chosen, export
+
+        asked = ExportOptions(to=to, **how)
+        options = asked.storage_options
+        same = to.partition(":/")[0] == (self._url or "").partition(":/")[0]
+        storage, path = resolve_url(to, self._options if options is None and same else options)
+        if isinstance(storage, LocalStorage):
+            self.require_outside(path, "--to")
+        elif f"{storage.display(path)}/".startswith(f"{self.location}/"):
+            raise UsageError(
+                f"--to {asked.to} lies inside the table, where readers would read it as data", path=asked.to
+            )
+        return export(snapshot, asked, Chosen(columns, row_id, limit, strict), storage, path)
 
     def _missing_halves(self, readings: TableState) -> Iterator[str]:
         """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""

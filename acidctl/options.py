@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from acidctl.errors import UsageError
 
 # What agrees to a risk is taken from the command line only: neither from a variable nor from the configuration file.
-_AGREEMENTS = frozenset(("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns"))
+_AGREEMENTS = frozenset(
+    ("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns", "overwrite")
+)
 
 RETENTION = 24 * 3600.0
 GRACE = 300.0
@@ -72,6 +74,20 @@ def option_of(one: Any) -> Option | None:
     return found
 
 
+def _check(options: Any) -> None:
+    for one in fields(options):
+        value, asked = getattr(options, one.name), option_of(one)
+        if asked is None:
+            continue
+        if asked.choices and isinstance(value, str | Enum):
+            value = value.value if isinstance(value, Enum) else value.lower()
+            object.__setattr__(options, one.name, value)
+        if (asked.repeat or asked.form == "names") and not isinstance(value, Mapping | None):
+            object.__setattr__(options, one.name, (value,) if isinstance(value, str) else tuple(value))
+        elif asked.choices and value not in (None, *asked.choices):
+            raise UsageError(f"unknown {one.name} {value!r}; expected {either(asked.choices)}")
+
+
 # Apart from the other settings, so that type checkers know the arguments of each class.
 NO_INIT: Any = {"init": False}
 
@@ -125,17 +141,7 @@ class ReadView:
 
     def __post_init__(self) -> None:
         """One text stands for a list of one, and an enum for its value; UsageError for a choice that there is not."""
-        for one in fields(self):
-            value, asked = getattr(self, one.name), option_of(one)
-            if asked is None:
-                continue
-            if asked.choices and isinstance(value, str | Enum):
-                value = value.value if isinstance(value, Enum) else value.lower()
-                object.__setattr__(self, one.name, value)
-            if (asked.repeat or asked.form == "names") and not isinstance(value, Mapping | None):
-                object.__setattr__(self, one.name, (value,) if isinstance(value, str) else tuple(value))
-            elif asked.choices and value not in (None, *asked.choices):
-                raise UsageError(f"unknown {one.name} {value!r}; expected {either(asked.choices)}")
+        _check(self)
 
     @classmethod
     def of(cls, *positional: Any, **given: Any) -> Self:
@@ -262,6 +268,48 @@ class CleanOptions(ChangeOptions):
         False, "Of a table by name: clean although Hive's own Cleaner has compactions of it in hand."
     )
     skip_trash: bool = option(False, "Delete for good where the storage has a trash (HDFS), and free the space now.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What is asked of an export: where to, in which form; `to` is empty where nothing is exported.
+
+    `progress` counts bytes of the table's files. For Python `storage_options` are those of the target.
+    """
+
+    to: str = option(
+        "",
+        "Write the rows to a file (.parquet, .arrow, .csv, .jsonl; .csv.gz, .jsonl.zst, ...) or to a directory (ends "
+        "in /), on any storage.",
+        metavar="URL",
+    )
+    format: str | None = option(
+        None,
+        "Form of the files of a directory.  [default: parquet]",
+        choices=("parquet", "arrow", "csv", "jsonl"),
+    )
+    partitioned: bool = option(False, "A directory with a folder per partition, as Hive names them (ds=1/hr=2).")
+    timestamps: str | None = option(
+        None,
+        "Timestamps in Parquet and Arrow: micro- or nanoseconds, or exact (a struct).  [default: us]",
+        choices=("us", "ns", "exact"),
+    )
+    compression: str | None = option(
+        None,
+        "Codec of the files.  [default: zstd for Parquet, else by name]",
+        choices=("none", "gzip", "snappy", "zstd"),
+    )
+    invalid_utf8: str = option(
+        "refuse",
+        "Strings that are not UTF-8: an error, replacement characters, or columns of bytes.",
+        choices=("refuse", "replace", "binary"),
+    )
+    overwrite: bool = option(False, "Replace the file, or the directory of an export, that is there.")
+    storage_options: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """As those of `ReadView`."""
+        _check(self)
 
 
 def either(words: Sequence[str]) -> str:

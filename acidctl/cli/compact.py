@@ -52,8 +52,8 @@ from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.limits import BOUNDS, TimeLimit, wall_clock
 from acidctl.options import CompactOptions, option
-from acidctl.rows.export import write_bytes
 from acidctl.state.report import SCHEMA_VERSION, Problem, document, json_names
+from acidctl.storage.local import write_bytes
 from acidctl.storage.redact import without_credentials
 
 # --- A log of runs for machines: one JSON object a line, one line for each partition as soon as it is finished.

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, TypedDict
 
 import pyarrow as pa
 
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import table_argument, table_of
-from acidctl.cli.output import TERMINAL_VALUE, Cell, Column, Format, JsonArray, Output, Paint, cut, plural, shown
+from acidctl.cli.output import (
+    PATIENCE,
+    TERMINAL_VALUE,
+    Cell,
+    Column,
+    Format,
+    JsonArray,
+    Output,
+    Paint,
+    Show,
+    bar,
+    cut,
+    human_size,
+    plural,
+    shown,
+)
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.options import ReadView, option
-from acidctl.rows.export import write_arrow, write_bytes
+from acidctl.exporting.forms import FileForm, Renderer, form_of
+from acidctl.options import ExportOptions, ReadView, option
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.snapshot import Rows, Snapshot, limited
+from acidctl.rows.watching import ReadProgress
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
-from acidctl.types.format_rows import csv_header, csv_lines, json_column, json_lines
-from acidctl.types.format_scalars import Damage
-from acidctl.types.hive_types import HiveType
+from acidctl.types.format_rows import json_column
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
 _FILE_FIELDS = ("partition", "name", "kind", "state", "reason_code", "reason", "because_of")
-_EXPORTS = (".parquet", ".arrow", ".csv", ".jsonl")
 
 
 class Count(TypedDict):
@@ -65,70 +79,82 @@ class View:
         None, "Only these columns, in this order.", metavar="A,B,...", form="columns"
     )
     limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
-    to: str | None = option(None, "Write the rows to a .parquet, .arrow, .csv or .jsonl file.", metavar="FILE")
+    strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
 
 
 @make_command(
     "snapshot",
     ReadView,
     View,
+    ExportOptions,
     also=[ExitCode.NOT_ENOUGH_HISTORY],
     examples=(
         "acidctl snapshot /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl snapshot /warehouse/orders --as-of 20 --count --digest",
         "acidctl snapshot /warehouse/orders -o jsonl --row-id > orders.jsonl",
+        "acidctl snapshot /warehouse/orders --as-of 20 --to s3://lake/orders/ --partitioned",
     ),
     arguments=[table_argument()],
 )
-def command(out: Output, config: Config, asked: ReadView, view: View, *, location: str) -> ExitCode:
-    """Show what a reader sees of TABLE.
+def command(
+    out: Output, config: Config, asked: ReadView, view: View, export: ExportOptions, *, location: str
+) -> ExitCode:
+    """Show what a reader sees of TABLE, or export it.
 
     Text shows the plan, the number of rows and the first rows; the other forms stream all rows.
     """
-    _check(view, out.form)
+    _check(view, export, out.form)
     table = table_of(config, location)
-    if view.to is not None:
-        table.require_outside(view.to, "--to")
     snapshot = table.snapshot(**asked.keywords())
     if view.columns is not None:
         snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
     out.assumed(snapshot.lists.assumed)
     out.note(*snapshot.notes)
-    for text in snapshot.warnings:
-        out.warn(text)
+    if view.strict:
+        snapshot.require_certain()
+    out.warn(*snapshot.warnings)
+    known = snapshot.findings
+    _warn_of_findings(out, [text for text in known if text not in snapshot.warnings], bool(known))
+    # Text says so beside the number, and of an empty directory there is a note already.
+    counted = out.form is Format.TEXT and not (export.to or view.count or view.digest)
+    if not counted and any(part.state.entries for part in snapshot.partitions) and (why := snapshot.why_empty()):
+        out.note(f"0 rows: {why}")
+    _answer(out, config, snapshot, view, export)
+    if view.strict:
+        snapshot.require_certain()
+    _warn_of_findings(out, [text for text in snapshot.findings if text not in known], snapshot.findings != known)
+    return ExitCode.FINDINGS if snapshot.findings else ExitCode.DONE
+
+
+def _warn_of_findings(out: Output, found: Sequence[str], doubtful: bool) -> None:
+    """The answer stands, but whoever copies it has to know."""
+    out.warn(*found)
+    if doubtful:
+        out.warn("Rows of this answer may be missing or come twice, for the reasons above.")
+
+
+def _answer(out: Output, config: Config, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
     if view.files:
         _write_files(out, snapshot)
-    elif view.to is not None:
-        _export(out, snapshot, view)
+    elif export.to:
+        _export(out, snapshot, view, replace(export, storage_options=config.storage_options(export.to)))
     elif view.count or view.digest:
         _write_numbers(out, snapshot, view)
     elif out.form is Format.TEXT:
         _write_text(out, snapshot, view)
     else:
-        array = JsonArray(out) if out.form is Format.JSON else None
-        for chunk in _chunks(out, snapshot, view, Format.JSONL if array else out.form):
-            (array or out).data(chunk)
-        if array:
-            array.close()
-    if not snapshot.findings:
-        return ExitCode.DONE
-    # The answer stands, but whoever copies it has to know.
-    for text in snapshot.findings:
-        if text not in snapshot.warnings:
-            out.warn(text)
-    out.warn("Rows of this answer may be missing or come twice, for the reasons above.")
-    return ExitCode.FINDINGS
+        _write_rows(out, snapshot, view)
 
 
-def _check(view: View, form: Format) -> None:
+def _check(view: View, export: ExportOptions, form: Format) -> None:
     if view.columns is not None and not view.columns:
         raise UsageError("--columns names no column")
     names = [name.lower() for name in view.columns or ()]
     if len(set(names)) < len(names):
         raise UsageError("--columns names a column twice")
-    if view.files and (view.count or view.digest or view.to or view.row_id or view.columns is not None):
+    if view.files and (view.count or view.digest or export.to or view.row_id or view.columns is not None):
         raise UsageError("--files opens no data file, so it cannot be combined with options about rows")
-    if (view.count or view.digest) and (view.to or view.limit is not None or view.columns is not None):
+    if (view.count or view.digest) and (export.to or view.limit is not None or view.columns is not None):
         raise UsageError("--count and --digest are about all rows and all columns")
     if view.by_partition and not view.count:
         raise UsageError("--by-partition requires --count")
@@ -136,8 +162,12 @@ def _check(view: View, form: Format) -> None:
         raise UsageError(
             "--digest is of the whole table and has no place in a list of partitions", hint="Take -o json."
         )
-    if view.to is not None and Path(view.to).suffix not in _EXPORTS:
-        raise UsageError(f"--to {view.to}: the name has to end in one of {', '.join(_EXPORTS)}", path=view.to)
+    if export.to:
+        form_of(export)
+    else:
+        for name in ("format", "partitioned", "timestamps", "compression", "overwrite"):
+            if getattr(export, name):
+                raise UsageError(f"--{name} is about an export, and there is no --to")
 
 
 def _write_files(out: Output, snapshot: Snapshot) -> None:
@@ -184,10 +214,14 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     partitions: list[Count] = []
     if view.by_partition or not view.digest:
-        partitions = [{"partition": part.partition, "rows": snapshot.count_of(part)} for part in snapshot.partitions]
-        answer["rows"] = sum(count["rows"] for count in partitions)
+        with _watched(out, snapshot, "counting"):
+            counts = [(part.partition, snapshot.count_of(part)) for part in snapshot.partitions]
+        partitions = [{"partition": name, "rows": rows} for name, rows in counts]
+        answer["rows"] = sum(rows for _, rows in counts)
     if view.digest:
-        answer["rows"], answer["digest"] = snapshot.count_and_digest()
+        with _watched(out, snapshot, "digesting"):
+            answer["rows"], answer["digest"] = snapshot.count_and_digest()
+    _note_none(out, snapshot, answer["rows"])
     if view.by_partition:
         answer["partitions"] = partitions
     items = ({**_TYPE, **count} for count in partitions) if view.by_partition else iter([{**_TYPE, **answer}])
@@ -201,54 +235,89 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
         out.line(answer["digest"])
 
 
-def _chunks(out: Output, snapshot: Snapshot, view: View, form: Format) -> Iterator[bytes | pa.Buffer]:
-    """The rows rendered, batch by batch, in threads beside the reading."""
-    damage = Damage()
-
-    def render(rows: Rows) -> bytes | pa.Buffer:
-        if not rows.columns and not view.row_id:
-            return (b"\n" if form is Format.CSV else b"{}\n") * rows.count
-        if form is Format.CSV:
-            types, columns = rows.with_flat_row_id() if view.row_id else (rows.types, rows.columns)
-            return csv_lines(columns, types, damage=damage)
-        names, types, columns = _columns(rows, view)
-        return json_lines(columns, names, types, damage=damage)
-
-    names = snapshot.flat_column_names(view.columns, row_id=view.row_id)
-    if form is Format.CSV and names and out.header:
-        yield csv_header(names)
-    rows = limited(snapshot.rows(view.columns, threads=None if view.limit is None else 1), view.limit)
-    yield from ordered_map(render, rows, size=lambda some: some.bytes)
-    if damage.count:
-        out.warn(f"{plural(damage.count, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
+def _note_none(out: Output, snapshot: Snapshot, rows: int) -> None:
+    """Say why nothing was found, where that was not known before."""
+    if not rows and not snapshot.why_empty():
+        out.note(f"0 rows: {snapshot.why_none_left()}")
 
 
-def _columns(rows: Rows, view: View) -> tuple[tuple[str, ...], tuple[HiveType, ...], tuple[pa.Array, ...]]:
-    return rows.with_row_id() if view.row_id else (rows.names, rows.types, rows.columns)
+def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
+    """All rows in a form for programs, rendered in threads beside the reading."""
+    array = JsonArray(out) if out.form is Format.JSON else None
+    kind = "csv" if out.form is Format.CSV else "jsonl"
+    fields = {one.name: one for one in snapshot.fields}
+    names = snapshot.column_names(view.columns)
+    renderer = Renderer(FileForm(kind, "none", row_id=view.row_id), [fields[name] for name in names])
+    if kind == "csv" and out.header:
+        out.data(renderer.header)
+    count = 0
+
+    def lines(rows: Rows) -> tuple[int, bytes | pa.Buffer]:
+        return rows.count, renderer.lines(rows)
+
+    with _watched(out, snapshot, "reading"):
+        rows = limited(snapshot.rows(view.columns, threads=None if view.limit is None else 1), view.limit)
+        for some, chunk in ordered_map(lines, rows, size=lambda some: some.bytes):
+            count += some
+            (array or out).data(chunk)
+    if array:
+        array.close()
+    if view.limit != 0:
+        _note_none(out, snapshot, count)
+    if damaged := renderer.damage.count:
+        out.warn(f"{plural(damaged, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
 
 
-def _export(out: Output, snapshot: Snapshot, view: View) -> None:
-    assert view.to is not None
-    path = Path(view.to)
-    if path.suffix in (".parquet", ".arrow"):
-        batches = snapshot.to_batches(view.columns, row_id=view.row_id, limit=view.limit)
-        write_arrow(path, batches.schema, batches)
-    else:
-        form = Format.CSV if path.suffix == ".csv" else Format.JSONL
-        write_bytes(path, _chunks(out, snapshot, view, form))
-    out.note(f"wrote {view.to}")
+@contextmanager
+def _watched(out: Output, snapshot: Snapshot, title: str) -> Iterator[None]:
+    """Show rows, bytes and the time left while a snapshot is read."""
+    if not out.shows_progress:
+        yield
+        return
+    started = time.monotonic()
+    with ExitStack() as stack:
+        show: Show | None = None
+
+        def report(read: ReadProgress) -> None:
+            nonlocal show
+            if show is None:
+                if time.monotonic() - started < PATIENCE:
+                    return
+                show = stack.enter_context(bar(out, title))
+            sizes = f"{human_size(read.bytes)} of {human_size(read.bytes_in_all)}"
+            show(read.bytes, read.bytes_in_all, f"{plural(read.rows, 'row')}, {sizes}")
+
+        snapshot.watch(report)
+        yield
+
+
+def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
+    how = {one.name: getattr(export, one.name) for one in fields(export)}
+    with _watched(out, snapshot, "exporting"):
+        report = snapshot.export(columns=view.columns, row_id=view.row_id, limit=view.limit, strict=view.strict, **how)
+    if out.form is not Format.TEXT:
+        answer = {"type": "export_report", "schema_version": 1, "assumed": list(snapshot.lists.assumed), **report}
+        out.machine(lambda: answer, [answer], tuple(report))
+    if view.limit != 0:
+        _note_none(out, snapshot, report["rows"])
+    if report["replaced"]:
+        out.warn(f"{plural(report['replaced'], 'string value')} not valid UTF-8; written with replacement characters")
+    amounts = f"{plural(report['rows'], 'row')}, {plural(report['files'], 'file')}, {human_size(report['bytes'])}"
+    out.note(f"wrote {report['to']}: {amounts}, {report['seconds']:.1f} s, read back as {report['digest']}")
 
 
 def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     _write_plan(out, snapshot)
-    total = snapshot.count()
+    with _watched(out, snapshot, "counting"):
+        total = snapshot.count()
     out.line()
     rows: list[list[Cell]] = []
-    for some in limited(snapshot.rows(view.columns, threads=1), _TEXT_ROWS if view.limit is None else view.limit):
-        _, types, columns = _columns(some, view)
-        texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
-        rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]
-    more = f", the first {len(rows)}:" if total > len(rows) > 0 else ""
+    with _watched(out, snapshot, "reading"):
+        for some in limited(snapshot.rows(view.columns, threads=1), _TEXT_ROWS if view.limit is None else view.limit):
+            _, types, columns = some.with_row_id() if view.row_id else (some.names, some.types, some.columns)
+            texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
+            rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]
+    more = f", the first {len(rows)}:" if total > len(rows) > 0 else "" if total else f": {snapshot.why_none_left()}"
     out.line(Cell(plural(total, "row") + more, Paint.BOLD))
     if not rows:
         return

@@ -1,25 +1,23 @@
-"""Rows in the forms that other programs take: Arrow record batches with one schema, Parquet and Arrow files.
+"""Rows in the form that other programs take: Arrow record batches with one schema.
 
 Inside acidctl a timestamp that nanoseconds since 1970 cannot hold is a struct of seconds and nanos. Out here it has to
 be one Arrow type for all files of a table: nanoseconds where every file fits, else microseconds, which are exact or
-refused.
+refused. Strings that are not UTF-8, which Hive stores as they are, are refused, repaired, or left as bytes.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.errors import StorageError, UsageError
+from acidctl.errors import UsageError
 from acidctl.format.events import WIDE, rebuilt, widen
 from acidctl.orc.schema_evolution import arrow_type
+from acidctl.types.format_scalars import Damage, valid_utf8
 from acidctl.types.hive_types import (
     Field,
     HiveType,
@@ -113,9 +111,12 @@ def _timestamps(array: pa.Array, target: pa.DataType, form: Timestamps, name: st
     try:
         return _ticks(array, form).cast(target) if wide else array.cast(target)
     except pa.ArrowInvalid as error:
+        other = "ns" if form is Timestamps.MICROSECONDS else "us"
+        count = _misfits(array, form)
         raise UsageError(
-            f"column {name} holds a timestamp that {target} cannot hold exactly",
-            hint="Take JSON lines or CSV, or timestamps='exact' from Python.",
+            f"column {name} holds {count:,} timestamp{'s' * (count != 1)} or more that {target} cannot hold exactly",
+            hint=f"Choose --timestamps {other} (timestamps='{other}') if all fit that, exact for a struct of seconds "
+            "and nanoseconds, or export to CSV or JSON lines.",
         ) from error
 
 
@@ -131,53 +132,88 @@ def _ticks(array: pa.StructArray, form: Timestamps) -> pa.Array:
     return pc.add_checked(pc.multiply_checked(seconds, 10**6), micros)
 
 
-@contextmanager
-def _whole_file(path: Path) -> Iterator[Path]:
-    """The temporary name of a file that takes its own only when it is whole.
+def _misfits(array: pa.Array, form: Timestamps) -> int:
+    """How many of some timestamps a form cannot hold exactly."""
+    wide = array if pa.types.is_struct(array.type) else widen(array)
+    per_second = 10**9 if form is Timestamps.NANOSECONDS else 10**6
+    count = 0
+    for moment in wide.drop_null().to_pylist():
+        ticks, rest = divmod(moment["seconds"] * 10**9 + moment["nanos"], 10**9 // per_second)
+        count += bool(rest) or not -(2**63) <= ticks < 2**63
+    return count
 
-    What is there and is no file (a device, a pipe) is written to as it is: a rename would put a file in its place,
-    which for `/dev/null` ends more than this command. A link stays a link.
+
+class InvalidText(Enum):
+    """What becomes of strings that are not UTF-8."""
+
+    REFUSE = "refuse"
+    REPLACE = "replace"
+    BINARY = "binary"
+
+
+def text_schema(schema: pa.Schema, form: InvalidText) -> pa.Schema:
+    """The schema of batches after `text_batch`."""
+    if form is not InvalidText.BINARY:
+        return schema
+    return pa.schema([field.with_type(_as_binary(field.type)) for field in schema], metadata=schema.metadata)
+
+
+def text_batch(batch: pa.RecordBatch, form: InvalidText, damage: Damage) -> pa.RecordBatch:
+    """A batch whose strings are all UTF-8, or are binary; `damage` counts the strings that were repaired.
+
+    UsageError, with the column and how many there are, for those that are to be refused.
     """
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            yield path
-            return
-        target = Path(os.path.realpath(path)) if path.is_symlink() else path
-        part = target.with_name(f".{target.name}.part")
-        try:
-            yield part
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-    except pa.ArrowNotImplementedError as error:
-        raise UsageError(
-            f"{path.suffix} files cannot hold these columns: {error}", path=str(path), hint="Export to .jsonl."
-        ) from error
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=str(path)) from error
+    columns = []
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        found = damage if form is InvalidText.REPLACE else Damage()
+        columns.append(_text_array(array, form, found) if _has_text(field.type) else array)
+        if form is InvalidText.REFUSE and found.count:
+            raise UsageError(
+                f"column {field.name} holds {found.count:,} string{'s' * (found.count != 1)} or more that "
+                f"{'are' if found.count != 1 else 'is'} not valid UTF-8",
+                hint="Choose --invalid-utf8 replace (replacement characters) or binary (columns of bytes).",
+            )
+    return pa.RecordBatch.from_arrays(columns, schema=text_schema(batch.schema, form))
 
 
-def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write batches to a `.parquet` or `.arrow` file, which appears only when it is complete; returns the rows."""
-    rows = 0
-    with _whole_file(path) as part, _writer(path, part, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-            rows += len(batch)
-    return rows
+def _children(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    if pa.types.is_list(kind):
+        return [kind.value_type]
+    nested = pa.types.is_struct(kind) or pa.types.is_union(kind)
+    return [kind.field(place).type for place in range(kind.num_fields)] if nested else []
 
 
-def write_bytes(path: Path, chunks: Iterable[bytes | pa.Buffer]) -> None:
-    """Write chunks to a file, which appears only when it is complete."""
-    with _whole_file(path) as part, open(part, "wb") as stream:
-        for chunk in chunks:
-            stream.write(chunk)
+def _has_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or any(map(_has_text, _children(kind)))
 
 
-def _writer(path: Path, part: Path, schema: pa.Schema) -> Any:
-    if path.suffix == ".parquet":
-        return parquet().ParquetWriter(part, schema)
-    return pa.ipc.new_file(str(part), schema)
+def _as_binary(kind: pa.DataType) -> pa.DataType:
+    """The type with binary in place of strings, at any depth."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    inner = [_as_binary(child) for child in _children(kind)]
+    if pa.types.is_map(kind):
+        return pa.map_(*inner)
+    if pa.types.is_list(kind):
+        return pa.list_(inner[0])
+    if not inner:
+        return kind
+    fields = [pa.field(kind.field(place).name, child) for place, child in enumerate(inner)]
+    return pa.struct(fields) if pa.types.is_struct(kind) else pa.dense_union(fields)
+
+
+def _text_array(array: pa.Array, form: InvalidText, damage: Damage) -> pa.Array:
+    kind = array.type
+    if pa.types.is_string(kind):
+        return array.view(pa.binary()) if form is InvalidText.BINARY else valid_utf8(array, damage)
+    names = [kind.field(place).name for place in range(kind.num_fields)] if pa.types.is_struct(kind) else ()
+
+    def change(_: int, child: pa.Array) -> pa.Array:
+        return _text_array(child, form, damage) if _has_text(child.type) else child
+
+    return rebuilt(array, change, names)
 
 
 def parquet() -> Any:

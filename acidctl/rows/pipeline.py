@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
@@ -36,7 +36,7 @@ def ordered_map(
     *,
     workers: int | None = None,
     size: Callable[[Item], int] = lambda item: 0,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield `function(item)` for each item, in order; `items` is consumed by the calling thread.
 
     `size` tells the bytes of an item: while the items whose results are not delivered have more than
@@ -73,7 +73,7 @@ def ordered_map(
                 future.cancel()
 
 
-def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Iterator[Item]:
+def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
     """The same items, produced by a thread of its own that stays at most `depth` items ahead.
 
     An error of `items` is raised where its item would have come. Closing the result ends the thread and closes `items`

@@ -7,7 +7,8 @@ digests read data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from acidctl.errors import MissingDependencyError, UsageError
+from acidctl.errors import DamagedDataError, MissingDependencyError, UsageError
 from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
@@ -35,7 +36,9 @@ from acidctl.rows.splits import (
     row_ids_of,
 )
 from acidctl.rows.table_view import PartitionState, TableState
+from acidctl.rows.watching import ReadProgress, ReadWatch
 from acidctl.state.report import ASSUMED
+from acidctl.state.resolve import EntryKind, EntryState, live_entries
 from acidctl.storage.locations import parse_filter
 from acidctl.storage.port import Storage
 from acidctl.types.digest import Digest
@@ -154,10 +157,12 @@ class Snapshot:
         table: TableState,
         findings: Iterable[str] = (),
         place: tuple[str, Mapping[str, Any]] | None = None,
+        exporter: Callable[..., Any] | None = None,
     ) -> None:
         """`findings` is what was found beside the `doubts` of the table.
 
-        `place` is the URL and the storage options by which other processes open it.
+        `place` is the URL and the storage options by which other processes open it; `exporter` carries out
+        `export`.
         """
         self.location = location
         self.notes = table.notes
@@ -170,6 +175,12 @@ class Snapshot:
         self._plain = PlainFiles(table.schema)
         self._findings = Findings((*table.doubts, *findings))
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
+        self._watch: ReadWatch | None = None
+        self._exporter = exporter
+
+    def watch(self, report: Callable[[ReadProgress], None]) -> None:
+        """Have every later reading of rows, counts and digests reported, in whichever thread it is read."""
+        self._watch = ReadWatch(sum(map(_bytes_of, self.partitions)), report)
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -177,6 +188,45 @@ class Snapshot:
         and what was noticed in the rows that have been read or counted so far.
         """
         return tuple(self._findings)
+
+    def require_certain(self) -> None:
+        """DamagedDataError where rows may be missing or come twice, as far as that is known by now."""
+        for first in self.findings[:1]:
+            more = len(self.findings) - 1
+            raise DamagedDataError(
+                f"rows may be missing or come twice: {first}" + (f" (and {more:,} more findings)" if more else ""),
+                path=self.location,
+                hint="`acidctl ls` shows the directories; without --strict the rows are given, with exit code 3.",
+            )
+
+    def why_empty(self) -> str:
+        """A clause why there is no row, for who has found none or before any file is opened; "" where files are read
+        that may have some.
+        """
+        live = [entry for part in self.partitions for entry in live_entries(part.state)]
+        deletes = [entry.name for entry in live if entry.kind is EntryKind.DELETE_DELTA]
+        if len(deletes) < len(live):
+            return ""
+        left_out = [e for part in self.partitions for e in part.state.excluded if e.kind is not EntryKind.MARKER]
+        if not left_out:
+            return f"there is nothing but {deletes[0]}" if deletes else "the table is empty"
+        states = Counter(entry.state for entry in left_out)
+        if len(states) > 1:
+            return "nothing is read: " + ", ".join(f"{count:,} {_in_words(state)}" for state, count in states.items())
+        state, count = next(iter(states.items()))
+        what = f"all {count:,} directories are" if count > 1 else f"{left_out[0].name} is"
+        above = state is EntryState.ABOVE_WATERMARK
+        mark = f" {self.lists.effective_write_ids.high_watermark}" if above else ""
+        return f"{what} {_in_words(state)}{mark}"
+
+    def why_none_left(self) -> str:
+        """The same after all rows were read and none was found."""
+        live = [entry for part in self.partitions for entry in live_entries(part.state)]
+        deletes = [entry.name for entry in live if entry.kind is EntryKind.DELETE_DELTA]
+        if not deletes:
+            return self.why_empty() or "no file that is read has a visible row"
+        more = f" and {len(deletes) - 1:,} more" if len(deletes) > 1 else ""
+        return self.why_empty() or f"every row is deleted, by {deletes[-1]}{more}"
 
     @cached_property
     def columns(self) -> StructType:
@@ -240,7 +290,13 @@ class Snapshot:
 
     def count_of(self, partition: PartitionState) -> int:
         """How many rows of one partition are visible."""
-        return self._reader(partition).count()
+        count = self._reader(partition).count()
+        self._finished(partition)
+        return count
+
+    def _finished(self, partition: PartitionState) -> None:
+        if self._watch is not None:
+            self._watch.finish([one.name for some in self._sources(partition) for one in some], _bytes_of(partition))
 
     def digest(self) -> str:
         """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
@@ -283,6 +339,8 @@ class Snapshot:
         found = packs(map(self._located, self._chosen(partitions)), THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
         yield from chain.from_iterable(streams) if workers == 1 else ordered_streams(streams, workers=workers)
+        if self._watch is not None:
+            self._watch.end()
 
     def splits(
         self,
@@ -362,6 +420,16 @@ class Snapshot:
             if TypeKind.UNION in kinds(field.type):
                 raise UsageError(f"pandas cannot hold the union in column {field.name}", hint="Leave it out: columns=.")
         return self.to_table(columns, **how).to_pandas(types_mapper=pandas.ArrowDtype)
+
+    def export(self, to: str, columns: Sequence[str] | None = None, **how: Any) -> Mapping[str, Any]:
+        """Write all visible rows to a file or a directory, on any storage; see `acidctl.exporting.run.ExportReport`.
+
+        `how` are the fields of `ExportOptions`, and `row_id`, `limit` and `strict` as for `acidctl snapshot`.
+        """
+        if self._exporter is None:
+            raise UsageError("only snapshots of a table can be exported")
+        report: Mapping[str, Any] = self._exporter(self, to, columns, **how)
+        return report
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All visible rows for whoever speaks Arrow's C stream interface; each call reads them anew."""
@@ -447,6 +515,8 @@ class Snapshot:
 
     def _reader(self, partition: PartitionState) -> LocationReader:
         inserts, deletes = self._sources(partition)
+        if self._watch is not None:
+            self._watch.attach((*inserts, *deletes))
         return LocationReader(
             inserts,
             deletes,
@@ -477,6 +547,14 @@ def _newest(sources: Sequence[DataSource]) -> tuple[StructType, int, Dialect] | 
         pairs = zip(names, columns.fields, strict=True)
         columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
     return columns, chosen.max_write_id, chosen.facts.dialect
+
+
+def _bytes_of(partition: PartitionState) -> int:
+    return sum(entry.bytes for entry in live_entries(partition.state))
+
+
+def _in_words(state: EntryState) -> str:
+    return {"above_watermark": "above the watermark"}.get(state.value, state.value.replace("_", " "))
 
 
 def _plan_of(partition: PartitionState) -> PlannedPartition:

@@ -13,7 +13,7 @@ import os
 import pwd
 import shutil
 import stat as stat_bits
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import BinaryIO, cast
@@ -235,6 +235,42 @@ class _NewFile(NewFile):
         for number in (self._number, self._parent):
             with suppress(OSError):
                 os.close(number)
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[str]:
+    """The temporary name of a file that takes its own only when it is whole, in place of what was there.
+
+    What is there and is no file (a device, a pipe) is written to as it is: a rename would put a file in its place,
+    which for `/dev/null` ends more than this command. A link stays a link.
+    """
+    try:
+        if is_special(path):
+            yield path
+            return
+        target = os.path.realpath(path) if os.path.islink(path) else path
+        folder, name = os.path.split(target)
+        part = os.path.join(folder, f".{name}.part")
+        try:
+            yield part
+            os.replace(part, target)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=path) from error
+
+
+def is_special(path: str) -> bool:
+    """Whether there is something at a path that is neither a file nor a directory."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def write_bytes(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> None:
+    """Write chunks to a file, see `whole_file`."""
+    with whole_file(os.fspath(path)) as part, open(part, "wb") as stream:
+        for chunk in chunks:
+            stream.write(chunk)
 
 
 def whole_path(storage: Storage, path: str) -> str:

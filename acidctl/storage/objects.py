@@ -329,7 +329,8 @@ class FsspecObjects:
     def any_below(self, path: str) -> bool:
         try:
             with _translated(self.url(path)):
-                return bool(self._filesystem.info(path)["type"] == "directory") and bool(self._filesystem.ls(path))
+                # Some keep empty directories of which all objects are gone.
+                return any(files for _, _, files in self._filesystem.walk(path))
         except NoSuchTableError:
             return False
 

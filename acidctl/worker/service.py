@@ -23,7 +23,7 @@ from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit
 from acidctl.maintenance.work_dir import remove_directory
 from acidctl.metastore.catalog import Catalog, Lists, TableInfo
 from acidctl.options import CompactOptions, option, same_option
-from acidctl.rows.export import write_bytes
+from acidctl.storage.local import write_bytes
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve
 from acidctl.worker.queue import Queue, Request, Transaction, TransactionLostError, new_pool, runs_as, table_properties

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -343,11 +345,13 @@ def test_assumptions_are_told() -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
 def test_exports_hold_the_rows(suffix: str, tmp_path: Path) -> None:
-    """`--to` writes what a reader sees in the form that the name says, in place of what was there; stdout is empty."""
+    """`--to` writes what a reader sees in the form that the name says; stdout is empty, stderr has a summary."""
     path = tmp_path / f"rows.{suffix}"
-    path.write_text("old")
     result = _run(PARTITIONED, "--to", str(path), "--row-id", "--limit", "3", "--columns", "v,ds")
-    assert (result.code, result.stdout, result.stderr) == (0, "", f"note: wrote {path}\n")
+    assert (result.code, result.stdout) == (0, "")
+    digest = r"(r2:[0-9a-f]{32}|sha256:[0-9a-f]{64})"
+    wrote = rf"note: wrote {path}: 3 rows, 1 file, [\d.]+ (Ki)?B, \d+\.\d s, read back as {digest}\n"
+    assert re.fullmatch(wrote, result.stderr)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     if suffix in ("parquet", "arrow"):
         table = pq.read_table(path) if suffix == "parquet" else pa.ipc.open_file(path).read_all()
@@ -359,19 +363,36 @@ def test_exports_hold_the_rows(suffix: str, tmp_path: Path) -> None:
         assert path.read_text() == _answer(PARTITIONED, *options).stdout
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
-def test_a_failed_export_leaves_the_old_file(suffix: str, tmp_path: Path) -> None:
-    """A damaged data file is exit 13: the file of before stays, and nothing lies beside it."""
+def test_an_export_reports_to_programs(tmp_path: Path) -> None:
+    """In machine forms the answer is what was written, in fields; `--to` and `-o` are two things."""
+    path = tmp_path / "rows.csv.gz"
+    answer = _run(PARTITIONED, "--to", str(path), "-o", "json", "-q").json()
+    assert answer["type"] == "export_report"
+    known = ("to", "format", "compression", "rows", "files", "bytes", "replaced")
+    assert [answer[name] for name in known] == [str(path), "csv", "gzip", 4, 1, path.stat().st_size, 0]
+    assert gzip.decompress(path.read_bytes()).decode() == _answer(PARTITIONED, "-o", "csv").stdout
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_existing_files_are_replaced_when_asked_and_whole(suffix: str, tmp_path: Path) -> None:
+    """Without --overwrite exit 14; when a damaged file ends an export, the file of before stays, nothing beside it."""
     table, path = tmp_path / "t", tmp_path / f"rows.{suffix}"
     shutil.copytree(DEMO / "table", table)
-    damaged = table / "delta_0000007_0000007_0001" / "bucket_00000_0"
-    damaged.write_bytes(damaged.read_bytes()[:-20])
     path.write_text("old")
-    result = acidctl("snapshot", str(table), "--to", str(path), "-q", "--columns", "id")
+    export = ("snapshot", str(table), "--to", str(path), "-q", "--columns", "id")
+    refused = acidctl(*export)
+    assert (refused.code, refused.stdout, path.read_text()) == (14, "", "old")
+    assert f"error: {path} exists already\n  hint: Add --overwrite" in refused.stderr
+    damaged = table / "delta_0000007_0000007_0001" / "bucket_00000_0"
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:-20])
+    result = acidctl(*export, "--overwrite")
     assert (result.code, result.stdout) == (13, "")
-    assert result.stderr.startswith("error: ")
     assert str(damaged) in result.stderr
     assert path.read_text() == "old"
+    damaged.write_bytes(data)
+    assert acidctl(*export, "--overwrite").code == 0
+    assert path.read_bytes()[:3] != b"old"
     assert {found.name for found in tmp_path.iterdir()} == {"t", path.name}
 
 
@@ -402,8 +423,15 @@ def test_a_file_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         (("--digest", "--columns", "id"), "--count and --digest are about all rows"),
         (("--count", "--to", "x.csv"), "--count and --digest are about all rows"),
         (("--by-partition",), "--by-partition requires --count"),
-        (("--to", "rows.txt"), "the name has to end in one of .parquet, .arrow, .csv, .jsonl"),
-        (("--to", ".csv"), "the name has to end in one of .parquet, .arrow, .csv, .jsonl"),
+        (("--to", "rows.txt"), "the name of a file has to end in one of .parquet, .arrow"),
+        (("--partitioned",), "--partitioned is about an export, and there is no --to"),
+        (("--to", "x.parquet", "--partitioned"), "--partitioned writes a directory"),
+        (("--to", "x.csv", "--timestamps", "ns"), "--timestamps is about Parquet and Arrow"),
+        (("--to", "x.csv", "--invalid-utf8", "binary"), "binary needs Parquet or Arrow"),
+        (("--to", "x.csv", "--compression", "gzip"), "contradicts --to x.csv"),
+        (("--to", "x.arrow", "--compression", "snappy"), "not for .arrow files, which take none or zstd"),
+        (("--to", "x.csv", "--format", "jsonl"), "--format jsonl contradicts --to x.csv"),
+        (("--to", ".csv"), "the name of a file has to end in one of .parquet, .arrow"),
         (("--limit", "-1"), "-1 is not in the range"),
     ],
 )
@@ -465,7 +493,7 @@ def test_an_empty_directory_is_an_empty_table(tmp_path: Path) -> None:
         assert (result.code, result.stdout) == (0, want)
         assert "note: Nothing here holds rows: an empty table." in result.stderr
     text = acidctl("snapshot", str(tmp_path), "-q").stdout
-    assert text == f"{tmp_path}\n  nothing here: an empty directory is an empty table\n\n0 rows\n"
+    assert text == f"{tmp_path}\n  nothing here: an empty directory is an empty table\n\n0 rows: the table is empty\n"
 
 
 def test_columns_that_differ_in_case_are_told_apart(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from acidctl.cli.snapshot import Count, Numbers
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan
 from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
 from acidctl.errors import AcidctlError
+from acidctl.exporting.run import ExportReport
 from acidctl.metastore.activity import Compaction, Lock, Transaction
 from acidctl.options import ReadView
 from acidctl.rows.file_report import (
@@ -143,6 +144,7 @@ SECTIONS = (
     Section("Partition of a snapshot", "`partitions` of `snapshot --files`; a line of `-o jsonl`", (PlannedPartition,)),
     Section("Excluded directory", "`excluded` of a partition of a snapshot", (Excluded,)),
     Section("`snapshot --count`, `--digest`", "type `snapshot`", (Numbers,), True),
+    Section("Export report", "`snapshot --to -o json`, type `export_report`", (ExportReport,), True),
     Section("Count of a partition", "`partitions` of `snapshot --count --by-partition`", (Count,)),
     Section(
         "A row",

@@ -1,0 +1,207 @@
+"""An export: rows of a snapshot to files, each read back, and then shown as a whole or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, BinaryIO, TypedDict
+
+from acidctl.errors import UsageError
+from acidctl.exporting.forms import Content, FileForm, FileWriter, Rendered, Renderer, form_of, require_same
+from acidctl.exporting.target import Target
+from acidctl.options import ExportOptions
+from acidctl.rows.pipeline import ordered_map, read_ahead
+from acidctl.rows.snapshot import Rows, Snapshot, limited
+from acidctl.storage.port import Storage
+from acidctl.types.digest import combined
+
+#: A directory without partitions has files of about this size.
+FILE_BYTES = 512 << 20
+# Files that are encoded, sent and read back at a time; each is small, or it would have been written while it was read.
+_FINISHING = 4
+# Rows of a file that is not begun yet.
+_HELD_BYTES = 16 << 20
+
+
+class ExportReport(TypedDict):
+    """What was exported, after it was read back and published."""
+
+    location: Annotated[str, "the table as it was named, without secrets"]
+    to: Annotated[str, "the file or directory, without secrets"]
+    format: Annotated[str, "parquet, arrow, csv or jsonl"]
+    compression: Annotated[str, "none, gzip, snappy or zstd"]
+    rows: Annotated[int, "rows in all files"]
+    files: Annotated[int, "files with rows; a file of an empty answer counts too"]
+    bytes: Annotated[int, "bytes of all files"]
+    digest: Annotated[str, "of what was read back: `r2:` of the values in their order, `sha256:` of the bytes of text"]
+    replaced: Annotated[int, "strings that were not UTF-8 and got replacement characters"]
+    seconds: Annotated[float, "how long it took"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which rows and columns of a snapshot are exported; `strict` refuses where rows may be missing or come twice."""
+
+    columns: Sequence[str] | None = None
+    row_id: bool = False
+    limit: int | None = None
+    strict: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: Storage, path: str) -> ExportReport:
+    """Write rows of a snapshot to `path`, see `ExportOptions`.
+
+    UsageError and ExistsError before anything is read; DamagedDataError with `strict`; VerificationError where what was
+    written is not what is found. Whatever is raised, nothing is left under the target's name, nor beside it.
+    """
+    started = time.monotonic()
+    form, folder = form_of(asked, row_id=chosen.row_id)
+    names = snapshot.column_names(chosen.columns)
+    if asked.partitioned:
+        own = {name.lower() for name in snapshot.partition_names}
+        if not own:
+            raise UsageError(f"--partitioned needs partitions, and {snapshot.location} has none")
+        names = tuple(name for name in names if name.lower() not in own)
+    fields = {one.name: one for one in snapshot.fields}
+    renderer = Renderer(form, [fields[name] for name in names])
+    if chosen.strict:
+        snapshot.require_certain()
+    target = Target(storage, path, folder=folder, overwrite=asked.overwrite)
+    with ExitStack() as unfinished:
+        unfinished.callback(target.abandon)
+        rows = limited(snapshot.rows(names, threads=None if chosen.limit is None else 1, **chosen.more), chosen.limit)
+        files = _Files(target, renderer, by_partition=asked.partitioned).write(rows)
+        if chosen.strict:
+            snapshot.require_certain()
+        target.publish()
+        unfinished.pop_all()
+    return {
+        "location": snapshot.location,
+        "to": target.shown,
+        "format": form.kind,
+        "compression": form.compression,
+        "rows": sum(content.rows or 0 for content in files),
+        "files": len(files),
+        "bytes": sum(content.bytes for content in files),
+        "digest": combined([content.digest for content in files]),
+        "replaced": renderer.damage.count,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+class _Files:
+    """The files of an export, written from one stream of rows."""
+
+    def __init__(self, target: Target, renderer: Renderer, *, by_partition: bool) -> None:
+        self._target = target
+        self._renderer = renderer
+        self._by_partition = by_partition
+        self._number = 0
+
+    def write(self, stream: Iterator[Rows]) -> list[Content]:
+        """Reading, rendering and writing go on side by side; what is in each file, after it was read back."""
+
+        def render(rows: Rows) -> tuple[str, Rendered]:
+            return rows.partition, self._renderer.render(rows)
+
+        written: list[Content] = []
+        pending: deque[Future[Content]] = deque()
+        current: _File | None = None
+        with ThreadPoolExecutor(_FINISHING, "acidctl-export") as pool, ExitStack() as opened:
+            ahead = opened.enter_context(closing(read_ahead(stream)))
+            rendered = opened.enter_context(closing(ordered_map(render, ahead, size=lambda rows: rows.bytes)))
+            try:
+                for partition, some in rendered:
+                    if current is not None and self._is_complete(current, partition):
+                        pending.append(pool.submit(current.finish))
+                        current = None
+                    current = current or self._next_file(partition)
+                    current.add(some)
+                    while len(pending) > _FINISHING or (pending and pending[0].done()):
+                        written.append(pending.popleft().result())
+                if current is None and not self._by_partition:
+                    current = self._next_file("")
+                if current is not None:
+                    pending.append(pool.submit(current.finish))
+                    current = None
+                written += [future.result() for future in pending]
+            except BaseException as error:
+                pool.shutdown(wait=True, cancel_futures=True)
+                if current is not None:
+                    current.abandon(error)
+                raise
+        return written
+
+    def _is_complete(self, current: _File, partition: str) -> bool:
+        if self._by_partition:
+            return current.partition != partition
+        return self._target.folder and current.bytes >= FILE_BYTES
+
+    def _next_file(self, partition: str) -> _File:
+        relative = ""
+        if self._target.folder:
+            name = f"part-{0 if self._by_partition else self._number:05}{self._renderer.form.suffix}"
+            relative = f"{partition}/{name}" if self._by_partition else name
+            self._number += 1
+            self._target.make_folders(relative)
+        return _File(self._target, self._renderer, relative, partition)
+
+
+class _File:
+    """One file, begun when there is enough for it or when it is finished."""
+
+    def __init__(self, target: Target, renderer: Renderer, relative: str, partition: str) -> None:
+        self.partition = partition
+        self._target = target
+        self._renderer = renderer
+        self._relative = relative
+        self._held: list[Rendered] = []
+        self._held_bytes = 0
+        self._opened = ExitStack()
+        self._writer: FileWriter | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is written so far."""
+        return 0 if self._writer is None else self._writer.bytes
+
+    def add(self, rendered: Rendered) -> None:
+        """Add rows."""
+        if self._writer is not None:
+            self._writer.add(rendered)
+            return
+        self._held.append(rendered)
+        self._held_bytes += rendered.bytes
+        if self._held_bytes > _HELD_BYTES:
+            self._begin()
+
+    def _begin(self) -> FileWriter:
+        stream: BinaryIO = self._opened.enter_context(self._target.create(self._relative))
+        self._writer = FileWriter(stream, self._renderer)
+        for rendered in self._held:
+            self._writer.add(rendered)
+        self._held = []
+        return self._writer
+
+    def finish(self) -> Content:
+        """End the file and read it back."""
+        with self._opened:
+            content = (self._writer or self._begin()).finish()
+        if not self._target.is_special:
+            path = self._target.place(self._relative)
+            with self._target.storage.open(path) as stream:
+                require_same(stream, content, self._form, self._target.storage.display(path))
+        return content
+
+    @property
+    def _form(self) -> FileForm:
+        return self._renderer.form
+
+    def abandon(self, error: BaseException) -> None:
+        """Leave nothing of it, because of an error."""
+        self._opened.__exit__(type(error), error, error.__traceback__)
