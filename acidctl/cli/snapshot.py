@@ -90,7 +90,6 @@ class View:
     also=[ExitCode.NOT_ENOUGH_HISTORY],
     examples=(
         "acidctl snapshot /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
-        "acidctl snapshot /warehouse/orders --as-of 20 --count --digest",
         "acidctl snapshot /warehouse/orders -o jsonl --row-id > orders.jsonl",
         "acidctl snapshot /warehouse/orders --as-of 20 --to s3://lake/orders/ --partitioned",
     ),

@@ -81,7 +81,7 @@ def test_examples_parse(name: str) -> None:
     text = (command.epilog or "").partition("Examples:")[2]
     for line in text.splitlines():
         own = line.partition(f"acidctl {name}")[2]
-        for word in re.findall(r"(?<=\s)--?[a-z][a-z-]*", own):
+        for word in re.findall(r"(?<=\s)--?[a-z][a-z0-9-]*", own):
             assert word in known, f"{line.strip()}: {word}"
 
 
@@ -91,7 +91,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert f"`acidctl {name}" in README.read_text()
     reference = COMMANDS_PAGE.partition(f"\n## acidctl {name}\n")[2].partition("\n## ")[0]
     options = {opt for param in _command(name).params if isinstance(param, click.Option) for opt in param.opts}
-    assert options - set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", reference)) == set()
+    assert options - set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", reference)) == set()
 
 
 def _shell_lines(text: str) -> Iterator[str]:
@@ -129,7 +129,7 @@ def test_command_lines_parse(page: str) -> None:
                 _command(name).make_context(name, args, parent=group)
     for name, rest in re.findall(r"`acidctl ([a-z-]+)([^`\n]*)`", TEXTS[page]):
         known = {opt for param in _command(name).params for opt in param.opts} | {"-h", "--help"}
-        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known, f"acidctl {name}{rest}"
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z0-9-]*", rest)) <= known, f"acidctl {name}{rest}"
 
 
 # What stands in the documents and is not here; tests/live runs compactions on real HDFS, S3 and Spark.
