@@ -633,6 +633,11 @@ def _details(out: Output, part: PartitionReport) -> None:
         if part.verified is not None:
             files, rows = plural(part.verified.files, "file"), plural(part.verified.rows, "row")
             _sentence(out, f"verified: {files} read back, {rows}, digest {part.verified.digest}")
+        if part.stripes_copied:
+            copied, size = plural(part.stripes_copied, "stripe"), human_size(part.bytes_copied or 0)
+            reasons = ", ".join(f"{count:,} {why}" for why, count in (part.stripes_encoded or {}).items())
+            anew = f"; {human_size(part.bytes_encoded or 0)} written anew" + (f" ({reasons})" if reasons else "")
+            _sentence(out, f"copied: {copied} that nothing touches, {size}{anew}")
     else:
         _sentence(out, f"{_outcome(part).text}: {part.reason}", _outcome(part).paint)
         if part.hint:

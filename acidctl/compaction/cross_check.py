@@ -252,6 +252,7 @@ class _Window:
     """
 
     name: str
+    stripe: int
     keys: EventKeys
     columns: dict[int, int | None]
     rows: list[tuple[Any, ...]]
@@ -315,7 +316,7 @@ class InputSample:
                 for index, start, count in starts:
                     # pyorc believes what it reads, and wrong lengths end the process.
                     orc.check_streams(index)
-                    self._add(source, orc, start, *rows.read_stripe(index, count), columns)
+                    self._add(source, orc, index, start, *rows.read_stripe(index, count), columns)
         except (pyorc_files.CannotRead, ValueError):
             # Whether the file can be read at all, our own reader says.
             return
@@ -356,6 +357,7 @@ class InputSample:
         self,
         source: DataSource,
         orc: OrcFile,
+        stripe: int,
         start: int,
         keys: Sequence[tuple[int, ...]],
         values: Sequence[tuple[Any, ...] | None],
@@ -378,13 +380,19 @@ class InputSample:
             own &= ~same & ~np.append(same[1:], start + len(values) < orc.rows)
         if own.any():
             rows = [value or () for value, mine in zip(values, own.tolist(), strict=True) if mine]
-            self._windows.append(_Window(source.name, found.select(own), columns, rows))
+            self._windows.append(_Window(source.name, stripe, found.select(own), columns, rows))
 
     def _is_own(self, key: RowId) -> bool:
         if self._bucket_id is not None and bucket_of(key.bucket_property) != self._bucket_id:
             return False
         lower, upper = (None, None) if self._span is None else (self._span.lower, self._span.upper)
         return (lower is None or key >= lower) and (upper is None or key < upper)
+
+    def copied(self, name: str, stripe: int) -> None:
+        """A stripe of a file goes over as it is, so that nothing of it can be lost or changed unnoticed."""
+        for window in self._windows:
+            if (window.name, window.stripe) == (name, stripe):
+                window.found[:] = True
 
     def compared(self, batches: Iterator[EventBatch], source: DataSource | None = None) -> Iterator[EventBatch]:
         """The same batches: those of one file as they are read, or without `source` those that are to be written.

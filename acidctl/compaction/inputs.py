@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import BinaryIO
 
 import numpy as np
 
@@ -18,12 +20,15 @@ from acidctl.compaction.cross_check import (
     require_events,
     require_rows,
 )
-from acidctl.compaction.plan import FileRead, Role, TaskResult, TaskSpec
+from acidctl.compaction.plan import FileRead, Role, StripeCounts, TaskResult, TaskSpec
+from acidctl.compaction.stripes import CopiedStripe, Stretch, StripePlan
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.rows.merge import Notice, Oddity, check_order, merge_events, valid_mask
+from acidctl.orc.tail_edit import event_type, orc_types
+from acidctl.orc.writer import physical_of
+from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, merge_events, valid_mask
 from acidctl.rows.scan import (
     BATCH_ROWS,
     DataSource,
@@ -127,11 +132,20 @@ class TaskEvents:
         self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
         paths = (*spec.task.files, *spec.task.delete_files)
         self._paths = {storage.display(join(root, path)): path for path in paths}
-        self._open = lambda name: storage.open(join(root, self._paths[name]))
+        #: Opens an input, by the name of its source.
+        self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, self._paths[name]))
         self._committed = Committed.write_ids(spec.table.write_ids)
         self._applied = 0
+        self._settings = spec.table.writer
+        # Rows that Hive 1 and 2 updated in place lie in files of any later write.
+        self._copies = spec.task.role is Role.SURVIVING and not spec.table.acid_v1 and spec.table.file_format == "orc"
+        self._sizes = {
+            storage.display(join(root, info.path)): info.size for entry in spec.inputs for info in entry.files
+        }
+        #: What becomes of the stripes of the inputs; `like` is None where all rows are written anew.
+        self.stripes: StripePlan | None = None
 
-    def __iter__(self) -> Iterator[EventBatch]:
+    def __iter__(self) -> Iterator[EventBatch | CopiedStripe]:
         _require_row_ids(self._inserts)
         role = self._task.role
         event_filter = EventFilter(self._task.bucket_id, self._write_ids, current=role is Role.DELETES)
@@ -157,25 +171,89 @@ class TaskEvents:
                 self._task.output, event_filter.passed, left, lambda: self.hashes_again(self._deletes, current=True)
             )
         else:
-            for batch in sample.compared(self._rows(collapse=role is Role.SURVIVING)):
-                left.add(key_hashes(batch.keys))
-                yield batch
-            self._require_rows(event_filter, delete_filter, left, sample)
+            with ExitStack() as stack:
+                for item in self._surviving(sample, stack):
+                    # What is copied is on neither side of the sum; a delete event of it would be missed there.
+                    if isinstance(item, EventBatch):
+                        left.add(key_hashes(item.keys))
+                    yield item
+                self._require_rows(event_filter, delete_filter, left, sample)
             if deletes is not None:
                 deletes.require_found(self._committed, distinct([]))
         self._report(event_filter, delete_filter)
 
+    def _surviving(self, sample: InputSample, stack: ExitStack) -> Iterator[EventBatch | CopiedStripe]:
+        """Rows, and stripes of rows that are copied; what is copied from stays open as long as the stack."""
+        filled = [source for source in self._inserts if source.facts.rows]
+        if not self._copies or any(source.facts.may_update for source in filled):
+            yield from sample.compared(self._rows(collapse=self._task.role is Role.SURVIVING))
+            return
+        types = orc_types(event_type(self.columns))
+        reader = LocationReader(self._inserts, self._deletes, self._write_ids)
+
+        def make_filter() -> EventFilter:
+            return EventFilter(self._task.bucket_id, self._write_ids, sums=False)
+
+        self.stripes = plan = StripePlan(
+            types,
+            physical_of(self._settings, types, acid=True),
+            self._sizes,
+            reader.deleted_rows(filled, updates=False, keys_in=self._span),
+            self._span or KeySpan(),
+            make_filter,
+        )
+        plan.choose(filled, stack)
+        if plan.like is None:
+            plan.finish()
+            yield from sample.compared(self._rows(collapse=True, deleted=plan.deleted))
+            return
+        last: RowId | None = None
+        for piece in plan.pieces():
+            if isinstance(piece, CopiedStripe):
+                if last is not None and piece.first <= last:
+                    raise _double(piece.first, self._task.output)
+                sample.copied(piece.source.name, piece.index)
+                yield piece
+                last = piece.last
+                continue
+            for batch in sample.compared(self._between(piece, plan.deleted, filled)):
+                last = _require_distinct(batch.keys, last, self._task.output)
+                yield batch
+
+    def _between(self, stretch: Stretch, deleted: DeletedRows, sources: Sequence[DataSource]) -> Iterator[EventBatch]:
+        """The rows of a stretch between two copied stripes."""
+        streams, read = [], []
+        for source in sources:
+            stripes = stretch.stripes.get(source)
+            span = self._span if stripes is not None else stretch.span
+            bounds = source.bounds(updates=False)
+            if not (stretch.span.may_hold(*bounds) if stripes is None else len(stripes)):
+                continue
+            read.append(source)
+            streams.append(stream_of(source, self._projection, BATCH_ROWS, span=span, stripes=stripes))
+        if not streams:
+            return
+        notice = _RefuseDoubles(self._task.output).watch(read)
+        merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)
+        for batch in coalesce(iter(merge), BATCH_ROWS):
+            keys = batch.keys
+            yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, keys.write_id), batch.columns)
+        self._applied += merge.deletes_applied
+
     def _report(self, event_filter: EventFilter, delete_filter: EventFilter) -> None:
         """What was read of each file, for the judgement of all tasks together."""
         buckets: dict[DataSource, Counter[int]] = {source: Counter() for source in (*self._inserts, *self._deletes)}
-        tallies = [*event_filter.tallies, *delete_filter.tallies]
+        filters = () if self.stripes is None else self.stripes.filters
+        copied = [tally for through in filters if isinstance(through, EventFilter) for tally in through.tallies]
+        tallies = [*event_filter.tallies, *copied, *delete_filter.tallies]
         for tally in tallies:
             buckets[tally.source] += tally.buckets
         self.read = replace(
             self.read,
-            rows_in=sum(tally.rows_in for tally in event_filter.tallies),
+            rows_in=sum(tally.rows_in for tally in (*event_filter.tallies, *copied)),
             hidden=sum(tally.hidden for tally in event_filter.tallies),
             deletes_applied=self._applied,
+            stripes=StripeCounts() if self.stripes is None else self.stripes.counts,
             read=tuple(
                 FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
                 for source, counts in buckets.items()
@@ -193,7 +271,7 @@ class TaskEvents:
         sample = InputSample(
             self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
         )
-        sample.read(self._deletes if events else self._inserts, self._open)
+        sample.read(self._deletes if events else self._inserts, self.open)
         return sample
 
     def _require_rows(
@@ -225,13 +303,13 @@ class TaskEvents:
             for batch in source.events(None, BATCH_ROWS, self._span):
                 yield key_hashes(batch.keys, current=current)
 
-    def _rows(self, *, collapse: bool) -> Iterator[EventBatch]:
+    def _rows(self, *, collapse: bool, deleted: DeletedRows | None = None) -> Iterator[EventBatch]:
         """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
         if not collapse:
             _require_inserts(self._inserts)
         watch = _RefuseDoubles(self._task.output)
         reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
-        merge = reader.merge(self._projection, span=self._span, threads=self._threads)
+        merge = reader.merge(self._projection, span=self._span, threads=self._threads, deleted=deleted)
         last: RowId | None = None
         for batch in coalesce(iter(merge), BATCH_ROWS):
             keys = batch.keys
@@ -316,7 +394,7 @@ class EventFilter:
     It also refuses what a compaction must not carry on: events that the name of their directory rules out, buckets
     that no codec knows, files that are not in ROW__ID order. Files are read by several threads, so each has a tally of
     its own. With `same_write` only events of the write that made their row pass. Keys are summed up by ROW__ID, or with
-    `current` by event; with `keep` those of deletes alone, each hash of them kept.
+    `current` by event; with `keep` those of deletes alone, each hash of them kept; without `sums` they are not.
     """
 
     def __init__(
@@ -327,12 +405,14 @@ class EventFilter:
         same_write: bool = False,
         current: bool = False,
         keep: bool = False,
+        sums: bool = True,
     ) -> None:
         self._bucket_id = bucket_id
         self._write_ids = write_ids
         self._same_write = same_write
         self._current = current
         self._keep = keep
+        self._sums = sums
         self.tallies: list[FileTally] = []
         self.seen: set[DataSource] = set()
 
@@ -380,7 +460,8 @@ class EventFilter:
             kept = batch if own is None or own.all() else batch.filter(own)
             if len(kept):
                 tally.committed |= _distinct_ids(kept.keys.current)
-                self._enter(tally, kept.keys)
+                if self._sums:
+                    self._enter(tally, kept.keys)
                 yield kept
 
     def _enter(self, tally: FileTally, keys: EventKeys) -> None:

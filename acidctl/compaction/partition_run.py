@@ -13,6 +13,7 @@ from acidctl.compaction.plan import (
     PartitionPlan,
     PlannedTask,
     Role,
+    StripeCounts,
     TableFacts,
     TaskResult,
     TaskSpec,
@@ -110,7 +111,9 @@ class PartitionRun:
         written = [result for result in results if result.path is not None]
         groups = {(write_id, bucket) for result in written for write_id, bucket, _ in result.counts}
         digest = combined([result.digest for result in written if result.digest])
-        rows_out = sum(result.rows for result in written)
+        rows_out, size = sum(result.rows for result in written), sum(result.bytes for result in written)
+        stripes = sum((result.stripes for result in readers), StripeCounts())
+        rows_copied = stripes.copied_rows
         return PartitionReport(
             part.partition,
             Outcome.COMPACTED,
@@ -125,10 +128,14 @@ class PartitionRun:
             files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
             files_out=len(written),
             bytes_in=sum(info.size for info in files),
-            bytes_out=sum(result.bytes for result in written),
+            bytes_out=size,
+            bytes_copied=stripes.copied_bytes,
+            bytes_encoded=size - stripes.copied_bytes,
+            stripes_copied=stripes.copied,
+            stripes_encoded=dict(stripes.reasons),
             seconds=seconds,
             peak_memory=max((result.peak_memory for result in (*results, *readers)), default=0) or None,
-            verified=Verified(len(written), rows_out, len(groups), digest),
+            verified=Verified(len(written), rows_out, len(groups), digest, rows_copied, rows_out - rows_copied),
             notes=tuple(notes),
         )
 

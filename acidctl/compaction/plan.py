@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -498,13 +499,49 @@ class FileRead:
 
 
 @dataclass(frozen=True, slots=True)
+class StripeCounts:
+    """What became of the stripes of a file: those that were copied, and those of its inputs that were written anew.
+
+    Sizes in bytes, as stored. `reasons` counts stripes by why they were written anew, in any order.
+    """
+
+    copied: int = 0
+    copied_bytes: int = 0
+    copied_rows: int = 0
+    anew: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+
+    def __add__(self, other: StripeCounts) -> StripeCounts:
+        reasons = Counter(dict(self.reasons)) + Counter(dict(other.reasons))
+        return StripeCounts(
+            self.copied + other.copied,
+            self.copied_bytes + other.copied_bytes,
+            self.copied_rows + other.copied_rows,
+            self.anew + other.anew,
+            tuple(sorted(reasons.items())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProof:
+    """A stripe of a written file that was copied: its number there, its fingerprint (`orc.stitch`), and a digest of its
+    keys (`digest.RowDigest`).
+    """
+
+    stripe: int
+    fingerprint: str
+    keys: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """A finished task: what it read and what it wrote.
 
     `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
     `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
-    input (`digest`), and equals that of the file read back: a task that finds otherwise fails. `peak_memory` is
+    input (`digest`), and equals that of the file read back: a task that finds otherwise fails. It is of the rows that
+    were written anew; those of stripes that were copied have `copied` as their proof. `peak_memory` is
     in bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
     `hidden_ids` the write ids whose events were taken or left out.
     """
@@ -524,6 +561,8 @@ class TaskResult:
     read: tuple[FileRead, ...] = ()
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()
+    copied: tuple[CopyProof, ...] = ()
+    stripes: StripeCounts = StripeCounts()
 
     @classmethod
     def nothing(cls, spec: TaskSpec) -> TaskResult:

@@ -34,7 +34,15 @@ class Verified:
     files: Annotated[int, "files that were read back"]
     rows: Annotated[int, "rows in them"]
     groups: Annotated[int, "pairs of write id and bucket whose rows were counted"]
-    digest: Annotated[str, "of all rows and row ids as stored: the same for the merged input and for what was written"]
+    digest: Annotated[
+        str,
+        "of all rows and row ids that were written anew, as stored: the same for the merged input and for what was "
+        "written",
+    ]
+    rows_by_copy: Annotated[
+        int, "rows of stripes that were copied: byte for byte those of their sources, and their keys read"
+    ] = 0
+    rows_by_value: Annotated[int, "rows that were written anew and read back value by value"] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,14 @@ class PartitionReport:
     files_out: Annotated[int | None, "data files that were written"] = None
     bytes_in: Annotated[int | None, "size of the files that were read"] = None
     bytes_out: Annotated[int | None, "size of the files that were written"] = None
+    bytes_copied: Annotated[int | None, "of that, stripes that went over as they were"] = None
+    bytes_encoded: Annotated[int | None, "of that, what was written anew"] = None
+    stripes_copied: Annotated[int | None, "stripes that went over as they were"] = None
+    stripes_encoded: Annotated[
+        Mapping[str, int] | None,
+        "why stripes of the inputs were written anew, and how many for which reason (see [Compacting]"
+        "(../compacting.md#stripes-that-are-copied))",
+    ] = None
     seconds: Annotated[float, "from lock to release; partitions are worked on at the same time"] = 0.0
     peak_memory: Annotated[int | None, "bytes of the largest process that worked on it"] = None
     verified: Annotated[Verified | None, "what was compared before publishing"] = None
@@ -80,6 +96,8 @@ class Totals:
     files_out: Annotated[int, "data files that were written"]
     bytes_in: Annotated[int, "size of the files that were read"]
     bytes_out: Annotated[int, "size of the files that were written"]
+    bytes_copied: Annotated[int, "of that, stripes that went over as they were"]
+    bytes_encoded: Annotated[int, "of that, what was written anew"]
     rows_in: Annotated[int, "stored rows that were read, deleted ones and those of aborted writes included"]
     rows_out: Annotated[int, "rows or events that were written"]
     deletes_applied: Annotated[int, "rows that delete events removed"]
@@ -115,6 +133,8 @@ class CompactionReport:
             files_out=sum(part.files_out or 0 for part in done),
             bytes_in=sum(part.bytes_in or 0 for part in done),
             bytes_out=sum(part.bytes_out or 0 for part in done),
+            bytes_copied=sum(part.bytes_copied or 0 for part in done),
+            bytes_encoded=sum(part.bytes_encoded or 0 for part in done),
             rows_in=sum(part.rows_in or 0 for part in done),
             rows_out=sum(part.rows_out or 0 for part in done),
             deletes_applied=sum(part.deletes_applied or 0 for part in done),

@@ -13,38 +13,33 @@ import struct
 import sys
 import time
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acidctl.compaction.cross_check import HINT
 from acidctl.compaction.inputs import PlainRows, TaskEvents, state_of
-from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
+from acidctl.compaction.joining import Measure, join_parts, put_together, rows_only
+from acidctl.compaction.plan import BYTES_DIGEST, CopyProof, Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError
 from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, opened, readable
-from acidctl.format.events import EventBatch, Operation, keys_of
-from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
+from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
-from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.writer import Backend, NeedsExactWriter, StripeRun, WrittenFile, mismatch, stitch, write_orc
+from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.rows.pipeline import read_ahead
 from acidctl.state.resolve import data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
-from acidctl.types.digest import RowDigest, combined
-from acidctl.types.hive_types import StructType
-from acidctl.types.schema import parse_type
+from acidctl.types.digest import RowDigest
 
 # More inputs than that do not overlap, or are put together before they are opened.
 _OPEN_FILES = 1 << 16
@@ -122,46 +117,38 @@ def _write(
     threads: bool,
 ) -> TaskResult:
     role, metadata = spec.task.role, {TARGET: spec.table.dialect.encode()}
-    acid = role is not Role.ROWS
-    digest, counts = RowDigest(), Counter[tuple[int, int]]()
-
-    def measured() -> Iterator[EventBatch]:
-        """What goes into the file, taken note of as it passes."""
-        for batch in events:
-            keys = batch.keys if acid else None
-            digest.update(keys, batch.columns)
-            if keys is not None:
-                heads = keys.run_heads()
-                for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
-                    counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
-            yield batch
-
-    stream = read_ahead(measured()) if threads else measured()
+    measure = Measure(acid=role is not Role.ROWS)
+    stream = measure.passed(events)
+    if threads:
+        stream = read_ahead(stream)
     with closing(stream):  # type: ignore[type-var]
         first = next(stream, None)
         if first is None:
             return events.read
         attempt = Attempt(storage, root, spec)
-        batches, columns, settings = chain([first], stream), events.columns, spec.table.writer
+        items, columns, settings = chain([first], stream), events.columns, spec.table.writer
+        copied: tuple[CopyProof, ...] = ()
         with attempt.create() as sink:
-            written = write_orc(sink, batches, columns, settings, acid=acid, metadata=metadata, backend=backend)
+            if isinstance(events, TaskEvents) and events.stripes is not None and events.stripes.like is not None:
+                written, copied = put_together(sink, items, events, settings, metadata, backend)
+            else:
+                rows = rows_only(items)
+                written = write_orc(
+                    sink, rows, columns, settings, acid=measure.acid, metadata=metadata, backend=backend
+                )
     expected = Expected(
-        rows=digest.rows,
-        digest=digest.hexdigest(),
+        rows=measure.rows,
+        digest=measure.digest.hexdigest(),
         columns=str(columns),
-        counts=_sorted(counts),
-        acid=acid,
+        counts=measure.sorted_counts(),
+        acid=measure.acid,
         operation=Operation.DELETE if role is Role.DELETES else Operation.INSERT,
         collapsed=role is Role.SURVIVING,
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
+        copied=copied,
     )
     return attempt.verified(written, expected, events.read, threads=threads)
-
-
-def _sorted(counts: Counter[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """(write id, bucket property, rows), ascending."""
-    return tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items()))
 
 
 def _portable(error: AcidctlError) -> AcidctlError:
@@ -174,88 +161,6 @@ def _portable(error: AcidctlError) -> AcidctlError:
     plain = AcidctlError(error.message, path=error.path, hint=error.hint)
     plain.exit_code, plain.code = error.exit_code, error.code
     return plain
-
-
-# --- The finished parts of a large bucket as one file.
-
-
-def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
-    """A task with role JOIN: stripes are copied as they are, the tail is made anew; see `compaction.task.run_task`.
-
-    Parts that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with
-    the parts.
-    """
-    parts = [part for part in spec.parts if part.rows]
-    nothing = TaskResult.nothing(spec)
-    if not parts:
-        return nothing
-    if len(parts) == 1:
-        # It was verified, and its name is as unique as any.
-        part = parts[0]
-        return replace(
-            nothing,
-            path=part.path,
-            rows=part.rows,
-            bytes=part.bytes,
-            counts=part.counts,
-            digest=part.digest,
-            writer=part.writer,
-        )
-    counts: Counter[tuple[int, int]] = Counter()
-    for part in parts:
-        for write_id, bucket, rows in part.counts:
-            counts[write_id, bucket] += rows
-    columns = parse_type(spec.table.columns)
-    assert isinstance(columns, StructType)
-    metadata = {TARGET: spec.table.dialect.encode()}
-    attempt = Attempt(storage, root, spec)
-    with attempt.create() as sink, ExitStack() as stack:
-        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
-        files = [orc for _, orc in opened]
-        written: WrittenFile
-        if any(mismatch(files[0].tail, orc.tail) for orc in files):
-            settings = spec.table.writer
-            written = write_orc(
-                sink, _events(files), columns, settings, acid=True, metadata=metadata, backend=Backend.EXACT
-            )
-        else:
-            written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
-    expected = Expected(
-        rows=sum(part.rows for part in parts),
-        digest=combined([part.digest for part in parts]),
-        parts=tuple((part.rows, part.digest) for part in parts),
-        columns=str(columns),
-        counts=_sorted(counts),
-        operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
-        collapsed=spec.task.output.startswith(BASE_PREFIX),
-        bucket_id=spec.task.bucket_id,
-        metadata=metadata,
-    )
-    return attempt.verified(written, expected, nothing, threads=threads)
-
-
-def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:
-    """A finished part, open for as long as the stack."""
-    stream = stack.enter_context(storage.open(place))
-    try:
-        return stream, open_orc(stream, name=storage.display(place))
-    except DamagedDataError as error:
-        raise VerificationError(
-            f"a part that had been verified has changed: {error.message}",
-            path=storage.display(place),
-            hint="Nothing of it is published; the table is as it was. Run compact again.",
-        ) from error
-
-
-def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:
-    """The events of the parts, in their order."""
-    for orc in files:
-        for batch in orc.scan():
-            keys = keys_of(batch, name=orc.name)
-            row = batch.column("row")
-            deletes = keys.operation is not None
-            columns = () if deletes else tuple(row.field(i) for i in range(row.type.num_fields))
-            yield EventBatch(keys, columns)
 
 
 # --- Files of insert-only tables: their rows have no ids, so compacting means putting files together.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,14 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
-from acidctl.compaction.plan import TaskResult, TaskSpec
+from acidctl.compaction.plan import CopyProof, TaskResult, TaskSpec
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
+from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
+from acidctl.orc.stitch import Fingerprint
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile
@@ -49,7 +51,8 @@ class Expected:
     `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id
     as the current one (a major compaction); else events of one row descend in their current write id. Without `acid`,
     rows have no keys: then `counts`, `operation`, `collapsed` and `bucket_id` do not matter. `metadata` is user
-    metadata that must be there as it is.
+    metadata that must be there as it is. Stripes that are `copied` are compared byte for byte with their sources, by
+    their fingerprints, and their keys are read as all others; no digest is of their rows.
     """
 
     rows: int
@@ -62,6 +65,7 @@ class Expected:
     bucket_id: int | None = None
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     parts: tuple[tuple[int, str], ...] = ()
+    copied: tuple[CopyProof, ...] = ()
 
 
 def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected, *, threads: bool = False) -> None:
@@ -80,6 +84,7 @@ def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected
                 for batch in batches:
                     content.add(batch)
             content.finish()
+            _check_copies(orc, beside, expected.copied)
             content.sample.require_same(beside)
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
@@ -112,6 +117,19 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it has a stripe without rows")
 
 
+def _check_copies(orc: OrcFile, file: BinaryIO, copied: Sequence[CopyProof]) -> None:
+    """Whether stripes that were copied are the very bytes of their sources, with the statistics that they had there."""
+    statistics = orc.stripe_messages() if copied else ()
+    for proof in copied:
+        found = Fingerprint()
+        if proof.stripe >= len(statistics):
+            raise wrong(orc.name, f"it has no stripe {proof.stripe}, which was copied")
+        for _ in found.of(file, orc.tail, proof.stripe, statistics[proof.stripe]):
+            pass
+        if found.hexdigest() != proof.fingerprint:
+            raise wrong(orc.name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
+
+
 def _shown(value: bytes | None) -> str:
     return "missing" if value is None else repr(value[:60].decode("ascii", "replace"))
 
@@ -129,7 +147,9 @@ class _Content:
         self._last: tuple[int, int, int, int] | None = None
         self._ends: list[RowId] = []
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
-        self._index = IndexCheck(orc, beside, self._error)
+        self._copied = {proof.stripe: proof for proof in expected.copied}
+        self._keys_seen = RowDigest()
+        self._index = IndexCheck(orc, beside, self._error, whole=not self._copied)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
         self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
@@ -137,12 +157,26 @@ class _Content:
         self.rows = 0
 
     def batches(self, threads: bool) -> Generator[pa.RecordBatch, None, None]:
-        """The batches to be taken."""
-        batches = self._orc.scan(batch_size=self._orc.rows_per_batch(_BATCH_ROWS))
+        """The batches to be taken: of stripes that were copied the keys, else all."""
+        if not self._copied:
+            batches = self._orc.scan(batch_size=self._orc.rows_per_batch(_BATCH_ROWS))
+        else:
+            batches = self._by_stripes()
         yield from read_ahead(batches) if threads else batches
+
+    def _by_stripes(self) -> Iterator[pa.RecordBatch]:
+        rows = self._orc.rows_per_batch(_BATCH_ROWS)
+        for copied, group in groupby(range(len(self._orc.tail.stripes)), self._copied.__contains__):
+            numbers = list(group)
+            columns = KEY_FIELDS if copied else None
+            yield from self._orc.scan(columns, batch_size=rows, stripes=range(numbers[0], numbers[-1] + 1))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows, which lie in one stripe."""
+        proof = self._copied.get(len(self._ends))
+        if proof is not None:
+            self._add_copied(keys_of(batch, name=self._orc.name), proof)
+            return
         keys, columns = self._parts(batch)
         if keys is not None:
             self._add_keys(keys)
@@ -155,6 +189,20 @@ class _Content:
         self._index.add(parts, len(batch))
         self.rows += len(batch)
         if keys is not None and self.rows == self._boundaries[len(self._ends)]:
+            self._ends.append(keys.at(-1))
+
+    def _add_copied(self, keys: EventKeys, proof: CopyProof) -> None:
+        self._add_keys(keys)
+        self._keys_seen.update(keys, ())
+        self._add_to_digest(None, None, len(keys))
+        self.rows += len(keys)
+        if self.rows == self._boundaries[len(self._ends)]:
+            if self._keys_seen.hexdigest() != proof.keys:
+                raise self._error(
+                    f"the keys of its stripe {proof.stripe} are not those of the stripe it was copied from"
+                )
+            self._keys_seen = RowDigest()
+            self._index.skip()
             self._ends.append(keys.at(-1))
 
     def finish(self) -> None:
@@ -187,16 +235,17 @@ class _Content:
             raise self._error("an event of it has no row")
         return keys, tuple(row.field(i) for i in range(row.type.num_fields))
 
-    def _add_to_digest(self, keys: EventKeys | None, columns: Sequence[pa.Array], count: int) -> None:
-        """Take the next rows, part by part where the file was joined of several."""
+    def _add_to_digest(self, keys: EventKeys | None, columns: Sequence[pa.Array] | None, count: int) -> None:
+        """Take the next rows, part by part where the file was joined of several; those without columns are copied."""
         start = 0
         while start < count:
             if len(self._digests) == len(self._part_ends):
                 raise self._error(f"it holds more than {self._part_ends[-1]} rows")
             end = self._part_ends[len(self._digests)]
             stop = min(count, end - self.rows)
-            some = None if keys is None else keys.select(slice(start, stop))
-            self._digest.update(some, [column.slice(start, stop - start) for column in columns])
+            if columns is not None:
+                some = None if keys is None else keys.select(slice(start, stop))
+                self._digest.update(some, [column.slice(start, stop - start) for column in columns])
             if self.rows + stop == end:
                 self._digests.append(self._digest.hexdigest())
                 self._digest = RowDigest()
@@ -397,12 +446,14 @@ class _Group:
 class IndexCheck:
     """Takes the rows of a file in order, column by column, and judges a stripe when all of its rows have passed.
 
-    `file` is another handle on the file. Of a judged stripe nothing is kept but what the whole is held against.
+    `file` is another handle on the file. Of a judged stripe nothing is kept but what the whole is held against; without
+    `whole` some stripes are skipped, so that their statistics count and their values do not.
     """
 
-    def __init__(self, orc: OrcFile, file: BinaryIO, error: Error) -> None:
+    def __init__(self, orc: OrcFile, file: BinaryIO, error: Error, *, whole: bool = True) -> None:
         self._orc = orc
         self._file = file
+        self._seen_whole = whole
         self._error = error
         self._kinds = [entry.kind for entry in orc.tail.types]
         # By its bytes: a path need not be UTF-8.
@@ -446,11 +497,21 @@ class IndexCheck:
             self._judge()
             self._stripe, self._row = self._stripe + 1, 0
 
+    def skip(self) -> None:
+        """Leave out the next stripe, which was not written anew."""
+        known = next(self._statistics, ())
+        if not known:
+            self._whole = None
+        for whole, statistics in zip(self._whole or (), known, strict=False):
+            whole.add(self._stated(statistics))
+        self._stripe += 1
+
     def finish(self) -> None:
         """VerificationError for the first statistics of the file that do not fit its values or those of its stripes."""
         for column, statistics in enumerate(self._orc.tail.statistics):
             stated = self._stated(statistics)
-            self._compare(column, stated, self._all.get(column), "the file")
+            if self._seen_whole:
+                self._compare(column, stated, self._all.get(column), "the file")
             if self._whole is not None:
                 self._compare(column, stated, self._whole[column], "the file", parts=True)
 
@@ -605,4 +666,5 @@ class Attempt:
             counts=expected.counts,
             digest=expected.digest,
             writer=written.backend.value,
+            copied=expected.copied,
         )

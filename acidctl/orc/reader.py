@@ -43,7 +43,7 @@ from acidctl.orc.postprocess import (
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.rle import Guard, WideRows
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stripe import StreamKind, StripeFooter, each_stripe, read_stripe_footer
+from acidctl.orc.stripe import StreamKind, StripeFooter, each_stripe, encoded_statistics, read_stripe_footer
 from acidctl.orc.tail import (
     Calendar,
     OrcKind,
@@ -192,6 +192,11 @@ class OrcFile:
         """Per stripe the statistics of each column; empty when the writer left none."""
         with self._source.lock:
             return tuple(each_stripe(self._source.file, self.tail))
+
+    def stripe_messages(self) -> tuple[bytes, ...]:
+        """The same as they are encoded."""
+        with self._source.lock:
+            return encoded_statistics(self._source.file, self.tail)
 
     def stripe_footers(self) -> tuple[StripeFooter, ...]:
         """The footers of all stripes, checked; read once."""

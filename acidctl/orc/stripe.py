@@ -279,6 +279,15 @@ def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatisti
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
 
 
+def encoded_statistics(file: ReadableFile, tail: Tail) -> tuple[bytes, ...]:
+    """The encoded statistics of each stripe; empty where the writer left none. DamagedDataError when malformed."""
+    try:
+        messages = tuple(read_stripe_metadata(file, tail).blobs(1))
+    except (WireError, CodecError) as error:
+        raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
+    return messages if len(messages) == len(tail.stripes) else ()
+
+
 def read_stripe_metadata(file: ReadableFile, tail: Tail) -> Message:
     """The section of stripe statistics, not yet taken apart; WireError or CodecError when it is damaged."""
     post = tail.postscript

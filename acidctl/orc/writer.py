@@ -9,20 +9,18 @@ raises NeedsExactWriter where it could not keep every bit, and the file has to b
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from acidctl.errors import InternalError, MissingDependencyError, UsageError
-from acidctl.format.events import EventBatch, EventKeys, Operation, RowId, keys_of
-from acidctl.format.names import KEY_FIELDS
-from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_acid_stats, parse_key_index
+from acidctl.format.events import EventBatch, EventKeys, Operation, RowId
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrow_writer import (
     LARGEST_CHUNK,
     ArrowBackend,
@@ -33,17 +31,12 @@ from acidctl.orc.arrow_writer import (
     igzip,
 )
 from acidctl.orc.codec import Compression, shrunk
-from acidctl.orc.protobuf import Message, Value, encoded, rewritten
-from acidctl.orc.reader import open_orc
-from acidctl.orc.stats import merged_statistics
+from acidctl.orc.protobuf import Message, Value, rewritten
 from acidctl.orc.stripe import read_stripe_metadata
-from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, ReadableFile, Tail, read_range, read_tail
+from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
-    CONTENT_LENGTH,
     METADATA,
-    ROWS,
-    STATISTICS,
     STRIDE,
     STRIPES,
     TYPES,
@@ -135,10 +128,72 @@ def write_orc(
 
     Raises NeedsExactWriter (Backend.ARROW only), UsageError for an unknown codec, and what batches and sink raise.
     """
-    types = orc_types(event_type(columns) if acid else columns)
-    physical = _physical(settings, types, acid=acid)
     held = _HeldSink(sink)
-    stripes, plain = _stripe_sink(held, columns, types, physical, backend)
+    types = orc_types(event_type(columns) if acid else columns)
+    keys = _encode(held, batches, columns, types, settings, acid, backend)
+    tail = read_tail(held, name="the file being written")
+    values = dict(metadata)
+    if acid:
+        values |= {ACID_VERSION: b"2", ACID_STATS: keys.stats(), KEY_INDEX: index_of(keys.ends(tail))}
+    changes: dict[int, Value] = {
+        TYPES: renamed_types(tail, types),
+        METADATA: merged_metadata(tail, values),
+        STRIDE: settings.row_index_stride,
+        CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
+    }
+    post = tail.postscript
+    old = read_range(held, tail.file_length - post.length - 1, post.length, tail.name)
+    new = sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
+    size = held.release(post.footer_length + post.length + 1, new)
+    return WrittenFile(tail.rows, size, len(tail.stripes), keys.first, keys.last, backend)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenStripes:
+    """Stripes of events without head and tail, `length` bytes together.
+
+    Of each stripe `entries` is what a footer says of it, with an offset that counts from the first, `statistics` its
+    encoded statistics, `ends` its last key.
+    """
+
+    length: int
+    entries: tuple[bytes, ...]
+    statistics: tuple[bytes, ...]
+    ends: tuple[RowId, ...]
+    rows: tuple[int, ...]
+
+
+def write_stripes(
+    sink: BinaryIO, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, backend: Backend
+) -> WrittenStripes:
+    """Write events as stripes for a file that is put together of several; as `write_orc`, of which this is a part."""
+    held = _HeldSink(sink, skip=len(MAGIC))
+    types = orc_types(event_type(columns))
+    keys = _encode(held, batches, columns, types, settings, True, backend)
+    tail = read_tail(held, name="the stripes being written")
+    renamed_types(tail, types)
+    entries = tuple(
+        rewritten(entry, {1: stripe.offset - len(MAGIC)})
+        for entry, stripe in zip(Message(tail.footer).blobs(STRIPES), tail.stripes, strict=True)
+    )
+    statistics = tuple(read_stripe_metadata(held, tail).blobs(1))
+    post = tail.postscript
+    size = held.release(post.metadata_length + post.footer_length + post.length + 1, b"")
+    rows = tuple(stripe.rows for stripe in tail.stripes)
+    return WrittenStripes(size, entries, statistics, tuple(keys.ends(tail)), rows)
+
+
+def _encode(
+    held: _HeldSink,
+    batches: Iterable[EventBatch],
+    columns: StructType,
+    types: Sequence[OrcType],
+    settings: Settings,
+    acid: bool,
+    backend: Backend,
+) -> _KeyLog:
+    """Write a file as the backend makes it, of which the end is held back; what was noted of its keys."""
+    stripes, plain = _stripe_sink(held, columns, types, physical_of(settings, types, acid=acid), backend)
     writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
     keys = _KeyLog()
     try:
@@ -161,24 +216,10 @@ def write_orc(
             # The C++ writers turn what the sink raised into a text.
             raise held.failure from error
         raise
-    tail = read_tail(held, name="the file being written")
-    values = dict(metadata)
-    if acid:
-        values |= {ACID_VERSION: b"2", ACID_STATS: keys.stats(), KEY_INDEX: keys.index(tail)}
-    changes: dict[int, Value] = {
-        TYPES: renamed_types(tail, types),
-        METADATA: merged_metadata(tail, values),
-        STRIDE: settings.row_index_stride,
-        CALENDAR: Calendar.PROLEPTIC_GREGORIAN,
-    }
-    post = tail.postscript
-    old = read_range(held, tail.file_length - post.length - 1, post.length, tail.name)
-    new = sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
-    size = held.release(post.footer_length + post.length + 1, new)
-    return WrittenFile(tail.rows, size, len(tail.stripes), keys.first, keys.last, backend)
+    return keys
 
 
-def _physical(settings: Settings, types: Sequence[OrcType], *, acid: bool) -> Physical:
+def physical_of(settings: Settings, types: Sequence[OrcType], *, acid: bool) -> Physical:
     """The physical form; filters for the columns of the settings, without regard to case, of kinds that readers use."""
     if settings.compression not in _COMPRESSIONS:
         raise UsageError(
@@ -241,12 +282,13 @@ class _HeldSink(io.RawIOBase):
 
     Closing it does not close the target. The first failure of the target is kept in `failure`: C++ writers turn
     exceptions into texts. What is held can be read; what was passed on reads as zeros, which nobody but a read-ahead
-    asks for.
+    asks for. Of the beginning, `skip` bytes are counted and never passed on.
     """
 
-    def __init__(self, target: BinaryIO) -> None:
+    def __init__(self, target: BinaryIO, *, skip: int = 0) -> None:
         super().__init__()
         self._target = target
+        self._skip = skip
         self._holding = False
         self._passed = 0
         self._held = bytearray()
@@ -261,7 +303,7 @@ class _HeldSink(io.RawIOBase):
         if self.failure is not None:
             raise OSError("an earlier write failed")
         try:
-            write_all(self._target, data)
+            write_all(self._target, data[self._skip - self._passed :] if self._passed < self._skip else data)
         except BaseException as error:
             self.failure = error
             raise
@@ -273,12 +315,12 @@ class _HeldSink(io.RawIOBase):
         self._holding = True
 
     def release(self, tail_length: int, tail: bytes) -> int:
-        """Pass on what is held but its last `tail_length` bytes, then `tail`; the length of the file."""
+        """Pass on what is held but its last `tail_length` bytes, then `tail`; how many bytes the target has got."""
         with memoryview(self._held) as view:
             content = len(view) - tail_length
-            write_all(self._target, view[:content])
+            write_all(self._target, view[max(0, self._skip - self._passed) : content])
         write_all(self._target, tail)
-        return self._passed + content + len(tail)
+        return self._passed + content + len(tail) - self._skip
 
     def tell(self) -> int:
         return self._passed + len(self._held) if self._at is None else self._at
@@ -352,8 +394,8 @@ class _KeyLog:
         """`hive.acid.stats`: inserts, updates, deletes."""
         return ",".join(map(str, self._operations)).encode()
 
-    def index(self, tail: Tail) -> bytes:
-        """`hive.acid.key.index`: the last key of each stripe (Hive: `OrcRecordUpdater.KeyIndexBuilder`)."""
+    def ends(self, tail: Tail) -> list[RowId]:
+        """The last key of each stripe."""
         if tail.rows != self._rows:
             raise InternalError(f"{self._rows} events were written, the file has {tail.rows}")
         if self.last is not None:
@@ -366,197 +408,9 @@ class _KeyLog:
             if key is None:
                 raise InternalError(f"a stripe ends after {rows} rows, where none was seen to end")
             keys.append(key)
-        return _index_of(keys)
+        return keys
 
 
-def _index_of(keys: Iterable[RowId]) -> bytes:
+def index_of(keys: Iterable[RowId]) -> bytes:
+    """`hive.acid.key.index`: the last key of each stripe (Hive: `OrcRecordUpdater.KeyIndexBuilder`)."""
     return "".join(f"{key.write_id},{key.bucket_property},{key.row_id};" for key in keys).encode()
-
-
-# --- One file of the stripes of several: they are copied byte for byte, and only the tail is made anew.
-#
-# A stripe knows nothing of its place or its file, so files of one schema, codec and calendar can be joined at the price
-# of reading and writing their bytes. A `StripeRun` may also be a part of a file: what no delete touches needs no
-# decoding.
-
-
-_COPIED = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class StripeRun:
-    """Stripes of an open file, in file order; `stripes` None means all.
-
-    `keys` are the last keys of these stripes; None takes them from the file's key index, which then has to be right
-    (that of a file that acidctl wrote is).
-    """
-
-    file: ReadableFile
-    tail: Tail
-    stripes: tuple[int, ...] | None = None
-    keys: tuple[RowId, ...] | None = None
-
-    @staticmethod
-    def whole(file: ReadableFile, *, name: str) -> StripeRun:
-        """All stripes of an open file; raises what `read_tail` raises."""
-        return StripeRun(file, read_tail(file, name=name))
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers of the stripes."""
-        return tuple(range(len(self.tail.stripes))) if self.stripes is None else self.stripes
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self.numbers) == len(self.tail.stripes)
-
-    @property
-    def rows(self) -> int:
-        """Rows of these stripes."""
-        return sum(self.tail.stripes[i].rows for i in self.numbers)
-
-
-def mismatch(one: Tail, other: Tail) -> str | None:
-    """Why stripes of two files cannot stand in one, as the end of a sentence; None when they can."""
-    first, second = one.postscript, other.postscript
-    if one.types != other.types:
-        return "have different columns"
-    if first.compression is not second.compression or first.block_size != second.block_size:
-        return "are compressed differently"
-    if one.calendar is not other.calendar:
-        return "count days by different calendars"
-    writers = [(t.writer_code, t.postscript.writer_version, t.postscript.version) for t in (one, other)]
-    if writers[0] != writers[1]:
-        return "come from different writers"
-    if one.row_index_stride != other.row_index_stride:
-        return "have row indexes of different strides"
-    return "are encrypted" if one.encrypted or other.encrypted else None
-
-
-def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, bytes] | None = None) -> WrittenFile:
-    """Write one file of all stripes of `runs`, of which there is at least one; the sink stays open.
-
-    The user metadata is that of the first file, with `metadata` set; key index and ACID statistics are joined. Rows
-    have to be in order already. Raises InternalError for files that do not fit (`mismatch`), DamagedDataError for
-    what cannot be read.
-    """
-    base = runs[0].tail
-    for run in runs[1:]:
-        if why := mismatch(base, run.tail):
-            raise InternalError(f"{base.name} and {run.tail.name} cannot be joined: they {why}")
-    stripes, content_end = _copy(sink, runs)
-    # The encoded statistics of each stripe of each run; none where the writer left none.
-    per_stripe: list[list[bytes]] = []
-    for run in runs:
-        messages = list(read_stripe_metadata(run.file, run.tail).blobs(1))
-        per_stripe.append([messages[i] for i in run.numbers] if len(messages) == len(run.tail.stripes) else [])
-    section = b""
-    # One stripe without statistics would shift those of all after it.
-    if all(len(known) == len(run.numbers) for known, run in zip(per_stripe, runs, strict=True)):
-        section = encoded({1: [message for known in per_stripe for message in known]})
-    keys = _keys(runs) if base.metadata_value(KEY_INDEX) is not None else None
-    values = dict(metadata or {})
-    if keys is not None:
-        values[KEY_INDEX] = _index_of(keys)
-        values[ACID_STATS] = _acid_stats(runs)
-    rows = sum(run.rows for run in runs)
-    footer = rewritten(
-        base.footer,
-        {
-            CONTENT_LENGTH: content_end,
-            STRIPES: stripes,
-            METADATA: merged_metadata(base, values),
-            ROWS: rows,
-            STATISTICS: _file_statistics(runs, per_stripe),
-        },
-    )
-    post = base.postscript
-    raw_post = read_range(runs[0].file, base.file_length - post.length - 1, post.length, base.name)
-    end = sealed(footer, raw_post, post.compression, post.block_size, metadata=section)
-    write_all(sink, end)
-    return WrittenFile(
-        rows=rows,
-        bytes=content_end + len(end),
-        stripes=len(stripes),
-        first_key=_first_key(runs) if keys is not None else None,
-        last_key=keys[-1] if keys else None,
-        backend=Backend.COPY,
-    )
-
-
-def _copy(sink: BinaryIO, runs: Sequence[StripeRun]) -> tuple[list[bytes], int]:
-    """Copy the stripes; their entries for the footer, and where the last one ends."""
-    messages = []
-    write_all(sink, MAGIC)
-    at = len(MAGIC)
-    for run in runs:
-        entries = list(Message(run.tail.footer).blobs(STRIPES))
-        for i in run.numbers:
-            stripe = run.tail.stripes[i]
-            for start in range(stripe.offset, stripe.end, _COPIED):
-                write_all(sink, read_range(run.file, start, min(_COPIED, stripe.end - start), run.tail.name))
-            messages.append(rewritten(entries[i], {1: at}))
-            at += stripe.end - stripe.offset
-    return messages, at
-
-
-def _file_statistics(runs: Sequence[StripeRun], per_stripe: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """The encoded statistics of all columns; nothing when a run does not say."""
-    parts: list[list[bytes]] = []
-    for run, stripes in zip(runs, per_stripe, strict=True):
-        whole = list(Message(run.tail.footer).blobs(STATISTICS))
-        if run.is_whole and (run.numbers or len(runs) == 1):
-            parts.append(whole)
-        else:
-            parts += [list(Message(stripe).blobs(1)) for stripe in stripes]
-            if len(stripes) < len(run.numbers):
-                return []
-    columns = len(runs[0].tail.types)
-    if not parts or any(len(part) != columns for part in parts):
-        return []
-    return [merged_statistics(column) for column in zip(*parts, strict=True)]
-
-
-def _keys(runs: Sequence[StripeRun]) -> list[RowId]:
-    """The last key of each stripe."""
-    keys: list[RowId] = []
-    for run in runs:
-        given = run.keys
-        if given is None:
-            index = parse_key_index(run.tail.metadata_value(KEY_INDEX) or b"")
-            if len(index) != len(run.tail.stripes):
-                raise InternalError(f"the key index of {run.tail.name} is not of its stripes")
-            given = tuple(key for i in run.numbers if (key := index[i]) is not None)
-        if len(given) != len(run.numbers):
-            raise InternalError(
-                f"the keys of {len(given)} stripes of {run.tail.name} are known, {len(run.numbers)} used"
-            )
-        keys += given
-    return keys
-
-
-def _acid_stats(runs: Sequence[StripeRun]) -> bytes:
-    totals = np.zeros(3, dtype=np.int64)
-    for run in runs:
-        value = run.tail.metadata_value(ACID_STATS)
-        if value is None:
-            raise InternalError(f"{run.tail.name} does not count its events")
-        stats = parse_acid_stats(value)
-        counts = [stats.inserts, stats.updates, stats.deletes]
-        if not run.is_whole:
-            # Of a part the share is known where all events are of one kind, and other parts are not cut.
-            if sum(counts) not in counts:
-                raise InternalError(f"{run.tail.name} mixes kinds of events and cannot be joined in part")
-            counts = [run.rows if count else 0 for count in counts]
-        totals += counts
-    return ",".join(map(str, totals)).encode()
-
-
-def _first_key(runs: Sequence[StripeRun]) -> RowId | None:
-    """The first key of the first stripe, where that begins its file; else None."""
-    first = next((run for run in runs if run.numbers), None)
-    if first is None or first.numbers[0]:
-        return None
-    orc = open_orc(first.file, name=first.tail.name, length=first.tail.file_length)
-    with closing(cast(Generator[pa.RecordBatch, None, None], orc.scan(KEY_FIELDS, batch_size=1))) as batches:
-        return keys_of(next(batches), name=orc.name).at(0)

@@ -91,6 +91,30 @@ class DeletedRows:
         known = (self._write_ids[writes] == keys.write_id) & (self._buckets[buckets] == keys.bucket)
         return np.where(known, writes.astype(np.int64) * len(self._buckets) + buckets, -1)
 
+    def between(self, first: RowId, last: RowId) -> int:
+        """How many keys lie between two, both inclusive, whether there are such rows or not."""
+        before = RowId(first.write_id, first.bucket_property, first.row_id - 1)
+        return self._not_after(last) - self._not_after(before)
+
+    def _not_after(self, key: RowId) -> int:
+        """How many keys sort at or before this one."""
+        if not len(self):
+            return 0
+        width = len(self._buckets)
+        write = int(np.searchsorted(self._write_ids, key.write_id))
+        bucket = int(np.searchsorted(self._buckets, key.bucket_property))
+        same = write < len(self._write_ids) and self._write_ids[write] == key.write_id
+        number = write * width + (bucket if same else 0)
+        rank = int(np.searchsorted(self._pairs, number))
+        known = same and bucket < width and self._buckets[bucket] == key.bucket_property
+        if not (known and rank < len(self._pairs) and self._pairs[rank] == number):
+            return int(np.searchsorted(self._codes, rank * self._span)) if self._packed else int(self._starts[rank])
+        if self._packed:
+            row = min(max(key.row_id - self._low, -1), self._span - 1)
+            return int(np.searchsorted(self._codes, rank * self._span + row, side="right"))
+        start, end = int(self._starts[rank]), int(self._starts[rank + 1])
+        return start + int(np.searchsorted(self._codes[start:end], key.row_id, side="right"))
+
     def mask(self, keys: EventKeys) -> BoolArray | None:
         """Which of these rows are deleted; None means none of them."""
         if not len(self) or not len(keys):

@@ -194,17 +194,22 @@ class DataSource:
         return facts.lowest, facts.highest
 
     def events(
-        self, projection: Projection | None, batch_rows: int, span: KeySpan | None = None
+        self,
+        projection: Projection | None,
+        batch_rows: int,
+        span: KeySpan | None = None,
+        stripes: range | None = None,
     ) -> Iterator[EventBatch]:
         """The file as event batches: keys, and the projected columns fitted to the reader's types.
 
-        With a span just the events in it; stripes that hold none are not read, as far as their statistics tell.
+        With a span just the events in it; stripes that hold none are not read, as far as their statistics tell. Of an
+        ACID file `stripes` are the only ones that are read.
         """
-        events = self._stored_events(projection, batch_rows, span)
+        events = self._stored_events(projection, batch_rows, span, stripes)
         return events if self.through is None else self.through(self, events)
 
     def _stored_events(
-        self, projection: Projection | None, batch_rows: int, span: KeySpan | None
+        self, projection: Projection | None, batch_rows: int, span: KeySpan | None, stripes: range | None
     ) -> Iterator[EventBatch]:
         with self.open() as orc:
             if orc is None:
@@ -216,7 +221,8 @@ class DataSource:
             if not self.facts.is_acid:
                 yield from self._raw_events(orc, wanted, batch_rows, span)
                 return
-            stripes = None if span is None else _stripes_in(orc, span)
+            if stripes is None and span is not None:
+                stripes = _stripes_in(orc, span)
             fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
             for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
                 # The fields of a NULL struct are NULL as read (Arrow cannot flatten a union).
@@ -500,13 +506,14 @@ class LocationReader:
         span: KeySpan | None = None,
         batch_rows: int = BATCH_ROWS,
         threads: bool = True,
+        deleted: DeletedRows | None = None,
     ) -> MergeReader:
         """The rows of all files together, whatever buckets their names tell; every row needs an id.
 
-        `span` narrows the keys. Without `threads` nothing is decoded ahead.
+        `span` narrows the keys. Without `threads` nothing is decoded ahead. `deleted` is given where it is known.
         """
         sources = [source for source in self.inserts if source.facts.rows]
-        return self._merge(sources, projection, batch_rows, span, threads)
+        return self._merge(sources, projection, batch_rows, span, threads, deleted=deleted)
 
     def _merge(
         self,
@@ -516,6 +523,7 @@ class LocationReader:
         span: KeySpan | None = None,
         threads: bool = True,
         updates: bool = False,
+        deleted: DeletedRows | None = None,
     ) -> MergeReader:
         updates = updates or any(source.facts.may_update for source in sources)
         large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
@@ -526,7 +534,8 @@ class LocationReader:
         streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
         if updates:
             streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
-        deleted = self._deleted_rows(sources, updates, span)
+        if deleted is None:
+            deleted = self.deleted_rows(sources, updates=updates, keys_in=span)
         notice = None if self.findings is None else self.findings.watch(sources)
         return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
@@ -556,8 +565,8 @@ class LocationReader:
                 chosen.append(delete)
         return chosen
 
-    def _deleted_rows(
-        self, sources: Sequence[DataSource], updates: bool, keys_in: KeySpan | None = None
+    def deleted_rows(
+        self, sources: Sequence[DataSource], *, updates: bool, keys_in: KeySpan | None = None
     ) -> DeletedRows:
         """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
         chosen = self.deletes_for(sources, updates=updates)
@@ -605,13 +614,14 @@ def stream_of(
     batch_rows: int,
     *,
     span: KeySpan | None = None,
+    stripes: range | None = None,
     updates: bool = False,
     ahead: bool = False,
 ) -> EventStream:
     """A file as a stream for the merge; see `LocationReader.merge`. `ahead` decodes it in a thread of its own."""
 
     def events() -> Iterator[EventBatch]:
-        batches = source.events(projection, batch_rows, span)
+        batches = source.events(projection, batch_rows, span, stripes)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)

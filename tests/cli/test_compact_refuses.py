@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from acidctl.compaction import task
-from acidctl.compaction import task as joining
+from acidctl.compaction import joining, task
 from acidctl.compaction import task as plainfiles
 from acidctl.compaction import tasks as planned_tasks
 from acidctl.compaction.plan import Role
@@ -26,7 +25,7 @@ from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode
 from acidctl.format.events import EventKeys
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.orc.writer import stitch
+from acidctl.orc.stitch import stitch
 from acidctl.rows import merge
 from tests.cli.runner import Result, acidctl
 from tests.support.cleaning_cases import age, step

@@ -16,7 +16,8 @@ from acidctl.engine import Task
 from acidctl.format.bucket_codec import decode, encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
-from acidctl.orc.writer import StripeRun, stitch, write_orc
+from acidctl.orc.stitch import StripeRun, stitch
+from acidctl.orc.writer import write_orc
 from acidctl.rows.scan import live_sources
 from acidctl.state.resolve import AcidState, data_files, live_entries
 from acidctl.storage.local import LocalStorage

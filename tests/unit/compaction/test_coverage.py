@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from acidctl import open_table
-from acidctl.compaction import inputs
-from acidctl.compaction import task as joining
+from acidctl.compaction import inputs, joining, task
 from acidctl.compaction.coverage import Committed, bucket_of
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask, Role, TaskSpec
 from acidctl.compaction.report import Outcome
@@ -156,7 +155,7 @@ def test_a_part_that_is_left_out_of_the_join_is_noticed(tmp_path: Path, monkeypa
         joined.append(len(spec.parts))
         return whole(replace(spec, parts=spec.parts[1:]), *args, **more)
 
-    monkeypatch.setattr(joining, "join_parts", join)
+    monkeypatch.setattr(task, "join_parts", join)
     report = open_table(str(table)).compact(
         "major",
         engine="local",

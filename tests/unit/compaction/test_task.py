@@ -15,8 +15,7 @@ import pytest
 from restore import restore
 
 from acidctl import open_table
-from acidctl.compaction import inputs, task
-from acidctl.compaction import task as joining
+from acidctl.compaction import inputs, joining, task
 from acidctl.compaction.plan import KeyCut, Role, TaskResult, TaskSpec
 from acidctl.compaction.task import run_task
 from acidctl.errors import DamagedDataError

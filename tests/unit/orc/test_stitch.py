@@ -27,7 +27,8 @@ from acidctl.orc.stats import (
     merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.writer import Backend, StripeRun, mismatch, stitch
+from acidctl.orc.stitch import StripeRun, mismatch, stitch
+from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import acid_facts
 from tests.support.orc_events import EventBatch, keys, read_all, written
 from tests.unit.orc.test_writer import columns_of

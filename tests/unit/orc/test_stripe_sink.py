@@ -22,6 +22,7 @@ from acidctl.orc.arrow_writer import Chunks, Physical, StripeSink
 from acidctl.orc.codec import Compression, expand
 from acidctl.orc.protobuf import Message, block
 from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.stripe import (
     EncodingKind,
     StreamKind,
@@ -31,7 +32,7 @@ from acidctl.orc.stripe import (
     recorded,
 )
 from acidctl.orc.tail import OrcKind
-from acidctl.orc.writer import Backend, StripeRun, WrittenFile, stitch
+from acidctl.orc.writer import Backend, WrittenFile
 from tests.cli.runner import acidctl
 from tests.support.orc_events import EventBatch, keys, read_all, written
 from tests.support.orc_files import CLOCKS

@@ -1,0 +1,216 @@
+"""Files of stripes that are copied: of inputs that nothing touches, and of the finished parts of a large bucket."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from acidctl.compaction.inputs import TaskEvents
+from acidctl.compaction.plan import CopyProof, StripeCounts, TaskResult, TaskSpec
+from acidctl.compaction.stripes import CopiedStripe
+from acidctl.compaction.verify import Attempt, Expected
+from acidctl.errors import DamagedDataError, InternalError, VerificationError
+from acidctl.format.events import EventBatch, Operation, keys_of
+from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
+from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, TARGET
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stitch import Stitcher, StripeRun, like_of, mismatch, postscript_of, stitch
+from acidctl.orc.writer import Backend, Settings, WrittenFile, write_orc
+from acidctl.storage.port import Storage, join
+from acidctl.types.digest import RowDigest, combined
+from acidctl.types.hive_types import StructType
+from acidctl.types.schema import parse_type
+
+Item = EventBatch | CopiedStripe
+# What stays with the parts of a joined file.
+_OF_READING: dict[str, Any] = {
+    **dict.fromkeys(("rows_in", "hidden", "deletes_applied"), 0),
+    **dict.fromkeys(("read", "committed", "hidden_ids"), ()),
+    "stripes": StripeCounts(),
+}
+
+
+class Measure:
+    """What goes into a file, taken note of as it passes: rows, the digest of those that are written anew, and counts of
+    all by write id and bucket property.
+    """
+
+    def __init__(self, *, acid: bool) -> None:
+        self.acid = acid
+        self.rows = 0
+        self.digest = RowDigest()
+        self._counts = Counter[tuple[int, int]]()
+
+    def passed(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same."""
+        for item in items:
+            if isinstance(item, CopiedStripe):
+                self.rows += item.rows
+                self._counts.update(item.counts)
+                yield item
+                continue
+            keys = item.keys if self.acid else None
+            self.digest.update(keys, item.columns)
+            self.rows += len(item)
+            if keys is not None:
+                heads = keys.run_heads()
+                for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
+                    self._counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
+            yield item
+
+    def sorted_counts(self) -> tuple[tuple[int, int, int], ...]:
+        """(write id, bucket property, rows), ascending."""
+        return _sorted(self._counts)
+
+
+def rows_only(items: Iterable[Item]) -> Iterator[EventBatch]:
+    """The items of a file of which nothing is copied."""
+    for item in items:
+        if isinstance(item, CopiedStripe):
+            raise InternalError("a stripe was to be copied into a file that is written anew")
+        yield item
+
+
+def put_together(
+    sink: BinaryIO,
+    items: Iterator[Item],
+    events: TaskEvents,
+    settings: Settings,
+    metadata: Mapping[str, bytes],
+    backend: Backend,
+) -> tuple[WrittenFile, tuple[CopyProof, ...]]:
+    """Write rows and stripes into one file, in this order; what was written, and the proofs of what was copied."""
+    plan = events.stripes
+    assert plan is not None
+    assert plan.like is not None
+    proofs: list[CopyProof] = []
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+
+        def file_of(name: str) -> BinaryIO:
+            # Of its own: another thread reads keys and rows of the same file.
+            if name not in files:
+                files[name] = stack.enter_context(events.open(name))
+            return files[name]
+
+        post = postscript_of(file_of(plan.like.name), plan.like)
+        stitcher = Stitcher(sink, plan.like, post, types=plan.types, block_size=plan.physical.block_size)
+        rows = 0
+        waiting = next(items, None)
+
+        def batches() -> Iterator[EventBatch]:
+            """Rows up to the next stripe that is copied."""
+            nonlocal waiting, rows
+            while isinstance(waiting, EventBatch):
+                rows += len(waiting)
+                yield waiting
+                waiting = next(items, None)
+
+        while waiting is not None:
+            if isinstance(waiting, EventBatch):
+                stitcher.write(batches(), events.columns, settings, backend=backend)
+                continue
+            one = waiting
+            file = file_of(one.source.name)
+            fingerprint = stitcher.copy(file, one.tail, one.index, one.statistics, one.last)
+            proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.keys))
+            rows += one.rows
+            waiting = next(items, None)
+        values = {**metadata, ACID_VERSION: b"2", ACID_STATS: f"{rows},0,0".encode()}
+        return stitcher.finish(values, backend if stitcher.stripes > len(proofs) else Backend.COPY), tuple(proofs)
+
+
+def _sorted(counts: Counter[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    return tuple((write_id, bucket, rows) for (write_id, bucket), rows in sorted(counts.items()))
+
+
+# --- The finished parts of a large bucket as one file.
+
+
+def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
+    """A task with role JOIN: stripes are copied as they are, the tail is made anew; see `compaction.task.run_task`.
+
+    Parts that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with
+    the parts.
+    """
+    parts = [part for part in spec.parts if part.rows]
+    nothing = TaskResult.nothing(spec)
+    if len(parts) < 2:
+        # A single one was verified, and its name is as unique as any.
+        return replace(parts[0], **_OF_READING) if parts else nothing
+    counts: Counter[tuple[int, int]] = Counter()
+    for part in parts:
+        for write_id, bucket, rows in part.counts:
+            counts[write_id, bucket] += rows
+    columns = parse_type(spec.table.columns)
+    assert isinstance(columns, StructType)
+    metadata = {TARGET: spec.table.dialect.encode()}
+    attempt = Attempt(storage, root, spec)
+    with attempt.create() as sink, ExitStack() as stack:
+        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
+        files = [orc for _, orc in opened]
+        copied = tuple(_copied(parts, files))
+        measure: Measure | None = None
+        written: WrittenFile
+        like = files[like_of([orc.tail for orc in files])].tail
+        if any(mismatch(like, orc.tail) for orc in files):
+            settings, events = spec.table.writer, _events(files)
+            if copied:
+                # Digests of these parts are not of all rows.
+                copied, measure = (), Measure(acid=True)
+                events = rows_only(measure.passed(events))
+            written = write_orc(sink, events, columns, settings, acid=True, metadata=metadata, backend=Backend.EXACT)
+        else:
+            written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
+    digest = combined([part.digest for part in parts])
+    expected = Expected(
+        rows=sum(part.rows for part in parts),
+        digest=digest if measure is None else measure.digest.hexdigest(),
+        parts=tuple((part.rows, part.digest) for part in parts) if measure is None else (),
+        columns=str(columns),
+        counts=_sorted(counts),
+        operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
+        collapsed=spec.task.output.startswith(BASE_PREFIX),
+        bucket_id=spec.task.bucket_id,
+        metadata=metadata,
+        copied=copied,
+    )
+    return replace(attempt.verified(written, expected, nothing, threads=threads), digest=digest)
+
+
+def _copied(parts: Sequence[TaskResult], files: Sequence[OrcFile]) -> Iterator[CopyProof]:
+    """The proofs of all parts, by the numbers that their stripes get."""
+    before = 0
+    for part, orc in zip(parts, files, strict=True):
+        for proof in part.copied:
+            yield replace(proof, stripe=proof.stripe + before)
+        before += len(orc.tail.stripes)
+
+
+def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:
+    """A finished part, open for as long as the stack."""
+    stream = stack.enter_context(storage.open(place))
+    try:
+        return stream, open_orc(stream, name=storage.display(place))
+    except DamagedDataError as error:
+        raise VerificationError(
+            f"a part that had been verified has changed: {error.message}",
+            path=storage.display(place),
+            hint="Nothing of it is published; the table is as it was. Run compact again.",
+        ) from error
+
+
+def _events(files: Sequence[OrcFile]) -> Iterator[EventBatch]:
+    """The events of the parts, in their order."""
+    for orc in files:
+        for batch in orc.scan():
+            keys = keys_of(batch, name=orc.name)
+            row = batch.column("row")
+            deletes = keys.operation is not None
+            columns = () if deletes else tuple(row.field(i) for i in range(row.type.num_fields))
+            yield EventBatch(keys, columns)

@@ -1,0 +1,364 @@
+"""Which stripes of a bucket's files go over into its new file as they are, and which rows are written anew.
+
+A stripe can stay when every row of it does: none is deleted, hidden or of another bucket, no other file has rows
+between its first and its last, and its file has the form of the new one (`orc.stitch`). Statistics say for which
+stripes that may be so, and of those the key columns are read, so that what is copied is certain: bounds and key indexes
+only choose. Whatever is in doubt is written anew. Between two stripes that are copied lies a stretch of keys that is
+merged as in any other compaction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from acidctl.compaction.plan import StripeCounts
+from acidctl.format.events import EventBatch, KeySpan, RowId, keys_of
+from acidctl.format.names import KEY_FIELDS
+from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
+from acidctl.orc.arrow_writer import Physical
+from acidctl.orc.reader import OrcFile
+from acidctl.orc.stitch import Obstacle, claims, obstacle_of_file, obstacle_of_stripe
+from acidctl.orc.tail import OrcType, Tail
+from acidctl.rows.merge import DeletedRows
+from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
+from acidctl.types.digest import RowDigest
+
+#: A stripe of fewer stored bytes is small, and so is one below a sixteenth of the size that is wanted of plain ones,
+#: unless it has as many rows as a writer hands over at once.
+SMALL_BYTES = 1 << 20
+SMALL_SHARE = 16
+_FEW_ROWS = 1 << 16
+#: Files whose stripes are looked at, the largest ones: each stays open.
+MOST_FILES = 32
+_MOST = 2**63 - 1
+
+# Why stripes are written anew, beside the obstacles of `orc.stitch`; the names are stable.
+DELETED, HIDDEN, OVERLAP, EVENTS, SMALL = "deleted", "hidden", "overlap", "events", "small"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedStripe:
+    """A stripe that stays as it is: where it lies, and what its key columns held when they were read.
+
+    `counts` are its rows by write id and bucket property, `keys` is the digest of its keys (`RowDigest`).
+    """
+
+    source: DataSource
+    tail: Tail
+    index: int
+    statistics: bytes
+    first: RowId
+    last: RowId
+    counts: Mapping[tuple[int, int], int]
+    keys: str
+
+    @property
+    def rows(self) -> int:
+        """Its rows."""
+        return self.tail.stripes[self.index].rows
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What is written anew between two copied stripes: these stripes of some files, and of all others keys in `span`.
+
+    A file whose range of stripes is empty has nothing to give.
+    """
+
+    span: KeySpan
+    stripes: Mapping[DataSource, range]
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """A file of which stripes may be copied, and of each why not (None: it may be); `taken` are dealt with."""
+
+    source: DataSource
+    orc: OrcFile
+    statistics: tuple[bytes, ...]
+    bounds: tuple[tuple[RowId, RowId], ...]
+    reasons: list[str | None]
+    #: The stripes with rows of the task.
+    mine: range = range(0)
+    taken: int = 0
+
+    @property
+    def span(self) -> Bounds:
+        """Bounds of all of its keys."""
+        return min(low for low, _ in self.bounds), max(high for _, high in self.bounds)
+
+    def size(self, index: int) -> int:
+        """Stored bytes of a stripe."""
+        stripe = self.orc.tail.stripes[index]
+        return stripe.end - stripe.offset
+
+
+@dataclass(slots=True)
+class StripePlan:
+    """The stripes of a task's files in the order of their keys; see `choose` and `pieces`.
+
+    `sizes` are the bytes of each file by its name, `span` the task's keys. `make_filter` gives what stands between a
+    file and whoever reads its events; those of stripes that are copied are kept in `filters`.
+    """
+
+    types: Sequence[OrcType]
+    physical: Physical
+    sizes: Mapping[str, int]
+    deleted: DeletedRows
+    span: KeySpan
+    make_filter: Callable[[], Through]
+    filters: list[Through] = field(default_factory=list)
+    counts: StripeCounts = field(default_factory=StripeCounts)
+    #: The tail whose claims hold for the new file; None where nothing can be copied.
+    like: Tail | None = None
+    _files: list[_File] = field(default_factory=list)
+    _reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def small(self) -> int:
+        """Stripes of fewer stored bytes are small."""
+        return min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
+
+    def choose(self, sources: Sequence[DataSource], stack: ExitStack) -> None:
+        """Judge all stripes by what tails say; files that are needed further stay open as long as the stack."""
+        others: list[Bounds] = []
+        for source in sorted(sources, key=lambda one: -self.sizes.get(one.name, 0)):
+            if why := self._accept(source, stack):
+                self._reasons[why] += 1
+                others.append(_bounds(source))
+        self._files.sort(key=lambda file: file.span)
+        others = _united(others)
+        for file in self._files:
+            self._judge(file, others)
+        self._coalesce(others)
+        if any(reason is None for file in self._files for reason in file.reasons):
+            self.like = max(self._files, key=lambda file: file.orc.tail.file_length).orc.tail
+
+    def _accept(self, source: DataSource, stack: ExitStack) -> str | None:
+        """Take a file in; else why none of its stripes is copied."""
+        if self.sizes.get(source.name, 0) < self.small or len(self._files) == MOST_FILES:
+            return SMALL
+        if not source.facts.is_acid or source.apart:
+            return Obstacle.SCHEMA.value
+        orc = stack.enter_context(source.open())
+        if not isinstance(orc, OrcFile):
+            return SMALL if orc is None else Obstacle.SCHEMA.value
+        tail = orc.tail
+        obstacle = obstacle_of_file(tail, self.types, self.physical)
+        if obstacle is None and self._files and claims(tail) != claims(self._files[0].orc.tail):
+            obstacle = Obstacle.WRITER
+        statistics, bounds = orc.stripe_messages(), _stripe_bounds(orc)
+        if obstacle is None and (len(statistics) != len(tail.stripes) or bounds is None):
+            obstacle = Obstacle.STATISTICS
+        if obstacle is not None:
+            return obstacle.value
+        assert bounds is not None
+        file = _File(source, orc, statistics, bounds, [None] * len(bounds))
+        if any(_overlap(file.span, other.span) for other in self._files):
+            return OVERLAP
+        met = [i for i, known in enumerate(bounds) if self.span.may_hold(*known)]
+        file.mine = range(met[0], met[-1] + 1) if met else range(0)
+        file.taken = file.mine.start
+        self._files.append(file)
+        opener, source.open = source.open, lambda: nullcontext(orc)
+        stack.callback(setattr, source, "open", opener)
+        return None
+
+    def _judge(self, file: _File, others: Sequence[Bounds]) -> None:
+        footers = file.orc.stripe_footers()
+        for index, known in enumerate(file.bounds):
+            obstacle = obstacle_of_stripe(file.orc.tail, index, footers[index], file.statistics[index], self.physical)
+            if index not in file.mine or not self._is_within(known):
+                file.reasons[index] = OVERLAP
+            elif obstacle is not None:
+                file.reasons[index] = obstacle.value
+            elif _any_between(others, *known):
+                file.reasons[index] = OVERLAP
+            elif self.deleted.between(*known):
+                file.reasons[index] = DELETED
+
+    def _is_within(self, bounds: Bounds) -> bool:
+        lower, upper = self.span.lower, self.span.upper
+        return (lower is None or bounds[0] >= lower) and (upper is None or bounds[1] < upper)
+
+    def _coalesce(self, others: Sequence[Bounds]) -> None:
+        """Small stripes stay only where what is beside them stays, and is not small itself."""
+        stripes = [(file, index) for file in self._files for index in file.mine]
+        small = [
+            file.size(index) < self.small and file.orc.tail.stripes[index].rows < _FEW_ROWS for file, index in stripes
+        ]
+        # Whether rows of other files come before a stripe; after the last there may be some too.
+        gaps = [True] * (len(stripes) + 1) if others else [False] * (len(stripes) + 1)
+        for place in range(1, len(stripes)):
+            (one, i), (two, j) = stripes[place - 1], stripes[place]
+            gaps[place] = _any_between(others, one.bounds[i][1], two.bounds[j][0])
+        if stripes and others:
+            (one, i), (two, j) = stripes[0], stripes[-1]
+            gaps[0] = others[0][0] < one.bounds[i][0]
+            gaps[-1] = others[-1][1] > two.bounds[j][1]
+        goes = [file.reasons[index] is not None for file, index in stripes]
+        for order in (range(len(stripes)), range(len(stripes) - 1, -1, -1)):
+            for place in order:
+                left = gaps[place] or (place > 0 and (goes[place - 1] or small[place - 1]))
+                right = gaps[place + 1] or (place + 1 < len(goes) and (goes[place + 1] or small[place + 1]))
+                goes[place] |= small[place] and (left or right)
+        for (file, index), gone in zip(stripes, goes, strict=True):
+            if gone and file.reasons[index] is None:
+                file.reasons[index] = SMALL
+
+    def pieces(self) -> Iterator[CopiedStripe | Stretch]:
+        """The new file from its first row to its last; stretches without rows come too."""
+        lower = self.span.lower
+        for file in self._files:
+            wanted = (index for index in file.mine if file.reasons[index] is None)
+            for run in _runs(wanted):
+                for copied in self._certain(file, run):
+                    yield self._stretch(KeySpan(lower, copied.first), file, copied.index)
+                    file.taken = copied.index + 1
+                    yield copied
+                    lower = RowId(copied.last.write_id, copied.last.bucket_property, copied.last.row_id + 1)
+        yield self._stretch(KeySpan(lower, self.span.upper), None, 0)
+        self.finish()
+
+    def _stretch(self, span: KeySpan, file: _File | None, index: int) -> Stretch:
+        """What lies before a stripe of a file, or (None) before the end; `span` ends there."""
+        ranges = {}
+        for one in self._files:
+            stop = index if one is file else one.mine.stop
+            # Files of which stripes are copied do not overlap: each lies before this stripe or after it.
+            if one is not file and span.upper is not None and one.span[0] >= span.upper:
+                stop = one.taken
+            ranges[one.source] = range(one.taken, max(stop, one.taken))
+            one.taken = max(stop, one.taken)
+        return Stretch(span, ranges)
+
+    def _certain(self, file: _File, run: range) -> Iterator[CopiedStripe]:
+        """Those of some adjacent stripes whose keys show that they can be copied."""
+        batches = iter(file.orc.scan(KEY_FIELDS, batch_size=BATCH_ROWS, stripes=run))
+        for index in run:
+            events = _first_rows(batches, file.orc.tail.stripes[index].rows, file.orc.name)
+            found = self._checked(file, index, events)
+            if isinstance(found, str):
+                file.reasons[index] = found
+                continue
+            yield found
+
+    def _checked(self, file: _File, index: int, events: Iterator[EventBatch]) -> CopiedStripe | str:
+        """The stripe, of whose keys all are taken; else why it is not to be copied."""
+        through, digest, counts = self.make_filter(), RowDigest(), Counter[tuple[int, int]]()
+        first: RowId | None = None
+        last: RowId | None = None
+        plain = True
+        for batch in through(file.source, events):
+            keys = batch.keys
+            plain &= keys.operation is None and bool((keys.current == keys.write_id).all())
+            # Whether they ascend, the filter looks at; each id has to be there once.
+            plain &= not keys.same_as_previous().any() and keys.at(0) != last
+            first, last = first or keys.at(0), keys.at(-1)
+            digest.update(keys, ())
+            heads = keys.run_heads()
+            for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
+                counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
+        tail = file.orc.tail
+        if first is None or last is None or counts.total() != tail.stripes[index].rows:
+            return HIDDEN
+        if not plain:
+            return EVENTS
+        low, high = file.bounds[index]
+        if first < low or high < last or not self._is_within((first, last)):
+            # What was judged by these bounds was not judged rightly.
+            return OVERLAP
+        if self.deleted.between(first, last):
+            return DELETED
+        self.filters.append(through)
+        return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts, digest.hexdigest())
+
+    def finish(self) -> None:
+        """Count what became of the stripes, when all have been dealt with."""
+        reasons = self._reasons.copy()
+        copied = copied_bytes = rows = 0
+        for file in self._files:
+            for index in file.mine:
+                reason = file.reasons[index]
+                if reason is not None:
+                    reasons[reason] += 1
+                    continue
+                copied, copied_bytes = copied + 1, copied_bytes + file.size(index)
+                rows += file.orc.tail.stripes[index].rows
+        self.counts = StripeCounts(copied, copied_bytes, rows, reasons.total(), tuple(sorted(reasons.items())))
+
+
+Bounds = tuple[RowId, RowId]
+
+
+def _bounds(source: DataSource) -> Bounds:
+    """Between which keys those of a file lie, as far as known."""
+    low, high = source.bounds(updates=False)
+    if high is None and source.facts.is_acid and source.min_write_id is not None:
+        # Rows of a delta are of its writes.
+        high = RowId(source.max_write_id, _MOST, _MOST)
+    return low or RowId(-_MOST, 0, 0), high or RowId(_MOST, 0, 0)
+
+
+def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
+    """Bounds of the keys of each stripe: those of the statistics, narrowed by the key index where that fits them."""
+    known = orc.stripe_key_ranges()
+    found = tuple(bounds for bounds in known if bounds is not None)
+    if not known or len(found) != len(known):
+        return None
+    try:
+        ends = parse_key_index(orc.tail.metadata_value(KEY_INDEX) or b"")
+    except (ValueError, UnicodeDecodeError):
+        return found
+    before: RowId | None = None
+    narrowed = []
+    for (low, high), end in zip(found, ends if len(ends) == len(found) else (None,) * len(found), strict=True):
+        if end is None or not low <= end <= high or (before is not None and end <= before):
+            return found
+        begin = low if before is None else max(low, RowId(before.write_id, before.bucket_property, before.row_id + 1))
+        narrowed.append((begin, end))
+        before = end
+    return tuple(narrowed)
+
+
+def _overlap(one: Bounds, other: Bounds) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _united(bounds: Sequence[Bounds]) -> list[Bounds]:
+    """The same keys as stretches that do not overlap, ascending."""
+    result: list[Bounds] = []
+    for low, high in sorted(bounds):
+        if result and low <= result[-1][1]:
+            result[-1] = result[-1][0], max(result[-1][1], high)
+        else:
+            result.append((low, high))
+    return result
+
+
+def _any_between(stretches: Sequence[Bounds], low: RowId, high: RowId) -> bool:
+    """Whether one of the ascending stretches has a key between these, both inclusive."""
+    place = bisect_left(stretches, low, key=lambda one: one[1])
+    return place < len(stretches) and stretches[place][0] <= high
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[range]:
+    """Ascending numbers as ranges of adjacent ones."""
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in group]
+        yield range(members[0], members[-1] + 1)
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], rows: int, name: str) -> Iterator[EventBatch]:
+    """So many rows of a scan, which has no batch across stripes."""
+    while rows > 0 and (batch := next(batches, None)) is not None:
+        rows -= len(batch)
+        yield EventBatch(keys_of(batch, name=name))
