@@ -193,6 +193,7 @@ class Table:
         row_id: bool = False,
         limit: int | None = None,
         strict: bool = False,
+        where: Any = None,
         **how: Any,
     ) -> ExportReport:
         """Carry out `Snapshot.export`."""
@@ -208,7 +209,9 @@ class Table:
             raise UsageError(
                 f"--to {asked.to} lies inside the table, where readers would read it as data", path=asked.to
             )
-        return export(snapshot, asked, Chosen(columns, row_id, limit, strict), storage, path)
+        return export(
+            snapshot, asked, Chosen(columns, row_id, limit, strict, {"where": snapshot.condition(where)}), storage, path
+        )
 
     def _missing_halves(self, readings: TableState) -> Iterator[str]:
         """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""

@@ -78,6 +78,9 @@ class View:
     columns: tuple[str, ...] | None = option(
         None, "Only these columns, in this order.", metavar="A,B,...", form="columns"
     )
+    where: str | None = option(
+        None, "Only rows that match this condition, as in Hive's WHERE.", metavar="TEXT|@FILE", form="text"
+    )
     limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
     strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
 
@@ -107,6 +110,7 @@ def command(
     snapshot = table.snapshot(**asked.keywords())
     if view.columns is not None:
         snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
+    snapshot.condition(view.where)  # and so is a condition that cannot be
     out.assumed(snapshot.lists.assumed)
     out.note(*snapshot.notes)
     if view.strict:
@@ -151,7 +155,8 @@ def _check(view: View, export: ExportOptions, form: Format) -> None:
     names = [name.lower() for name in view.columns or ()]
     if len(set(names)) < len(names):
         raise UsageError("--columns names a column twice")
-    if view.files and (view.count or view.digest or export.to or view.row_id or view.columns is not None):
+    about_rows = view.count or view.digest or export.to or view.row_id or view.where or view.columns is not None
+    if view.files and about_rows:
         raise UsageError("--files opens no data file, so it cannot be combined with options about rows")
     if (view.count or view.digest) and (export.to or view.limit is not None or view.columns is not None):
         raise UsageError("--count and --digest are about all rows and all columns")
@@ -214,13 +219,13 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
     partitions: list[Count] = []
     if view.by_partition or not view.digest:
         with _watched(out, snapshot, "counting"):
-            counts = [(part.partition, snapshot.count_of(part)) for part in snapshot.partitions]
+            counts = [(part.partition, snapshot.count_of(part, view.where)) for part in snapshot.partitions]
         partitions = [{"partition": name, "rows": rows} for name, rows in counts]
         answer["rows"] = sum(rows for _, rows in counts)
     if view.digest:
         with _watched(out, snapshot, "digesting"):
-            answer["rows"], answer["digest"] = snapshot.count_and_digest()
-    _note_none(out, snapshot, answer["rows"])
+            answer["rows"], answer["digest"] = snapshot.count_and_digest(view.where)
+    _note_none(out, snapshot, view, answer["rows"])
     if view.by_partition:
         answer["partitions"] = partitions
     items = ({**_TYPE, **count} for count in partitions) if view.by_partition else iter([{**_TYPE, **answer}])
@@ -234,10 +239,15 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
         out.line(answer["digest"])
 
 
-def _note_none(out: Output, snapshot: Snapshot, rows: int) -> None:
+def _note_none(out: Output, snapshot: Snapshot, view: View, rows: int) -> None:
     """Say why nothing was found, where that was not known before."""
     if not rows and not snapshot.why_empty():
-        out.note(f"0 rows: {snapshot.why_none_left()}")
+        out.note(f"0 rows: {_why_none(snapshot, view)}")
+
+
+def _why_none(snapshot: Snapshot, view: View) -> str:
+    """Of an answer without rows."""
+    return snapshot.why_none_left() if view.where is None else "no row matches the condition"
 
 
 def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
@@ -255,14 +265,15 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
         return rows.count, renderer.lines(rows)
 
     with _watched(out, snapshot, "reading"):
-        rows = limited(snapshot.rows(view.columns, threads=None if view.limit is None else 1), view.limit)
+        threads = None if view.limit is None else 1
+        rows = limited(snapshot.rows(view.columns, where=view.where, threads=threads), view.limit)
         for some, chunk in ordered_map(lines, rows, size=lambda some: some.bytes):
             count += some
             (array or out).data(chunk)
     if array:
         array.close()
     if view.limit != 0:
-        _note_none(out, snapshot, count)
+        _note_none(out, snapshot, view, count)
     if damaged := renderer.damage.count:
         out.warn(f"{plural(damaged, 'string value')} not valid UTF-8; shown with the replacement character U+FFFD")
 
@@ -293,12 +304,13 @@ def _watched(out: Output, snapshot: Snapshot, title: str) -> Iterator[None]:
 def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
     how = {one.name: getattr(export, one.name) for one in fields(export)}
     with _watched(out, snapshot, "exporting"):
-        report = snapshot.export(columns=view.columns, row_id=view.row_id, limit=view.limit, strict=view.strict, **how)
+        rows = {name: getattr(view, name) for name in ("columns", "where", "row_id", "limit", "strict")}
+        report = snapshot.export(**rows, **how)
     if out.form is not Format.TEXT:
         answer = {"type": "export_report", "schema_version": 1, "assumed": list(snapshot.lists.assumed), **report}
         out.machine(lambda: answer, [answer], tuple(report))
     if view.limit != 0:
-        _note_none(out, snapshot, report["rows"])
+        _note_none(out, snapshot, view, report["rows"])
     if report["replaced"]:
         out.warn(f"{plural(report['replaced'], 'string value')} not valid UTF-8; written with replacement characters")
     amounts = f"{plural(report['rows'], 'row')}, {plural(report['files'], 'file')}, {human_size(report['bytes'])}"
@@ -308,16 +320,18 @@ def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) 
 def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     _write_plan(out, snapshot)
     with _watched(out, snapshot, "counting"):
-        total = snapshot.count()
+        total = snapshot.count(view.where)
     out.line()
     rows: list[list[Cell]] = []
     with _watched(out, snapshot, "reading"):
-        for some in limited(snapshot.rows(view.columns, threads=1), _TEXT_ROWS if view.limit is None else view.limit):
+        first = snapshot.rows(view.columns, where=view.where, threads=1)
+        for some in limited(first, _TEXT_ROWS if view.limit is None else view.limit):
             _, types, columns = some.with_row_id() if view.row_id else (some.names, some.types, some.columns)
             texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
             rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]
-    more = f", the first {len(rows)}:" if total > len(rows) > 0 else "" if total else f": {snapshot.why_none_left()}"
-    out.line(Cell(plural(total, "row") + more, Paint.BOLD))
+    more = f", the first {len(rows)}:" if total > len(rows) > 0 else "" if total else f": {_why_none(snapshot, view)}"
+    match = "" if view.where is None or not total else " matches" if total == 1 else " match"
+    out.line(Cell(plural(total, "row") + match + more, Paint.BOLD))
     if not rows:
         return
     names = snapshot.column_names(view.columns, row_id=view.row_id)

@@ -29,12 +29,12 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
 from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, merge_events, valid_mask
+from acidctl.rows.projection import Projection
 from acidctl.rows.scan import (
     BATCH_ROWS,
     DataSource,
     Findings,
     LocationReader,
-    Projection,
     live_sources,
     pack_small,
     stream_of,

@@ -55,15 +55,15 @@ def in_partition(node: Node, values: Mapping[int, pa.Array]) -> Node:
     return resolved(node, answer)
 
 
-def mask(node: Node, columns: Mapping[int, pa.Array], keys: EventKeys | None, rows: int) -> pa.BooleanArray | None:
-    """Which rows meet the condition, without NULLs; None is all of them.
+def mask(node: Node, columns: Mapping[int, pa.Array], keys: EventKeys | None, rows: int) -> BoolArray | None:
+    """Which rows match the condition; None is all of them.
 
     `columns` are what it reads, by their places; `keys` are the row ids, None where rows have none.
     """
     if isinstance(node, Constant):
-        return None if node.value else pa.array(np.zeros(rows, dtype=np.bool_))
-    result = pc.fill_null(_evaluated(node, _Columns(columns, keys, rows)), fill_value=False)
-    return None if result.true_count == rows else result
+        return None if node.value else np.zeros(rows, dtype=np.bool_)
+    result = _bools(_evaluated(node, _Columns(columns, keys, rows)))
+    return None if result.all() else result
 
 
 class _Columns:
@@ -178,7 +178,7 @@ def _doubles(array: pa.Array, kind: Primitive) -> _Taken:
     elif pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
     valid = _valid(array)
-    return np.asarray(pc.fill_null(array.cast(pa.float64()), 0.0)), valid
+    return np.asarray(pc.fill_null(array.cast(pa.float64(), safe=False), 0.0)), valid
 
 
 def _booleans(array: pa.Array, _: Primitive) -> _Taken:

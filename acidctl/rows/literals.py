@@ -81,7 +81,7 @@ _NUMERIC = (LiteralKind.INTEGER, LiteralKind.LONG, LiteralKind.DECIMAL, LiteralK
 
 
 class Place(Enum):
-    """Where a literal stands: Hive narrows those of comparisons and IN to the column's type, limits of BETWEEN not."""
+    """Where a literal stands: Hive makes those of comparisons and IN the column's type, and limits of BETWEEN not."""
 
     COMPARISON = "comparison"
     IN = "IN"
@@ -113,6 +113,8 @@ def taken_as(kind: HiveType, literal: Literal, place: Place) -> tuple[As, Value]
     if kind.kind is TypeKind.BINARY:
         if literal.kind is not LiteralKind.STRING:
             raise NotComparableError
+        if place is Place.BETWEEN:
+            return None  # Hive compares bytes and a string as doubles there, and bytes are none
         return As.BYTES, literal.text.encode("utf-8", "surrogateescape")
     return _beside_time(kind.kind, literal)
 
@@ -120,15 +122,15 @@ def taken_as(kind: HiveType, literal: Literal, place: Place) -> tuple[As, Value]
 def _beside_number(kind: Primitive, literal: Literal, place: Place) -> tuple[As, Value] | str | None:
     if not literal.is_number and literal.kind is not LiteralKind.STRING:
         raise NotComparableError
-    exact = number_of(literal.text)
+    exact = number_of(literal.text.strip(" ") if kind.kind is TypeKind.DECIMAL else literal.text)
     if exact is None:
         # Not what Java calls a number: IN gives up, a comparison parses more generously.
         value = double_of(literal.text)
         return NEVER if place is Place.IN else None if value is None else (As.DOUBLE, value)
-    if kind.kind in FLOATS:
-        return As.DOUBLE, narrowed(float(exact)) if kind.kind is TypeKind.FLOAT and place is not Place.BETWEEN else (
-            float(exact)
-        )
+    as_double = place is Place.BETWEEN and literal.kind is LiteralKind.DOUBLE
+    if kind.kind in FLOATS or as_double:
+        narrow = kind.kind is TypeKind.FLOAT and not as_double
+        return As.DOUBLE, narrowed(float(exact)) if narrow else float(exact)
     if kind.kind in INTEGERS and place is Place.IN and not _is_of(kind.kind, exact):
         return NEVER
     return As.NUMBER, exact

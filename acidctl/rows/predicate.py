@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from acidctl.errors import UsageError
 from acidctl.rows.literals import (
     NEVER,
+    NUMBERS,
     TEXTS,
     As,
     Literal,
@@ -244,11 +245,11 @@ def parse(text: str, data: Sequence[Field], partition: Sequence[Field] = ()) -> 
     parser = _Parser(text, [*data, *partition])
     root = parser.either()
     if parser.peek().kind != "end":
-        parser.fail("expected AND, OR or the end")
+        raise parser.failure("expected AND, OR or the end")
     return Predicate(text, root, len(data))
 
 
-# --- The parser, which binds names and literals as it meets them.
+# --- The parser, which binds names and literals as it comes to them.
 
 
 _TOKEN = re.compile(
@@ -473,6 +474,10 @@ class _Parser:
         if not self.accept("and"):
             raise self.failure("expected AND")
         high = self._literal()
+        if _as_doubles(column, low, high):
+            low, high = (
+                replace(one, kind=LiteralKind.DOUBLE) if _is_text_or_number(one) else one for one in (low, high)
+            )
         return joined(
             Every,
             [
@@ -496,6 +501,18 @@ class _Parser:
         if isinstance(taken, tuple):
             return Comparison(column, op, *taken)
         return IsNull(column) if op is Op.SAME else Constant(None)
+
+
+def _is_text_or_number(literal: Literal) -> bool:
+    return literal.is_number or literal.kind is LiteralKind.STRING
+
+
+def _as_doubles(column: Column, *limits: Literal) -> bool:
+    """Whether BETWEEN takes all three as doubles: as soon as one of them has to be."""
+    if column.type.kind in TEXTS:
+        return any(limit.is_number for limit in limits)
+    doubles = (LiteralKind.DOUBLE, LiteralKind.STRING)
+    return column.type.kind in NUMBERS and any(limit.kind in doubles for limit in limits)
 
 
 def _taken(column: Column, literal: Literal, place: Place) -> tuple[As, Value] | str | None:

@@ -25,10 +25,10 @@ from acidctl.format.names import KEY_FIELDS, MIN_LONG, OriginalFile, must_hold_e
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.orc.tail import Tail, check_shape
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
 from acidctl.rows.pipeline import read_ahead
+from acidctl.rows.projection import Fitting, Projection, stripes_in, stripes_with_rows
 from acidctl.state.resolve import (
     AcidState,
     DataFile,
@@ -39,7 +39,7 @@ from acidctl.state.resolve import (
     live_entries,
 )
 from acidctl.storage.port import Storage, join
-from acidctl.types.hive_types import Dialect, StructType, plan_fit
+from acidctl.types.hive_types import Dialect, StructType
 
 BATCH_ROWS = 65536
 _READ_AHEAD_BATCHES = 4
@@ -50,15 +50,6 @@ _INT32_MIN = -(2**31)
 # A file is opened for what its tail says, and again for its rows: so many tails are kept meanwhile.
 _TAILS = 64
 _NO_COLUMNS = StructType(())
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """The reader's columns, which of them to deliver (positions, in output order), and whose rules fit files."""
-
-    columns: StructType
-    wanted: tuple[int, ...]
-    dialect: Dialect = Dialect.HIVE4
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +205,7 @@ class DataSource:
         with self.open() as orc:
             if orc is None:
                 return
-            wanted = None if projection is None else _Wanted(self.facts.columns, projection)
+            wanted = None if projection is None else Fitting(self.facts.columns, projection)
             places = () if wanted is None else wanted.places
             if places:
                 batch_rows = orc.rows_per_batch(batch_rows)
@@ -222,7 +213,7 @@ class DataSource:
                 yield from self._raw_events(orc, wanted, batch_rows, span)
                 return
             if stripes is None and span is not None:
-                stripes = _stripes_in(orc, span)
+                stripes = stripes_in(orc, span)
             fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
             for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
                 # The fields of a NULL struct are NULL as read (Arrow cannot flatten a union).
@@ -234,7 +225,7 @@ class DataSource:
                 yield events if inside is None else events.filter(inside)
 
     def _raw_events(
-        self, orc: RowFile, wanted: _Wanted | None, batch_rows: int, span: KeySpan | None
+        self, orc: RowFile, wanted: Fitting | None, batch_rows: int, span: KeySpan | None
     ) -> Iterator[EventBatch]:
         first, last = self._rows_in(span)
         if wanted is None:
@@ -243,7 +234,7 @@ class DataSource:
             return
         stripes, at = None, self.row_offset
         if span is not None:
-            stripes, skipped = _stripes_with_rows(orc, first - at, last - at)
+            stripes, skipped = stripes_with_rows(orc, first - at, last - at)
             at += skipped
         for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, stripes=stripes):
             events = EventBatch(self._keys_from(at, len(batch)), wanted.fitted(batch.columns, len(batch)))
@@ -288,41 +279,6 @@ class DataSource:
         write_id = np.full(count, self.raw_write_id, dtype=np.int64)
         bucket = np.full(count, self.raw_bucket or 0, dtype=np.int64)
         return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
-
-
-def _stripes_in(orc: RowFile, span: KeySpan) -> range:
-    """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
-    bounds = orc.stripe_key_ranges()
-    met = [i for i, known in enumerate(bounds) if span.may_hold(*(known or (None, None)))]
-    return range(met[0], met[-1] + 1) if met else range(0)
-
-
-def _stripes_with_rows(orc: RowFile, first: int, last: int) -> tuple[range, int]:
-    """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
-    begin = end = skipped = at = 0
-    for index, rows in enumerate(orc.stripe_rows):
-        if at + rows <= first:
-            begin, skipped = index + 1, at + rows
-        if at < last:
-            end = index + 1
-        at += rows
-    return range(begin, max(begin, end)), skipped
-
-
-class _Wanted:
-    """How the columns of a file become those that a reader wants; `places` is where the read ones stand in the file."""
-
-    def __init__(self, columns: StructType, projection: Projection) -> None:
-        every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
-        self._fits = [(projection.columns.fields[position].type, every[position]) for position in projection.wanted]
-        self.places = tuple(sorted({fit[0] for _, fit in self._fits if fit}))
-
-    def fitted(self, arrays: Sequence[pa.Array], rows: int) -> tuple[pa.Array, ...]:
-        """The wanted columns, given those at `places`."""
-        read = dict(zip(self.places, arrays, strict=True))
-        return tuple(
-            null_array(kind, rows) if fit is None else fit_array(read[fit[0]], fit[1]) for kind, fit in self._fits
-        )
 
 
 # The last few tails of a location's files by path and logical length, for any thread.
@@ -490,13 +446,14 @@ class LocationReader:
         self, group: Group, projection: Projection, batch_rows: int = BATCH_ROWS, *, threads: bool = True
     ) -> Iterator[RowBatch]:
         """The visible rows of a group, or of the part of one; without `threads` nothing is decoded ahead."""
+        wider = projection.wider()
         if not group.merged:
             for source in group.sources:
-                for batch in source.events(projection, batch_rows, group.span):
+                for batch in projection.matching(source.events(wider, batch_rows, group.span), row_ids=False):
                     yield RowBatch(batch.columns, len(batch))
             return
-        merged = self._merge(group.sources, projection, batch_rows, group.span, threads, updates=group.updates)
-        for batch in coalesce(iter(merged), batch_rows):
+        merged = self._merge(group.sources, wider, batch_rows, group.span, threads, updates=group.updates)
+        for batch in coalesce(projection.matching(merged, row_ids=True), batch_rows):
             yield RowBatch(batch.columns, len(batch), batch.keys)
 
     def merge(

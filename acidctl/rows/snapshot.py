@@ -22,7 +22,9 @@ from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
 from acidctl.rows.pipeline import cores, ordered_streams
-from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, Projection, live_sources
+from acidctl.rows.predicate import Predicate, parse
+from acidctl.rows.projection import Projection
+from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, live_sources
 from acidctl.rows.splits import (
     SPLIT_BYTES,
     THREAD_BYTES,
@@ -220,7 +222,7 @@ class Snapshot:
         return f"{what} {_in_words(state)}{mark}"
 
     def why_none_left(self) -> str:
-        """The same after all rows were read and none was found."""
+        """The same after all rows were read and none was found, without a condition."""
         live = [entry for part in self.partitions for entry in live_entries(part.state)]
         deletes = [entry.name for entry in live if entry.kind is EntryKind.DELETE_DELTA]
         if not deletes:
@@ -284,13 +286,17 @@ class Snapshot:
             "partitions": [_plan_of(partition) for partition in self.partitions],
         }
 
-    def count(self) -> int:
-        """How many rows are visible."""
-        return sum(self.count_of(partition) for partition in self.partitions)
+    def count(self, where: str | Predicate | None = None) -> int:
+        """How many rows are visible, or match a condition."""
+        condition = self.condition(where)
+        return sum(self.count_of(partition, condition) for partition in self.partitions)
 
-    def count_of(self, partition: PartitionState) -> int:
-        """How many rows of one partition are visible."""
-        count = self._reader(partition).count()
+    def count_of(self, partition: PartitionState, where: str | Predicate | None = None) -> int:
+        """The same of one partition."""
+        if where is None:
+            count = self._reader(partition).count()
+        else:
+            count = sum(rows.count for rows in self._read(self._selection((), where), (partition,)))
         self._finished(partition)
         return count
 
@@ -302,10 +308,10 @@ class Snapshot:
         """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
         return self.count_and_digest()[1]
 
-    def count_and_digest(self) -> tuple[int, str]:
-        """Both in one pass over the rows."""
+    def count_and_digest(self, where: str | Predicate | None = None) -> tuple[int, str]:
+        """Both in one pass over the rows, all or those that match a condition."""
         count, total = 0, Digest()
-        for rows in self.rows():
+        for rows in self.rows(where=where):
             count += rows.count
             total.update(rows.row_ids, rows.columns, rows.types)
         return count, total.hexdigest()
@@ -314,16 +320,27 @@ class Snapshot:
         self,
         columns: Sequence[str] | None = None,
         *,
+        where: str | Predicate | None = None,
         partitions: Sequence[str] = (),
         batch_rows: int = BATCH_ROWS,
         threads: int | None = None,
     ) -> Iterator[Rows]:
         """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order.
 
-        `partitions` narrows them as `--partition` does: `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by
-        side (None: one for each core).
+        Only those that match `where`, see `condition`. `partitions` narrows them as `--partition` does:
+        `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each core).
         """
-        selection = self._selection(columns)
+        yield from self._read(self._selection(columns, where), self._chosen(partitions), batch_rows, threads)
+        if self._watch is not None:
+            self._watch.end()
+
+    def _read(
+        self,
+        selection: Selection,
+        partitions: Iterable[PartitionState],
+        batch_rows: int = BATCH_ROWS,
+        threads: int | None = None,
+    ) -> Iterator[Rows]:
         names = tuple(field.name for field in selection.fields)
         types = tuple(field.type for field in selection.fields)
 
@@ -331,21 +348,20 @@ class Snapshot:
             for piece in pack:
                 # What could not be divided is decoded ahead.
                 large = workers == 1 or piece.bytes > 2 * THREAD_BYTES
-                for batch in piece.batches(selection.projection, batch_rows, threads=large):
+                for batch in piece.batches(selection, batch_rows, threads=large):
                     delivered = selection.delivered(batch, piece.place.values)
                     yield Rows(piece.place.partition, names, types, delivered, batch.rows, row_ids_of(batch))
 
         workers = threads or cores()
-        found = packs(map(self._located, self._chosen(partitions)), THREAD_BYTES if workers > 1 else None)
+        found = packs(self._located(partitions, selection), THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
         yield from chain.from_iterable(streams) if workers == 1 else ordered_streams(streams, workers=workers)
-        if self._watch is not None:
-            self._watch.end()
 
     def splits(
         self,
         columns: Sequence[str] | None = None,
         *,
+        where: str | Predicate | None = None,
         partitions: Sequence[str] = (),
         row_id: bool = False,
         timestamps: str = "auto",
@@ -355,26 +371,30 @@ class Snapshot:
 
         Their batches one after the other are those of `to_batches`. The end of each file is read once, here.
         """
-        selection = self._selection(columns)
+        selection = self._selection(columns, where)
         form = self._timestamp_form(timestamps, selection.fields)
         write_ids = self.lists.effective_write_ids
         splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id, self._plain)
-        return tuple(splitter.splits(map(self._located, self._chosen(partitions)), split_bytes))
+        return tuple(splitter.splits(self._located(self._chosen(partitions), selection), split_bytes))
 
-    def _selection(self, columns: Sequence[str] | None) -> Selection:
+    def _selection(self, columns: Sequence[str] | None, where: str | Predicate | None) -> Selection:
         fields, places = self.fields, self._positions(columns)
         data = tuple(place for place in places if place < len(self.columns.fields))
         chosen = tuple(fields[place] for place in places)
-        return Selection(chosen, places, Projection(self.columns, data, self._dialect))
+        return Selection(chosen, places, Projection(self.columns, data, self._dialect), self.condition(where))
 
-    def _located(self, partition: PartitionState) -> Located:
-        root, values = partition.location.listing.root, self._partition_values(partition)
-        return Located(partition.partition, root, partition.state, values, self._reader(partition))
+    def _located(self, partitions: Iterable[PartitionState], selection: Selection) -> Iterator[Located]:
+        """The partitions whose values do not contradict the condition; no file of another is opened."""
+        for partition in partitions:
+            root, values = partition.location.listing.root, self._partition_values(partition)
+            if selection.in_partition(values) is not None:
+                yield Located(partition.partition, root, partition.state, values, self._reader(partition))
 
     def to_batches(
         self,
         columns: Sequence[str] | None = None,
         *,
+        where: str | Predicate | None = None,
         partitions: Sequence[str] = (),
         row_id: bool = False,
         limit: int | None = None,
@@ -387,6 +407,7 @@ class Snapshot:
         `timestamps` is "ns", "us", "exact" (a struct of seconds and nanos), or "auto": nanoseconds where every file
         fits, else microseconds. A value that the form cannot hold raises UsageError when its batch is read.
         """
+        condition = self.condition(where)
         fields = [self.fields[position] for position in self._positions(columns)]
         form = self._timestamp_form(timestamps, fields)
         schema = public_schema(fields, form, row_id=row_id)
@@ -394,7 +415,7 @@ class Snapshot:
         def batches() -> Iterator[pa.RecordBatch]:
             # A few rows need no other thread to read on.
             workers = 1 if limit is not None and threads is None else threads
-            found = self.rows(columns, partitions=partitions, batch_rows=batch_rows, threads=workers)
+            found = self.rows(columns, where=condition, partitions=partitions, batch_rows=batch_rows, threads=workers)
             for rows in limited(found, limit):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)
@@ -424,7 +445,7 @@ class Snapshot:
     def export(self, to: str, columns: Sequence[str] | None = None, **how: Any) -> Mapping[str, Any]:
         """Write all visible rows to a file or a directory, on any storage; see `acidctl.exporting.run.ExportReport`.
 
-        `how` are the fields of `ExportOptions`, and `row_id`, `limit` and `strict` as for `acidctl snapshot`.
+        `how` are the fields of `ExportOptions`, and `where`, `row_id`, `limit` and `strict` as for `acidctl snapshot`.
         """
         if self._exporter is None:
             raise UsageError("only snapshots of a table can be exported")
@@ -438,6 +459,12 @@ class Snapshot:
     def __arrow_c_schema__(self) -> object:
         """The schema of that stream."""
         return self.to_batches().schema.__arrow_c_schema__()
+
+    def condition(self, where: str | Predicate | None) -> Predicate | None:
+        """A condition as in Hive's WHERE, bound to the columns of this table; UsageError for what it cannot be."""
+        if isinstance(where, str):
+            return parse(where, self.columns.fields, self.partition_columns)
+        return where
 
     def _chosen(self, partitions: Sequence[str]) -> tuple[PartitionState, ...]:
         filters = [parse_filter(text) for text in ((partitions,) if isinstance(partitions, str) else partitions)]

@@ -19,14 +19,16 @@ from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.events import KeySpan, RowId
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.format.write_ids import ValidWriteIds
+from acidctl.rows.conditions import in_partition
 from acidctl.rows.export import Timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.predicate import Constant, Predicate
+from acidctl.rows.projection import Projection
 from acidctl.rows.scan import (
     BATCH_ROWS,
     DataSource,
     FileFacts,
     Group,
     LocationReader,
-    Projection,
     RowBatch,
     live_sources,
 )
@@ -68,18 +70,31 @@ class Piece(NamedTuple):
     group: Group
     bytes: int
 
-    def batches(self, projection: Projection, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
+    def batches(self, selection: Selection, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
         """Its rows, in order."""
+        projection = selection.in_partition(self.place.values) or selection.projection
         return _read(self.place.reader, self.group, projection, batch_rows, threads=threads)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is delivered of each row: columns by their places, data columns first, then `partition` columns."""
+    """What is delivered of the rows that match `where`: columns by their places, data columns first, then `partition`
+    columns.
+    """
 
     fields: tuple[Field, ...]
     places: tuple[int, ...]
     projection: Projection
+    where: Predicate | None = None
+
+    def in_partition(self, values: Sequence[pa.Array]) -> Projection | None:
+        """What is read of a partition of these values; None where they alone contradict the condition."""
+        if self.where is None:
+            return self.projection
+        left = in_partition(self.where.root, dict(enumerate(values, len(self.projection.columns.fields))))
+        if isinstance(left, Constant):
+            return self.projection if left.value else None
+        return replace(self.projection, where=left)
 
     def delivered(self, batch: RowBatch, values: Sequence[pa.Array]) -> tuple[pa.Array, ...]:
         """The columns of a batch; `values` has those of its partition, an array of one value each."""
@@ -213,7 +228,8 @@ class _Part:
         events = [one.known(*self.deletes[one.path]) for one in deletes if one.path in self.deletes]
         reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only)
         group = replace(self.group, sources=sources)
-        return _read(reader, group, split.selection.projection, batch_rows, threads=False)
+        projection = split.selection.in_partition(self.values) or split.selection.projection
+        return _read(reader, group, projection, batch_rows, threads=False)
 
 
 @dataclass(frozen=True, slots=True)
