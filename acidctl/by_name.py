@@ -420,10 +420,10 @@ class NamedTable(Table):
     def _in_hand(self) -> str | None:
         """That Hive's Cleaner is to remove what compactions left, None where it has nothing to do."""
         found = activity.compactions(self.metastore.client, self.info.name, ["ready_for_cleaning"])
-        numbers = [str(one.id) for one in found[:_SOME]] + ["..."] * (len(found) > _SOME)
-        return (
-            f"Hive's Cleaner has compactions of {self.name} in hand (requests {', '.join(numbers)})" if found else None
-        )
+        if not found:
+            return None
+        numbers = ", ".join([str(one.id) for one in found[:_SOME]] + ["..."] * (len(found) > _SOME))
+        return f"Hive's Cleaner has compactions of {self.name} in hand (in SHOW COMPACTIONS {numbers})"
 
     def _read(self, view: ReadView) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""

@@ -416,6 +416,13 @@ def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequenc
             f"the write ids of {overlap[0].name} and {overlap[1].name} overlap in part; readers may read rows of both, "
             "and a compaction would keep such duplicates for good",
         )
+    nested = next((entry.name for entry in state.unrecognised if entry.reason_code == "nested" and entry.bytes), None)
+    if context.insert_only and nested is not None:
+        raise NotPlannedError(
+            "nested_directories",
+            f"{nested} lies inside another directory; in an insert-only table Hive 4 reads it there, and only "
+            "Hive's own compaction keeps its rows",
+        )
     seen: dict[tuple[object, ...], StateEntry] = {}
     for entry in consumed:
         twin = seen.setdefault((entry.kind, entry.range, entry.statement_id), entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -127,6 +128,35 @@ def test_hive_loses_what_it_changes_elsewhere(metastore4: Metastore, tmp_path: P
         # An INSERT that names the partition goes where it lies.
         run("insert into n_lost partition (ds='far') values (5, 'e')")
         assert same_as_hive(metastore4, "n_lost") == 4
+
+
+def test_inserts_that_hive_nests(metastore4: Metastore, tmp_path: Path) -> None:
+    """Where an insert-only partition was moved Hive writes `delta_3/delta_3`; its own compaction puts that right."""
+    run, folder = metastore4.hive.run, metastore4.hive.warehouse / "n_nests"
+    with _made(
+        metastore4,
+        f"create table n_nests (id int) partitioned by (ds string) {INSERT_ONLY}",
+        "insert into n_nests partition (ds='far') values (1)",
+        tables=("n_nests",),
+    ):
+        shutil.move(folder / "ds=far", tmp_path / "far")
+        run(f"alter table n_nests partition (ds='far') set location 'file:{tmp_path}/far'")
+        run("insert into n_nests partition (ds) values (2, 'far')")
+        run("insert into n_nests partition (ds='far') values (3)")
+        (nested,) = (path.parent.name for path in (tmp_path / "far").glob("delta_*/delta_*"))
+        theirs = sorted(metastore4.hive.rows("select id from n_nests"))
+        assert len(theirs) == 3
+        as_hive = by_name(metastore4, "n_nests", "--profile", "hive4", "--columns", "id", "-o", "jsonl")
+        assert sorted(as_hive.json_lines(), key=lambda row: row["id"]) == [json.loads(row) for row in theirs]
+        strict = by_name(metastore4, "n_nests", "--count", "-o", "json")
+        assert (strict.code, strict.json()["rows"], nested in strict.stderr) == (3, 2, True)
+        with api.Metastore(metastore4.url) as ours:
+            (part,) = ours.table("n_nests").compact(kind="major").partitions
+            assert (part.outcome.value, part.reason_code) == ("refused", "nested_directories")
+        assert metastore4.hive.compact("n_nests", "major", "ds='far'") == "ready for cleaning"
+        metastore4.clean()
+        assert sorted(metastore4.hive.rows("select id from n_nests")) == theirs
+        assert same_as_hive(metastore4, "n_nests", row_ids=False) == 3
 
 
 def test_names_and_databases(metastore4: Metastore, tmp_path: Path) -> None:
