@@ -35,6 +35,7 @@ ROWS = (
     ("api",),
     ("worker",),
     ("by_name",),
+    ("spark",),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -47,7 +48,7 @@ ONLY_IN = {
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
     "isal": ("orc.arrow_writer",),
-    "pyspark": ("engine",),
+    "pyspark": ("engine", "spark"),
     "pandas": ("rows.snapshot",),
     "click": ("cli",),
     "rich": ("cli",),

@@ -1,0 +1,282 @@
+"""Tables as a data source of Spark: format `acidctl` (PySpark 4), and `read` for PySpark 3.5.
+
+    acidctl.spark.register(spark)
+    spark.read.format("acidctl").option("validtxns", f"{write_ids}\\n{txns}").load("hdfs://nn/warehouse/orders")
+
+The driver judges the table when the DataFrame is made: lists, directories, splits. Executors read splits, and nothing
+else; so a DataFrame has the same rows however often it is asked. Spark's filters are not taken: what one query of a
+DataFrame has pushed down Spark uses for the next one too, which then misses rows. The options `where`, `partitions` and
+`columns` narrow what is read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from pyspark.sql import types as spark_types
+
+from acidctl.api import open_table
+from acidctl.by_name import Metastore
+from acidctl.engine.spark import SparkEngine
+from acidctl.errors import AcidctlError, UsageError
+from acidctl.rows.export import ROW_ID
+from acidctl.rows.snapshot import ROW_ID_STRUCT, Snapshot
+from acidctl.rows.splits import SPLIT_BYTES
+from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ImportError:  # PySpark 3.5 has none
+    DataSource = DataSourceReader = InputPartition = object  # type: ignore[assignment,misc]
+
+FORMAT = "acidctl"
+_STORAGE = "storage."
+_VIEW = ("schema", "table", "list_format", "profile", "table_type")
+_OPTIONS = (
+    *("path", "metastore", "validtxns", "as_of", "assume_committed", *_VIEW),
+    *("partitions", "columns", "row_id", "timestamps", "split_bytes"),
+)
+_PLAIN: Mapping[TypeKind, spark_types.DataType] = {
+    TypeKind.BOOLEAN: spark_types.BooleanType(),
+    TypeKind.TINYINT: spark_types.ByteType(),
+    TypeKind.SMALLINT: spark_types.ShortType(),
+    TypeKind.INT: spark_types.IntegerType(),
+    TypeKind.BIGINT: spark_types.LongType(),
+    TypeKind.FLOAT: spark_types.FloatType(),
+    TypeKind.DOUBLE: spark_types.DoubleType(),
+    TypeKind.DATE: spark_types.DateType(),
+    TypeKind.BINARY: spark_types.BinaryType(),
+    TypeKind.STRING: spark_types.StringType(),
+    # The Python data source API has no type for them.
+    TypeKind.CHAR: spark_types.StringType(),
+    TypeKind.VARCHAR: spark_types.StringType(),
+}
+_EXACT = spark_types.StructType().add("seconds", "long").add("nanos", "integer")
+_MOMENTS: Mapping[TypeKind, spark_types.DataType] = {
+    TypeKind.TIMESTAMP: spark_types.TimestampNTZType(),
+    TypeKind.TIMESTAMP_LOCAL: spark_types.TimestampType(),
+}
+
+
+class Planned(NamedTuple):
+    """What executors are to read: the schema of it, and the splits as pickles."""
+
+    schema: spark_types.StructType
+    splits: tuple[bytes, ...]
+
+
+class AcidTable(DataSource):
+    """The data source; Spark makes it of the options of a DataFrame, see docs/spark.md."""
+
+    _known: Planned | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)` and `USING`."""
+        return FORMAT
+
+    def schema(self) -> spark_types.StructType:
+        """The columns that were asked for; the table is judged now, once."""
+        return self._planned().schema
+
+    def reader(self, schema: spark_types.StructType) -> DataSourceReader:
+        """What executors read with; UsageError for a schema of Spark's that is not the table's own."""
+        planned = self._planned()
+        if schema != planned.schema:
+            raise UsageError(
+                f"the schema given is {schema.simpleString()}, and the table's is {planned.schema.simpleString()}; "
+                "leave out schema(...), and tell the columns as Hive knows them by the option schema"
+            )
+        return _reader(planned.splits)
+
+    def _planned(self) -> Planned:
+        if self._known is None:
+            self._known = plan(self.options)
+        return self._known
+
+
+def register(spark: Any) -> None:
+    """Make the format `acidctl` known to a session, and send this package to its executors.
+
+    `spark.dataSource.register(acidctl.spark.AcidTable)` is enough where every node has acidctl.
+    """
+    SparkEngine(session=spark).start()
+    spark.dataSource.register(AcidTable)
+
+
+def read(spark: Any, table: str, **options: Any) -> Any:
+    """The DataFrame of a table, by the options of the data source as keywords; also for PySpark 3.5.
+
+    `validtxns`, `partitions` and `columns` may be lists; `storage_options` is a mapping.
+    """
+    storage = options.pop("storage_options", None) or {}
+    joined = {
+        name: (", " if name == "columns" else "\n").join(value) if isinstance(value, list | tuple) else str(value)
+        for name, value in options.items()
+    }
+    planned = plan({"path": table, **joined, **{f"{_STORAGE}{name}": value for name, value in storage.items()}})
+    context = SparkEngine(session=spark).start()
+    rows = [(bytearray(split),) for split in planned.splits]
+    # An RDD, since the plan of a DataFrame shows its values, and these may hold secrets.
+    splits = spark.createDataFrame(context.parallelize(rows, max(1, len(rows))), "split binary")
+    return splits.mapInArrow(mapped(), planned.schema)
+
+
+def plan(options: Mapping[str, Any]) -> Planned:
+    """Judge the table that these options name, and divide what a reader sees of it; errors are one sentence."""
+    try:
+        known = {name.lower(): value for name, value in options.items()}
+        snapshot = _snapshot(known)
+        columns = _words(known, "columns", ",") or None
+        row_id, form = _flag(known, "row_id"), known.get("timestamps", "us")
+        if form not in ("us", "exact"):
+            raise UsageError(f"option timestamps={form}: expected us or exact")
+        splits = snapshot.splits(
+            columns,
+            row_id=row_id,
+            timestamps=form,
+            split_bytes=_number(known, "split_bytes", SPLIT_BYTES),
+        )
+        places = {field.name.lower(): field for field in reversed(snapshot.fields)}
+        fields = [places[name.lower()] for name in snapshot.column_names(columns)]
+        if row_id:
+            fields = [Field(ROW_ID, ROW_ID_STRUCT), *fields]
+        schema = spark_types.StructType(
+            [spark_types.StructField(one.name, spark_type(one.type, one.name, form == "exact")) for one in fields]
+        )
+        return Planned(schema, tuple(pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits))
+    except AcidctlError as error:
+        # Spark shows the text of an error, and the hint is no part of it.
+        raise type(error)(f"{error.message}. {error.hint}" if error.hint else error.message) from None
+
+
+def _snapshot(options: Mapping[str, Any]) -> Snapshot:
+    unknown = [name for name in options if name not in _OPTIONS and not name.startswith(_STORAGE)]
+    if unknown:
+        near = get_close_matches(unknown[0], _OPTIONS, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"there is no option '{unknown[0]}'", hint=f"{meant}The options are: {', '.join(_OPTIONS)}, storage.NAME."
+        )
+    path, metastore = options.get("path"), options.get("metastore")
+    if not path:
+        raise UsageError("no table is named", hint='Give its path or URL: .load("hdfs://nn/warehouse/orders").')
+    storage = {name.removeprefix(_STORAGE): value for name, value in options.items() if name.startswith(_STORAGE)}
+    view: dict[str, Any] = {name: options[name] for name in _VIEW if name in options}
+    view["validtxns"] = _words(options, "validtxns", "\n")
+    view["partitions"] = _words(options, "partitions", "\n")
+    view["as_of"] = _number(options, "as_of", None)
+    if metastore:
+        with Metastore(metastore, storage_options=storage) as catalog:
+            return catalog.table(path).snapshot(**view)
+    named = path.startswith("thrift://")
+    if not (named or view["validtxns"] or view["as_of"] is not None or _flag(options, "assume_committed")):
+        raise UsageError(
+            "which writes are committed is unknown: there is neither the option validtxns nor as_of",
+            hint="Give Hive's lists, one a line, as validtxns; or assume_committed=true if all that is on disk counts.",
+        )
+    return open_table(path, storage_options=storage).snapshot(**view)
+
+
+def _words(options: Mapping[str, Any], name: str, separator: str) -> list[str]:
+    return [word.strip() for word in str(options.get(name, "")).split(separator) if word.strip()]
+
+
+def _flag(options: Mapping[str, Any], name: str) -> bool:
+    text = str(options.get(name, "false")).lower()
+    if text not in ("true", "false"):
+        raise UsageError(f"option {name}={text}: expected true or false")
+    return text == "true"
+
+
+def _number(options: Mapping[str, Any], name: str, default: Any) -> Any:
+    text = str(options.get(name, "")).strip()
+    if text and not text.isdecimal():
+        raise UsageError(f"option {name}={text}: expected a whole number")
+    return int(text) if text else default
+
+
+def spark_type(kind: HiveType, column: str, exact: bool) -> spark_types.DataType:
+    """Spark's type for a Hive type; UsageError for a union. `exact` makes moments structs of seconds and nanos."""
+    if kind.kind in _MOMENTS:
+        return _EXACT if exact else _MOMENTS[kind.kind]
+    if kind.kind in _PLAIN:
+        return _PLAIN[kind.kind]
+    if isinstance(kind, Primitive) and kind.precision is not None and kind.scale is not None:
+        return spark_types.DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, ListType):
+        return spark_types.ArrayType(spark_type(kind.element, column, exact))
+    if isinstance(kind, MapType):
+        return spark_types.MapType(spark_type(kind.key, column, exact), spark_type(kind.value, column, exact))
+    if isinstance(kind, StructType):
+        fields = [spark_types.StructField(one.name, spark_type(one.type, column, exact)) for one in kind.fields]
+        return spark_types.StructType(fields)
+    raise UsageError(
+        f"column {column} holds a {kind}, which Spark has no type for", hint="Leave it out: name the others as columns."
+    )
+
+
+# --- What runs on executors. Functions and classes within a function travel by value, so that an executor without
+# acidctl can say what it lacks.
+
+
+def _batches() -> Any:
+    def batches(split: bytes) -> Iterator[Any]:
+        try:
+            importlib.import_module("acidctl.rows.splits")
+        except ImportError as error:
+            raise RuntimeError(
+                f"this executor has no package {error.name}: install acidctl with its extras on every node, or call "
+                "acidctl.spark.register(spark), which sends acidctl itself"
+            ) from None
+        try:
+            yield from pickle.loads(split).to_batches()
+        except Exception as error:
+            hint = getattr(error, "hint", None)
+            if hint is None:
+                raise
+            # Spark shows the text of an error, and the hint is no part of it.
+            raise RuntimeError(f"{error}. {hint}") from None
+
+    return batches
+
+
+def mapped() -> Any:
+    """What `read` hands to mapInArrow: batches of splits in, batches of rows out."""
+    batches = _batches()
+
+    def of_splits(received: Iterator[Any]) -> Iterator[Any]:
+        for batch in received:
+            for split in batch.column(0).to_pylist():
+                yield from batches(split)
+
+    return of_splits
+
+
+def _reader(splits: tuple[bytes, ...]) -> DataSourceReader:
+    batches = _batches()
+
+    class Part(InputPartition):
+        def __repr__(self) -> str:
+            return "a split of acidctl"
+
+    class Reader(DataSourceReader):
+        def __init__(self, own: tuple[bytes, ...]) -> None:
+            self.splits = own
+
+        def partitions(self) -> list[InputPartition]:
+            return [Part(split) for split in self.splits]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            # Of an empty table Spark makes a partition of its own.
+            return iter(()) if partition.value is None else batches(partition.value)
+
+        def __getstate__(self) -> dict[str, Any]:
+            # Each task gets its own split, and not all of them.
+            return {"splits": ()}
+
+    return Reader(splits)
