@@ -423,7 +423,7 @@ class NamedTable(Table):
         if not found:
             return None
         numbers = ", ".join([str(one.id) for one in found[:_SOME]] + ["..."] * (len(found) > _SOME))
-        return f"Hive's Cleaner has compactions of {self.name} in hand (in SHOW COMPACTIONS {numbers})"
+        return f"Hive's Cleaner has compactions of {self.name} in hand (SHOW COMPACTIONS: {numbers})"
 
     def _read(self, view: ReadView) -> TableState:
         """Lists first, then directories: what is written in between is above the lists and not seen."""

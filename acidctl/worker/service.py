@@ -370,7 +370,8 @@ class WorkerEvent:
     time: Annotated[str, "ISO 8601 in UTC"]
     event: Annotated[
         str,
-        "`started`, `taken`, `ended`, `recovered`, `unreachable`, `alive` (once a minute), `draining`, `stopped`",
+        "`started`, `taken`, `ended`, `recovered`, `unreachable`, `alive` (once a minute), `unwritable` (the figures), "
+        "`draining`, `stopped`",
     ]
     message: Annotated[str, "the event in a sentence"]
     request: Annotated[int | None, "of Hive's queue"] = None
@@ -407,12 +408,17 @@ class Service:
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._last_success: float | None = None
         self._unreachable: AcidctlError | None = None
+        self._unwritable = ""
+        self._log_failure: BaseException | None = None
 
     def run(self) -> None:
         """Serve until the queue is empty (`once`), nothing came for long (`idle_exit`), or `drain`.
 
-        Raises UnreachableError where the metastore does not answer at the start, or at all with `once`.
+        Raises UnreachableError where the metastore does not answer at the start, or at all with `once`; StorageError
+        where the figures cannot be written at the start. What the log raises ends it like `drain`, and is raised then.
         """
+        if self._asked.metrics_file is not None:
+            write_bytes(Path(self._asked.metrics_file), [self._metrics().encode()])
         first = self._make_worker()
         self._recover(first)
         pools = ", ".join("requests of no pool" if pool is None else f"pool {pool}" for pool in self._pools)
@@ -440,6 +446,8 @@ class Service:
         for worker in self._workers:
             worker.client.close()
         self._say("stopped", self._figures())
+        if self._log_failure is not None:
+            raise self._log_failure
         if self._asked.once and self._unreachable is not None:
             raise self._unreachable
 
@@ -527,9 +535,25 @@ class Service:
             figures = ("rows_in", "rows_out", "bytes_in", "bytes_out", "seconds")
             values |= {name: getattr(report, name) for name in figures}
         with self._state:
-            self._log(WorkerEvent(now, event, message, **values))
-            if self._asked.metrics_file is not None:
+            self._write(WorkerEvent(now, event, message, **values))
+            if self._asked.metrics_file is None:
+                return
+            try:
                 write_bytes(Path(self._asked.metrics_file), [self._metrics().encode()])
+                self._unwritable = ""
+            except AcidctlError as error:
+                # No reason to leave a request that was taken.
+                if error.message != self._unwritable:
+                    self._unwritable = error.message
+                    self._write(WorkerEvent(now, "unwritable", error.message))
+
+    def _write(self, event: WorkerEvent) -> None:
+        """To the log; without one nothing more is taken, and what is at work is finished."""
+        try:
+            self._log(event)
+        except Exception as error:
+            self._log_failure = self._log_failure or error
+            self.drain()
 
     def _metrics(self) -> str:
         lines: list[str] = []

@@ -105,7 +105,7 @@ def entries(metastore: Metastore, name: str) -> list[Any]:
 def command(metastore: Metastore, *words: str) -> subprocess.CompletedProcess[str]:
     """The program itself."""
     whole = [sys.executable, "-m", "acidctl", *words, "--metastore", metastore.url]
-    return subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(whole, capture_output=True, text=True, timeout=300, check=False)
 
 
 class Meddling(Client):
@@ -190,7 +190,7 @@ def started(
 
 def paused(process: subprocess.Popen[str]) -> None:
     """Wait until it has been stopped."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         with open(f"/proc/{process.pid}/stat", encoding="ascii", errors="replace") as stream:
             if stream.read().rpartition(")")[2].split()[0] == "T":

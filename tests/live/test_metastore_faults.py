@@ -61,11 +61,8 @@ def test_a_transaction_that_is_timed_out(metastore4: Metastore, table: str, mome
     """Hive has heard nothing of it for too long: nobody sees what it made, and the next compaction succeeds."""
     before = rows(metastore4, table)
 
-    def silence() -> None:
-        time.sleep(2.1)
-        metastore4.time_out({"hive.txn.timeout": "1s"})
-
-    _, report = carried_out(Meddling(metastore4, moment, silence), table)
+    # However late its last sign of life was.
+    _, report = carried_out(Meddling(metastore4, moment, lambda: queued.release(metastore4)), table)
     assert (report.outcome, report.reason_code) == (Outcome.FAILED, "transaction_lost"), report
     assert rows(metastore4, table) == before
     assert states(metastore4, table) == ["failed"]
@@ -113,7 +110,7 @@ def test_a_worker_killed_after_any_call(metastore4: Metastore, table: str, call:
     before = rows(metastore4, table)
     metastore4.hive.run(f"alter table {table} compact 'major' pool 'acidctl'")
     with queued.started(metastore4, "worker", "--once", "--slots", "1", at=Moment(call)) as dead:
-        said, _ = dead.communicate(timeout=120)
+        said, _ = dead.communicate(timeout=180)
     assert dead.returncode == -signal.SIGKILL, said
     assert rows(metastore4, table) == before
     done = command(metastore4, "worker", "--once")
@@ -141,7 +138,7 @@ def test_a_run_that_ends_while_another_looks_for_dead_ones(metastore4: Metastore
 
         def wake() -> None:
             queued.goes_on(sleeper)
-            sleeper.communicate(timeout=60)
+            sleeper.communicate(timeout=180)
 
         looking = Meddling(metastore4, Moment("show_compact", 0), wake)
         assert list(Queue(looking).recover()) == []
@@ -187,7 +184,7 @@ def test_a_worker_that_wakes_up_too_late(
         queued.goes_on(sleeper)
         while sleeper.poll() is None:
             assert rows(metastore4, table) == before
-        said, _ = sleeper.communicate(timeout=60)
+        said, _ = sleeper.communicate(timeout=180)
     assert sleeper.returncode == 3, said
     assert "Traceback" not in said
     assert " failed: " in said
@@ -195,8 +192,7 @@ def test_a_worker_that_wakes_up_too_late(
     run(f"insert into {table} values (9, 'later')")
     before = rows(metastore4, table)
     assert command(metastore4, "compact", "major", table).returncode == 0
-    metastore4.clean()
-    metastore4.clean()
+    queued.clean(metastore4, table)
     assert rows(metastore4, table) == before
     assert [name for name in directories(metastore4, table) if name.startswith("delta_0000001")] == []
 
@@ -324,7 +320,7 @@ def test_a_table_that_hive_changes(
             waited.append(not running[0].done())
 
         _, report = carried_out(Meddling(metastore4, queued.WORKING, change), name, partition=partition)
-        running[0].result(60)
+        running[0].result(180)
     assert waited == [True]
     assert report.outcome is Outcome.COMPACTED, report
     after = left(metastore4, what, name)
@@ -345,7 +341,8 @@ GAP = {"sample": 5.0, "check": 15.0, "sweep": 60.0}[EXTENT]
 def test_a_metastore_that_is_away(metastore4: Metastore, table: str, lives: bool, moment: Moment) -> None:
     """The compaction goes on where its transaction lives on; else nobody sees what it made, and the next does it."""
     before = rows(metastore4, table)
-    timeout = f"{int(GAP * 3) if lives else int(GAP / 2)}s"
+    # A slow machine does not live for longer than its transaction.
+    timeout = f"{int(GAP + 90) if lives else int(GAP / 2)}s"
     metastore4.stop_serving()
     metastore4.serve({"hive.txn.timeout": timeout})
 
@@ -378,7 +375,7 @@ def test_a_worker_whose_metastore_goes_away(metastore4: Metastore, table: str) -
     before = rows(metastore4, table)
     metastore4.stop_serving()
     # The worker waits for as long as its transaction may live.
-    metastore4.serve({"hive.txn.timeout": f"{int(gap * 3)}s"})
+    metastore4.serve({"hive.txn.timeout": f"{int(gap + 120)}s"})
     run(f"alter table {table} compact 'minor' pool 'acidctl'")
     words = ("worker", "--slots", "1", "--poll", "1s")
     with queued.started(metastore4, *words, at=queued.WORKING, by=signal.SIGSTOP) as worker:
@@ -393,12 +390,12 @@ def test_a_worker_whose_metastore_goes_away(metastore4: Metastore, table: str) -
         run(f"alter table {table} compact 'major' pool 'acidctl'")
         wait_for(lambda: states(metastore4, table) == ["ready for cleaning"] * 2)
         worker.terminate()
-        said, _ = worker.communicate(timeout=60)
+        said, _ = worker.communicate(timeout=180)
     assert worker.returncode == 0, said
     assert rows(metastore4, table) == before
 
 
-def wait_for(happened: Callable[[], bool], seconds: float = 90) -> None:
+def wait_for(happened: Callable[[], bool], seconds: float = 240) -> None:
     """Wait until it has."""
     until = time.monotonic() + seconds
     while not happened():
@@ -423,7 +420,7 @@ def test_workers_share_a_queue(metastore4: Metastore) -> None:
         workers = [stack.enter_context(queued.started(metastore4, "worker", "--once", "-o", "jsonl")) for _ in range(2)]
         while any(one.poll() is None for one in workers):
             metastore4.work("acidctl")
-        said = [one.communicate(timeout=60)[0] for one in workers]
+        said = [one.communicate(timeout=180)[0] for one in workers]
     assert [one.returncode for one in workers] == [0, 0], said
     assert rows(metastore4, "w_shared") == before
     found = queued.entries(metastore4, "w_shared")
@@ -453,7 +450,7 @@ def test_a_clock_that_shows_another_time(metastore4: Metastore, table: str, ahea
 
     def elsewhen(*words: str) -> tuple[int, str]:
         with queued.started(metastore4, *words, clock_ahead=ahead) as process:
-            said, _ = process.communicate(timeout=120)
+            said, _ = process.communicate(timeout=180)
         assert "Traceback" not in said
         return process.returncode, said
 
@@ -469,14 +466,14 @@ def test_a_clock_that_shows_another_time(metastore4: Metastore, table: str, ahea
         assert (code, "NOTHING WAS DELETED" in said) == (0, True), said
         assert states(metastore4, table) == ["working"]
         queued.goes_on(living)
-        said, _ = living.communicate(timeout=60)
+        said, _ = living.communicate(timeout=180)
     assert living.returncode == 0, said
     queued.clean(metastore4, table)
     assert states(metastore4, table) == ["succeeded"]
     assert rows(metastore4, table) == before
     run(f"alter table {table} compact 'major' pool 'acidctl'")
     with queued.started(metastore4, "worker", "--once", at=queued.PUBLISHING, clock_ahead=-ahead) as dead:
-        dead.communicate(timeout=60)
+        dead.communicate(timeout=180)
     assert dead.returncode == -signal.SIGKILL
     assert elsewhen("worker", "--once")[0] == 0
     assert states(metastore4, table)[-1] == "failed"
@@ -506,7 +503,7 @@ def test_a_delta_that_comes_too_late_is_taken_back(metastore4: Metastore) -> Non
         metastore4.forget_empty_aborts()
         there = directories(metastore4, "w_late")
         queued.goes_on(sleeper)
-        said, _ = sleeper.communicate(timeout=60)
+        said, _ = sleeper.communicate(timeout=180)
     assert sleeper.returncode == 3, said
     assert sorted(metastore4.hive.rows("select * from w_late")) == before, directories(metastore4, "w_late")
     assert directories(metastore4, "w_late") == there

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.live import queued
 from tests.services.metastore import Metastore
 
 pytestmark = [pytest.mark.metastore, pytest.mark.timeout(600)]
@@ -24,11 +25,12 @@ def test_requests_are_done_by_one_application(metastore4: Metastore) -> None:
     before = [sorted(hive.rows(f"select row__id, * from {name}")) for name in names]
     words = ("worker", "--once", "--engine", "spark", "--master", "local[2]", "--metastore", metastore4.url)
     done = subprocess.run(
-        [sys.executable, "-m", "acidctl", *words], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "acidctl", *words], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert [sorted(hive.rows(f"select row__id, * from {name}")) for name in names] == before
-    metastore4.clean()
+    for name in names:
+        queued.clean(metastore4, name)
     assert [one["state"] for name in names for one in hive.compactions(name)] == ["succeeded"] * 2
     assert [sorted(hive.rows(f"select row__id, * from {name}")) for name in names] == before
     for name in names:

@@ -12,6 +12,7 @@ import pytest
 
 from acidctl.errors import ExitCode
 from tests.cli.runner import Result, acidctl
+from tests.live import queued
 from tests.services.metastore import IDL, Metastore, ask
 from tests.unit.test_docs import STORIES, needs_a_metastore
 
@@ -152,7 +153,7 @@ def test_what_blocks_the_cleaner_is_what_keeps_it_from_cleaning(hive: Metastore)
     assert blocking() == ([], ["ready_for_cleaning"])
     assert "No open transaction keeps them" in acidctl("txns", "--blocking", "sales.orders").stdout
     end(hive, late)
-    hive.clean()
+    queued.clean(hive, "sales.orders")
     assert blocking() == ([], [])
     assert len(list((hive.hive.warehouse / "sales.db/orders").iterdir())) == 1
 
@@ -170,7 +171,7 @@ def test_compactions_in_every_state_are_those_that_hive_shows(hive: Metastore) -
 
     request("succeeded")
     hive.work("succeeded")
-    hive.clean()
+    queued.clean(hive, "sales.items")
     request("ready", "minor")
     hive.work("ready")
     for ds in ("failed", "refused", "working", "initiated"):

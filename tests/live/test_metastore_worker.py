@@ -127,7 +127,7 @@ def test_a_request_may_overwrite_table_properties(metastore4: Metastore, table: 
     how = "with overwrite tblproperties ('tblprops.orc.compress'='SNAPPY', 'compactor.mapreduce.map.memory.mb'='512')"
     metastore4.hive.run(f"alter table {table} compact 'major' pool 'acidctl' {how}")
     assert command(metastore4, "worker", "--once").returncode == 0
-    metastore4.clean()
+    queued.clean(metastore4, table)
     (base,) = directories(metastore4, table)
     (file,) = (metastore4.hive.warehouse / table / base).glob("bucket_*")
     assert str(acidctl.read_file(str(file)).report()["compression"]).lower() == "snappy"
@@ -149,7 +149,7 @@ def test_a_worker_drains_on_sigterm(metastore4: Metastore, table: str) -> None:
         assert worker.stdout is not None
         assert "started" in worker.stdout.readline()
         worker.send_signal(signal.SIGTERM)
-        rest, _ = worker.communicate(timeout=60)
+        rest, _ = worker.communicate(timeout=180)
     assert worker.returncode == 0
     assert "stopped" in rest
 
