@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import cached_property
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from acidctl.errors import NotAcidTableError
 from acidctl.fileformats.parquet import ParquetFile
+from acidctl.fileformats.text import TextFile, TextLayout
 from acidctl.format.events import RowId
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import TableSchema
@@ -92,7 +94,18 @@ _MAGICS = (
     (b"SEQ", FileFormat.SEQUENCE),
     (b"RCF", FileFormat.RC),
 )
-_READ = (FileFormat.ORC, FileFormat.PARQUET)
+# Parts of the words after STORED AS, and of the names of input formats and SerDes.
+_WORDS = (
+    ("orc", FileFormat.ORC),
+    ("parquet", FileFormat.PARQUET),
+    ("text", FileFormat.TEXT),
+    ("json", FileFormat.TEXT),
+    ("avro", FileFormat.AVRO),
+    ("sequence", FileFormat.SEQUENCE),
+    ("rcfile", FileFormat.RC),
+)
+_READ = (FileFormat.ORC, FileFormat.PARQUET, FileFormat.TEXT)
+_READ_IT_ELSEWHERE = "Read this table with Hive, or copy it there into a table stored as ORC or Parquet."
 
 
 class PlainFiles:
@@ -102,10 +115,10 @@ class PlainFiles:
     """
 
     def __init__(self, table: TableSchema | None = None) -> None:
-        self._table = table
+        self._table = table if table is not None and table.from_ddl else None
         self._seen: tuple[FileFormat, str] | None = None
 
-    def open(self, stream: BinaryIO, name: str) -> ParquetFile | None:
+    def open(self, stream: BinaryIO, name: str) -> RowFile | None:
         """The rows of an open file; None for ORC, which has its own reader.
 
         Raises NotAcidTableError for a format that is not read, and where files of one table differ in format.
@@ -113,9 +126,7 @@ class PlainFiles:
         stream.seek(0)
         head = stream.read(_MAGIC_BYTES)
         stream.seek(0)
-        found = next((kind for magic, kind in _MAGICS if head.startswith(magic)), FileFormat.TEXT)
-        if found not in _READ:
-            raise _not_read(found, name)
+        found = self._format(head, name)
         if self._seen is None:
             self._seen = found, name
         elif self._seen[0] is not found:
@@ -125,20 +136,57 @@ class PlainFiles:
                 path=name,
                 hint="Read the partitions of each format by themselves with --partition, or rewrite them with Hive.",
             )
+        if found is FileFormat.TEXT:
+            return TextFile(stream, name, self._layout)
         return ParquetFile(stream, name, self._by_position()) if found is FileFormat.PARQUET else None
+
+    def _format(self, head: bytes, name: str) -> FileFormat:
+        """What the DDL says, else what the file looks like; NotAcidTableError for what is not read."""
+        looks = next((kind for magic, kind in _MAGICS if head.startswith(magic)), None)
+        stated = self._stated
+        if stated is FileFormat.TEXT:
+            # Text may begin with anything.
+            return stated
+        found = looks or stated
+        if found is None:
+            raise NotAcidTableError(
+                f"{name} is neither ORC nor Parquet; a text table can only be read with its DDL",
+                path=name,
+                hint="Give the text of SHOW CREATE TABLE with --schema @FILE.",
+            )
+        if found not in _READ:
+            raise NotAcidTableError(
+                f"{name} is in the format {found.value}, which acidctl does not read",
+                path=name,
+                hint=_READ_IT_ELSEWHERE,
+            )
+        if stated is not None and stated is not looks:
+            kind = "no file of that format" if looks is None else looks.value
+            raise NotAcidTableError(
+                f"the DDL says that the table is {stated.value}, and {name} is {kind}",
+                path=name,
+                hint="Leave the partition of that file out with --partition, or give the DDL that fits it.",
+            )
+        return found
+
+    @cached_property
+    def _stated(self) -> FileFormat | None:
+        """The format that the DDL states; a DDL that states none may be of any that tells itself, else of text."""
+        if self._table is None:
+            return None
+        for text in (self._table.stored_as, self._table.serde):
+            word = (text or "").rpartition(".")[2].lower()
+            found = next((kind for part, kind in _WORDS if part in word), None)
+            if found is not None:
+                return found
+        return FileFormat.TEXT if self._table.serde is not None or self._table.serde_properties else None
+
+    @cached_property
+    def _layout(self) -> TextLayout:
+        assert self._table is not None
+        return TextLayout.of(self._table)
 
     def _by_position(self) -> StructType | None:
         """The table's columns where Hive takes those of a Parquet file by position."""
-        stated = None if self._table is None else self._table.table_property(_INDEX_ACCESS)
+        stated = None if self._table is None else self._table.serde_property(_INDEX_ACCESS)
         return self._table.columns if self._table is not None and (stated or "").lower() == "true" else None
-
-
-def _not_read(found: FileFormat, name: str) -> NotAcidTableError:
-    known = "ORC and Parquet"
-    if found is FileFormat.TEXT:
-        return NotAcidTableError(f"{name} is neither ORC nor Parquet, and acidctl reads {known}", path=name)
-    return NotAcidTableError(
-        f"{name} is in the format {found.value}, and acidctl reads {known}",
-        path=name,
-        hint="Read this table with Hive, or copy it there into a table stored as ORC or Parquet.",
-    )

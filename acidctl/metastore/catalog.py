@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -20,7 +20,11 @@ from acidctl.options import either
 # Partitions are asked for by their names: a thousand at a time is as fast as more, and no answer is too large.
 BATCH = 1000
 # Of the properties of a table those that say how it is read, written or compacted.
-_PROPERTIES = ("transactional", "orc.", "compactor", "no_auto_compaction", "no_cleanup", "bucketing_version")
+_PROPERTIES = (
+    *("transactional", "orc.", "compactor", "no_auto_compaction", "no_cleanup", "bucketing_version"),
+    # How text and Parquet are read.
+    *("skip.", "serialization.", "parquet.", "timestamp."),
+)
 _NAME = re.compile(r"`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^`./\\\s*?'\"]+)")
 
 
@@ -69,10 +73,13 @@ class TableInfo:
     buckets: int
     sorted_by: tuple[str, ...]
     owner: str
+    input_format: str = ""
+    serde: str = ""
+    serde_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ddl(self) -> str:
-        """The table as text that `--schema` takes: columns, partition columns, what decides about compaction."""
+        """The table as text that `--schema` takes: columns, format, what decides about reading and compaction."""
         kept = {key: value for key, value in self.properties.items() if key.lower().startswith(_PROPERTIES)}
         parts = [f"CREATE TABLE `{_ticks(self.name.database)}`.`{_ticks(self.name.table)}` ({_list(self.columns)})"]
         if self.partition_keys:
@@ -81,7 +88,13 @@ class TableInfo:
             parts.append(f"SORTED BY ({', '.join(f'`{_ticks(name)}`' for name in self.sorted_by)})")
         if self.buckets > 0:
             parts.append(f"INTO {self.buckets} BUCKETS")
-        parts.append(f"TBLPROPERTIES ({', '.join(f'{_text(k)}={_text(v)}' for k, v in sorted(kept.items()))})")
+        if self.serde:
+            parts.append(f"ROW FORMAT SERDE {_text(self.serde)}")
+        if self.serde and self.serde_properties:
+            parts.append(f"WITH SERDEPROPERTIES ({_pairs(self.serde_properties)})")
+        if self.input_format:
+            parts.append(f"STORED AS INPUTFORMAT {_text(self.input_format)}")
+        parts.append(f"TBLPROPERTIES ({_pairs(kept)})")
         return "\n".join(parts)
 
 
@@ -162,6 +175,9 @@ class Catalog:
             buckets=place.numBuckets or 0,
             sorted_by=tuple(one.col for one in place.sortCols or ()),
             owner=found.owner or "",
+            input_format=place.inputFormat or "",
+            serde=(place.serdeInfo.serializationLib if place.serdeInfo else None) or "",
+            serde_properties=dict((place.serdeInfo.parameters if place.serdeInfo else None) or {}),
         )
 
     def _found(self, name: TableName) -> Any:
@@ -308,6 +324,10 @@ def _ticks(name: str) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_text(key)}={_text(value)}" for key, value in sorted(properties.items()))
 
 
 def _list(columns: Sequence[tuple[str, str]]) -> str:

@@ -83,7 +83,7 @@ def _convert(array: pa.Array, source: Primitive, target: Primitive, dialect: Dia
     return _TO[target.kind](array, source, target)
 
 
-def _by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataType) -> pa.Array:
+def by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataType) -> pa.Array:
     """`function` on each distinct value of the array; text arrives as bytes."""
     if pa.types.is_string(array.type):
         array = array.cast(pa.binary())
@@ -97,7 +97,7 @@ def _by_clock(array: pa.Array, function: Callable[[int, int], Any], result: pa.D
     pairs = np.stack(seconds_and_nanos(array), axis=1)
     validity = pa.py_buffer(np.packbits(_validity(array), bitorder="little").tobytes())
     packed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(array), [validity, pa.py_buffer(pairs.tobytes())])
-    return _by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
+    return by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
 
 
 def _validity(array: pa.Array) -> BoolArray:
@@ -119,11 +119,11 @@ def _to_integer(array: pa.Array, source: Primitive, target: Primitive) -> pa.Arr
     valid = _validity(array)
     if source.kind is TypeKind.DECIMAL:
         if target.kind is TypeKind.BOOLEAN:
-            return _by_value(array, lambda value: value != 0, pa.bool_())
-        longs = _by_value(array, lambda value: _long(int(value)), pa.int64())
+            return by_value(array, lambda value: value != 0, pa.bool_())
+        longs = by_value(array, lambda value: _long(int(value)), pa.int64())
         return _narrow(_int64(longs), _validity(longs), target)
     if source.kind in _TEXTS:
-        longs = _by_value(array, _parse_long, pa.int64())
+        longs = by_value(array, _parse_long, pa.int64())
         return _narrow(_int64(longs), _validity(longs), target)
     if source.kind in _FLOATS:
         values = _float64(array)
@@ -160,9 +160,9 @@ def _parse_long(text: bytes) -> int | None:
 def _to_float(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     valid = _validity(array)
     if source.kind is TypeKind.DECIMAL:
-        wide = _by_value(array, float, pa.float64())
+        wide = by_value(array, float, pa.float64())
     elif source.kind in _TEXTS:
-        wide = _by_value(array, _parse_double, pa.float64())
+        wide = by_value(array, parse_double, pa.float64())
     elif source.kind in _TIMESTAMPS:
         seconds, nanos = seconds_and_nanos(array)
         wide = pa.array(seconds.astype(np.float64) + nanos / 1e9, mask=~valid)
@@ -173,7 +173,8 @@ def _to_float(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array
     return wide.cast(pa.float32() if target.kind is TypeKind.FLOAT else pa.float64(), safe=False)
 
 
-def _parse_double(text: bytes) -> float | None:
+def parse_double(text: bytes) -> float | None:
+    """What Java's `Double.parseDouble` makes of it; None where that throws."""
     text = text.strip(_JAVA_BLANKS)
     if _DOUBLE.match(text):
         return float(text if text.endswith(b"Infinity") else text.rstrip(b"fFdD"))
@@ -193,24 +194,24 @@ def _to_decimal(array: pa.Array, source: Primitive, target: Primitive) -> pa.Arr
     result = pa.decimal128(precision, scale)
 
     def fitted(value: Decimal | None) -> Decimal | None:
-        return None if value is None else _fit_decimal(value, precision, scale)
+        return None if value is None else fit_decimal(value, precision, scale)
 
     if source.kind is TypeKind.DECIMAL:
         added = precision - scale - ((source.precision or 0) - (source.scale or 0))
         if added >= 0 and scale >= (source.scale or 0):
             return array.cast(result)
-        return _by_value(array, fitted, result)
+        return by_value(array, fitted, result)
     if source.kind in _TEXTS:
-        return _by_value(array, lambda text: fitted(_parse_decimal(text)), result)
+        return by_value(array, lambda text: fitted(parse_decimal(text)), result)
     if source.kind in _FLOATS:
         text = doubles(array.cast(pa.float64()))
-        return _by_value(text, lambda text: fitted(_parse_decimal(text)), result)
+        return by_value(text, lambda text: fitted(parse_decimal(text)), result)
     if source.kind in _TIMESTAMPS:
         return _by_clock(array, lambda s, n: fitted(_clock_decimal(s, n)), result)
-    return _by_value(array, lambda value: fitted(Decimal(int(value))), result)
+    return by_value(array, lambda value: fitted(Decimal(int(value))), result)
 
 
-def _fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
+def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     """The value rounded half up to `scale` digits, or None when it needs more than `precision` (HiveDecimal)."""
     whole = max(value.adjusted() + 1, 0)
     if whole > 38:
@@ -223,7 +224,8 @@ def _fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     return value if value == 0 or value.adjusted() < precision - scale else None
 
 
-def _parse_decimal(text: bytes) -> Decimal | None:
+def parse_decimal(text: bytes) -> Decimal | None:
+    """What HiveDecimal makes of it, before precision and scale; None where it is no number."""
     match = _DECIMAL.match(text.strip(b" "))
     # HiveDecimal takes exponents of two digits.
     if match is None or len(text) > 1000 or abs(int(match[2] or 0)) > 99:
@@ -257,7 +259,7 @@ def _to_text(array: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
     elif source.kind is TypeKind.DATE:
         array = dates(array)
     elif source.kind is TypeKind.BINARY:
-        array = _by_value(array, lambda value: value.hex(" "), pa.string())
+        array = by_value(array, lambda value: value.hex(" "), pa.string())
     elif source.kind in _TIMESTAMPS:
         array = timestamps(array, source.kind is TypeKind.TIMESTAMP_LOCAL)
     return _limit(array, target)
@@ -269,12 +271,12 @@ def _limit(array: pa.Array, target: Primitive) -> pa.Array:
         return array
     longest = pc.max(pc.binary_length(array)).as_py() or 0
     if longest > target.length:
-        array = _by_value(array, lambda text: _truncate(text, target.length or 0), pa.binary())
+        array = by_value(array, lambda text: truncate(text, target.length or 0), pa.binary())
         array = pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
     return pc.ascii_rtrim(array, characters=" ") if target.kind is TypeKind.CHAR else array
 
 
-def _truncate(text: bytes, length: int) -> bytes:
+def truncate(text: bytes, length: int) -> bytes:
     """The first `length` characters, where every byte that does not continue another begins one."""
     count = 0
     for at, byte in enumerate(text):
@@ -289,9 +291,7 @@ def _to_binary(array: pa.Array, source: Primitive, _: Primitive) -> pa.Array:
     if source.kind is not TypeKind.CHAR:
         return array.cast(pa.binary())
     length = source.length or 0
-    return _by_value(
-        array, lambda text: text + b" " * (length - sum(byte & 0xC0 != 0x80 for byte in text)), pa.binary()
-    )
+    return by_value(array, lambda text: text + b" " * (length - sum(byte & 0xC0 != 0x80 for byte in text)), pa.binary())
 
 
 # --- to timestamps and dates
@@ -314,9 +314,9 @@ def _to_timestamp(array: pa.Array, source: Primitive, target: Primitive) -> pa.A
         return _from_clock(days * SECONDS_PER_DAY, np.zeros_like(days), valid)
     if source.kind in _TEXTS:
         zoned = target.kind is TypeKind.TIMESTAMP_LOCAL
-        return _by_value(array, lambda text: _parse_clock(text, zoned), WIDE)
+        return by_value(array, lambda text: _parse_clock(text, zoned), WIDE)
     if source.kind is TypeKind.DECIMAL:
-        return _by_value(array, _decimal_clock, WIDE)
+        return by_value(array, _decimal_clock, WIDE)
     if source.kind in _FLOATS:
         return _float_clock(_float64(array), valid)
     with np.errstate(over="ignore"):
@@ -349,7 +349,7 @@ def _decimal_clock(value: Decimal) -> dict[str, int] | None:
 
 def _to_date(array: pa.Array, source: Primitive, _: Primitive) -> pa.Array:
     if source.kind in _TEXTS:
-        return _by_value(array, _parse_day, pa.int32()).cast(pa.date32())
+        return by_value(array, _parse_day, pa.int32()).cast(pa.date32())
     seconds, nanos = seconds_and_nanos(array)
     # ORC cuts the milliseconds towards zero here, so the last instant before a midnight of old belongs to the
     # next day.
@@ -436,7 +436,7 @@ def _float_digits(array: pa.Array) -> pa.Array:
 
 def _float_text(array: pa.Array, target: Primitive) -> pa.Array:
     known = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float32()), array)
-    return _limit(_by_value(known, float_text, pa.string()), target)
+    return _limit(by_value(known, float_text, pa.string()), target)
 
 
 def _clock_of_millis(array: pa.Array, _: Primitive) -> pa.Array:
@@ -487,8 +487,8 @@ _HIVE3: _Special = (
     # The digits of the float, which are those of the double that has them.
     (_FLOAT, (TypeKind.DECIMAL,), lambda array, target: _to_decimal(_float_digits(array), _DOUBLE_TYPE, target)),
     (_FLOAT, _TEXTS, _float_text),
-    (_FLOATS, _STAMP, lambda array, _: _by_value(array.cast(pa.float64()), _hive3_float_clock, WIDE)),
-    (_TEXTS, _STAMP, lambda array, _: _by_value(array, _hive3_clock, WIDE)),
+    (_FLOATS, _STAMP, lambda array, _: by_value(array.cast(pa.float64()), _hive3_float_clock, WIDE)),
+    (_TEXTS, _STAMP, lambda array, _: by_value(array, _hive3_clock, WIDE)),
     ((TypeKind.BOOLEAN, *_INTEGERS), _STAMP, _clock_of_millis),
     (_STAMP, _TEXTS, lambda array, target: _limit(timestamps_with_fraction(array), target)),
     (
@@ -499,7 +499,7 @@ _HIVE3: _Special = (
         ),
     ),
     (_STAMP, (TypeKind.DATE,), _day_of_clock),
-    (_TEXTS, (TypeKind.DATE,), lambda array, _: _by_value(array, _hive3_day, pa.int32()).cast(pa.date32())),
+    (_TEXTS, (TypeKind.DATE,), lambda array, _: by_value(array, _hive3_day, pa.int32()).cast(pa.date32())),
 )
 
 
@@ -509,7 +509,7 @@ _HIVE3: _Special = (
 def _whole(array: pa.Array, target: Primitive) -> pa.Array:
     """Integers of numbers without a fraction, else NULL."""
     if pa.types.is_decimal(array.type):
-        kept = _by_value(array, lambda value: value if value == value.to_integral_value() else None, array.type)
+        kept = by_value(array, lambda value: value if value == value.to_integral_value() else None, array.type)
         return _to_integer(kept, Primitive(TypeKind.DECIMAL), target)
     values = array.cast(pa.float64())
     kept = pc.if_else(pc.equal(values, pc.trunc(values)), values, pa.scalar(None, pa.float64()))
@@ -528,7 +528,7 @@ def _java_text(array: pa.Array, _: Primitive) -> pa.Array:
     if pa.types.is_boolean(array.type):
         return array.cast(pa.string())
     if pa.types.is_float32(array.type):
-        return _by_value(array, float_text, pa.string())
+        return by_value(array, float_text, pa.string())
     return doubles(array)
 
 

@@ -54,8 +54,12 @@ class Fitting:
     """How the columns of a file become those that a reader wants; `places` is where the read ones stand in the file."""
 
     def __init__(self, columns: StructType, projection: Projection) -> None:
-        every = plan_fit(columns, projection.columns, dialect=projection.dialect).children
-        self._fits = [(projection.columns.fields[position].type, every[position]) for position in projection.wanted]
+        fields, wanted = projection.columns.fields, projection.wanted
+        if projection.dialect is Dialect.PARQUET:
+            # By name each column is found alone, so that one that cannot be read leaves the others readable.
+            fields, wanted = tuple(fields[position] for position in wanted), tuple(range(len(wanted)))
+        every = plan_fit(columns, StructType(fields), dialect=projection.dialect).children
+        self._fits = [(fields[position].type, every[position]) for position in wanted]
         self.places = tuple(sorted({fit[0] for _, fit in self._fits if fit}))
 
     def fitted(self, arrays: Sequence[pa.Array], rows: int) -> tuple[pa.Array, ...]:

@@ -26,11 +26,16 @@ from acidctl.types.hive_types import (
 MAX_DECIMAL_PRECISION = 38
 MAX_CHAR_LENGTH = 255
 MAX_VARCHAR_LENGTH = 65535
+OPEN_CSV = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What `--schema` says of a table; everything but the columns is known only from SHOW CREATE TABLE."""
+    """What `--schema` says of a table; everything but the columns is known only from SHOW CREATE TABLE.
+
+    `serde` is the class after ROW FORMAT SERDE, `stored_as` the word after STORED AS or the class of INPUTFORMAT. What
+    ROW FORMAT DELIMITED says is among `serde_properties`, as Hive keeps it.
+    """
 
     columns: StructType
     partition_columns: tuple[Field, ...] = ()
@@ -39,10 +44,17 @@ class TableSchema:
     bucket_count: int | None = None
     table: str | None = None
     from_ddl: bool = False
+    serde: str | None = None
+    serde_properties: tuple[tuple[str, str], ...] = ()
+    stored_as: str | None = None
 
     def table_property(self, key: str) -> str | None:
         """The value of a table property, the key compared as Hive does for its own keys (ignoring case)."""
         return next((value for name, value in self.properties if name.lower() == key.lower()), None)
+
+    def serde_property(self, key: str) -> str | None:
+        """A property of the SerDe, else the table property of that name, as Hive hands both to a SerDe."""
+        return next((value for name, value in (*self.serde_properties, *self.properties) if name == key), None)
 
     @property
     def transactional(self) -> bool | None:
@@ -302,6 +314,9 @@ class _Parser:
         sort: tuple[str, ...] = ()
         count: int | None = None
         properties: tuple[tuple[str, str], ...] = ()
+        serde: str | None = None
+        stored_as: str | None = None
+        of_serde: dict[str, str] = {}
         while self.peek().kind != "end":
             if self.accept("partitioned", "by"):
                 partition = self.column_list()
@@ -314,9 +329,39 @@ class _Parser:
                 count = self.number(1, 10**9 - 1, "the number of buckets")
             elif self.accept("tblproperties"):
                 properties = self._properties()
+            elif self.accept("row", "format", "serde"):
+                serde = self._text_value()
+            elif self.accept("serdeproperties"):
+                of_serde.update(self._properties())
+            elif self.accept("stored", "as", "inputformat"):
+                stored_as = self._text_value()
+            elif self.accept("stored", "as") or self.accept("stored", "by"):
+                stored_as = self.take().text.lower()
+            elif (delimiter := next((keys for words, keys in _DELIMITERS if self.accept(*words)), None)) is not None:
+                of_serde.update(dict.fromkeys(delimiter, self._text_value()))
             else:
                 self.take()
-        return TableSchema(StructType(columns), partition, properties, sort, count, name, from_ddl=True)
+        if serde == OPEN_CSV:
+            # Whatever the DDL says of their types: Hive asks this SerDe for them, which knows strings only.
+            columns = tuple(Field(column.name, Primitive(TypeKind.STRING)) for column in columns)
+        return TableSchema(
+            StructType(columns),
+            partition,
+            properties,
+            sort,
+            count,
+            name,
+            from_ddl=True,
+            serde=serde,
+            serde_properties=tuple(of_serde.items()),
+            stored_as=stored_as,
+        )
+
+    def _text_value(self) -> str:
+        token = self.take()
+        if token.kind != "text":
+            raise self.error("expected a text in quotes")
+        return _unquote(token.text)
 
     def _names(self) -> tuple[str, ...]:
         self.expect("(")
@@ -344,6 +389,15 @@ class _Parser:
         return tuple(pairs)
 
 
+# The clauses of ROW FORMAT DELIMITED, and the SerDe's properties in which Hive keeps them.
+_DELIMITERS = (
+    (("fields", "terminated", "by"), ("field.delim", "serialization.format")),
+    (("escaped", "by"), ("escape.delim",)),
+    (("collection", "items", "terminated", "by"), ("collection.delim",)),
+    (("map", "keys", "terminated", "by"), ("mapkey.delim",)),
+    (("lines", "terminated", "by"), ("line.delim",)),
+    (("null", "defined", "as"), ("serialization.null.format",)),
+)
 _COLUMN_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -374,8 +428,20 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield _Token("end", "", len(text))
 
 
+_ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([01][0-7][0-7])|(.))", re.DOTALL)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
 def _unquote(text: str) -> str:
+    """The text between quotes, its escapes resolved as Hive's `BaseSemanticAnalyzer.unescapeSQLString` does."""
     body = text[1:-1]
     if text[0] == "'":
         body = body.replace("''", "'")
-    return re.sub(r"\\(.)", r"\1", body, flags=re.DOTALL)
+
+    def plain(match: re.Match[str]) -> str:
+        code, octal, other = match.groups()
+        if code is not None:
+            return chr(int(code, 16))
+        return chr(int(octal, 8)) if octal is not None else _ESCAPED.get(other, other)
+
+    return _ESCAPES.sub(plain, body)

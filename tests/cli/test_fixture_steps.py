@@ -63,6 +63,11 @@ def _in_small_batches(step: Step) -> str:
 
 def _check_rows_from_the_files_alone(step: Step) -> None:
     """Without a schema the same rows come out, as far as files tell: columns never written are not known to them."""
+    if "TextInputFormat" in step.facts["ddl"]:
+        unread = acidctl("snapshot", str(step.table), *step.options, "-o", "jsonl")
+        assert (unread.code, unread.stdout) == (ExitCode.NOT_ACID, "")
+        assert "--schema" in unread.stderr
+        return
     partition = {field.split()[0] for field in step.facts["partition_columns"].split(",") if field}
     result = _snapshot(step, "-o", "jsonl", "--row-id")
     rows, want = result.json_lines(), step.hive_rows
