@@ -523,21 +523,21 @@ def _normal_float(array: pa.Array, _: Primitive) -> pa.Array:
     return pc.if_else(normal, array, pa.scalar(None, pa.float64())).cast(pa.float32(), safe=False)
 
 
-def _java_text(array: pa.Array, _: Primitive) -> pa.Array:
-    """`toString` of the values."""
+def _java_text(array: pa.Array, target: Primitive) -> pa.Array:
+    """`toString` of the values, as far as it fits the target."""
     if pa.types.is_boolean(array.type):
-        return array.cast(pa.string())
-    if pa.types.is_float32(array.type):
-        return by_value(array, float_text, pa.string())
-    return doubles(array)
+        text = array.cast(pa.string())
+    else:
+        text = by_value(array, float_text, pa.string()) if pa.types.is_float32(array.type) else doubles(array)
+    return _limit(text, target)
 
 
 _PARQUET: _Special = (
     (_FLOATS, tuple(_INTEGERS), _whole),
     ((TypeKind.DECIMAL,), tuple(_INTEGERS), _whole),
     ((TypeKind.DOUBLE,), _FLOAT, _normal_float),
-    ((TypeKind.BOOLEAN, *_FLOATS), (TypeKind.STRING,), _java_text),
-    ((TypeKind.BINARY,), _TEXTS, lambda array, target: _limit(array.view(pa.string()), target)),
+    ((TypeKind.BOOLEAN, *_FLOATS), _TEXTS, _java_text),
+    ((TypeKind.BINARY,), (TypeKind.STRING,), lambda array, _: array.view(pa.string())),
 )
 _OF_DIALECT = {Dialect.HIVE3: _HIVE3, Dialect.PARQUET: _PARQUET}
 

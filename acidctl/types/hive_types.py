@@ -196,15 +196,13 @@ _CONVERTIBLE: dict[TypeKind, frozenset[TypeKind]] = {
     TypeKind.BINARY: _TEXTS | _BINARY,
 }
 _NUMERIC = _NUMBERS - {TypeKind.BOOLEAN}
-_STRING = frozenset({TypeKind.STRING})
-# The same of Parquet, where an inspector for strings takes most values and everything else needs a converter.
+# The same of Parquet, where inspectors of texts take most values and everything else needs a converter.
 _CONVERTIBLE_PARQUET: dict[TypeKind, frozenset[TypeKind]] = {
-    **dict.fromkeys(_NUMERIC, _NUMERIC | _STRING),
-    TypeKind.DECIMAL: _NUMERIC | _TEXTS,
-    TypeKind.BOOLEAN: _STRING,
+    **dict.fromkeys(_NUMERIC, _NUMERIC | _TEXTS),
+    TypeKind.BOOLEAN: _TEXTS,
+    TypeKind.TIMESTAMP: _TEXTS,
     TypeKind.STRING: _TEXTS,
-    TypeKind.BINARY: _TEXTS | _BINARY,
-    TypeKind.TIMESTAMP: _STRING,
+    TypeKind.BINARY: _BINARY | {TypeKind.STRING},
 }
 
 

@@ -286,7 +286,8 @@ VALUES = (
 
 def test_changed_types_of_parquet(hive4: Hive, tables: list[str]) -> None:
     """A file of one type read as another: the values that Hive has, and a refusal where Hive refuses."""
-    pairs = [(have, want) for have in KINDS for want in KINDS]
+    every = [(have, want) for have in KINDS for want in KINDS if have != want]
+    pairs = random.Random("types").sample(every, amount(60, swept=len(every), sample=24))
     names = [f"p{i}" for i in range(len(pairs))]
     _made(
         hive4,
@@ -320,5 +321,5 @@ def test_changed_types_of_parquet(hive4: Hive, tables: list[str]) -> None:
         except DamagedDataError:
             ours = "refused"
         if ours != theirs:
-            wrong.append((pair, [(a, b) for a, b in zip(ours, theirs, strict=False) if a != b]))
-    assert wrong == []
+            wrong.append((*pair, ours, theirs))
+    assert wrong == [], [pair[:2] for pair in wrong]
