@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -63,8 +63,9 @@ class TextLayout:
                     f"the table has {key} '{value}', which acidctl does not read", hint="Read the table with Hive."
                 )
         header, footer = (_lines(table, f"skip.{end}.line.count") for end in ("header", "footer"))
-        read = _csv_reader(table) if serde == OPEN_CSV else _lazy_reader(_rules(table), table.columns)
-        return TextLayout(table.columns, header, footer, read)
+        # Splits of an answer travel to other processes with this.
+        csv = partial(_read_csv, _csv_signs(table)) if serde == OPEN_CSV else None
+        return TextLayout(table.columns, header, footer, csv or partial(_read_lazy, _rules(table), table.columns))
 
 
 def _lines(table: TableSchema, key: str) -> int:
@@ -107,33 +108,28 @@ def _rules(table: TableSchema) -> LazyRules:
     )
 
 
-def _lazy_reader(rules: LazyRules, columns: StructType) -> Callable[[Sequence[bytes], Sequence[int]], list[pa.Array]]:
-    count = len(columns.fields)
-
-    def read(lines: Sequence[bytes], places: Sequence[int]) -> list[pa.Array]:
-        cut = [rules.fields(line, 0, count) for line in lines]
-        return [
-            column([row[place] if place < len(row) else None for row in cut], columns.fields[place].type, rules)
-            for place in places
-        ]
-
-    return read
+def _read_lazy(rules: LazyRules, columns: StructType, lines: Sequence[bytes], places: Sequence[int]) -> list[pa.Array]:
+    rows = [rules.fields(line, 0, len(columns.fields)) for line in lines]
+    return [
+        column([row[place] if place < len(row) else None for row in rows], columns.fields[place].type, rules)
+        for place in places
+    ]
 
 
-def _csv_reader(table: TableSchema) -> Callable[[Sequence[bytes], Sequence[int]], list[pa.Array]]:
-    """OpenCSVSerde, which takes a line at a time: a quote that stays open swallows the rest of it and its own field."""
+def _csv_signs(table: TableSchema) -> tuple[str, str, str]:
+    """Separator, quote and escape character of OpenCSVSerde."""
     separator, quote, escape = (
         (table.serde_property(key) or default)[0]
         for key, default in (("separatorChar", ","), ("quoteChar", '"'), ("escapeChar", '"'))
     )
     # The default of the SerDe's writer, which its reader understands as its own default.
-    escape = "\\" if escape == '"' else escape
+    return separator, quote, "\\" if escape == '"' else escape
 
-    def read(lines: Sequence[bytes], places: Sequence[int]) -> list[pa.Array]:
-        rows = [_csv_fields(line.decode("utf-8", "replace"), separator, quote, escape) for line in lines]
-        return [pa.array([row[place] if place < len(row) else None for row in rows], pa.string()) for place in places]
 
-    return read
+def _read_csv(signs: tuple[str, str, str], lines: Sequence[bytes], places: Sequence[int]) -> list[pa.Array]:
+    """OpenCSVSerde takes a line at a time: a quote that stays open swallows the rest of it and its own field."""
+    rows = [_csv_fields(line.decode("utf-8", "replace"), *signs) for line in lines]
+    return [pa.array([row[place] if place < len(row) else None for row in rows], pa.string()) for place in places]
 
 
 def _csv_fields(line: str, separator: str, quote: str, escape: str) -> list[str]:
