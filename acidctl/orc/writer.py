@@ -32,7 +32,7 @@ from acidctl.orc.arrow_writer import (
 )
 from acidctl.orc.codec import Compression, shrunk
 from acidctl.orc.protobuf import Message, Value, rewritten
-from acidctl.orc.stripe import read_stripe_metadata
+from acidctl.orc.stripe import EncodingKind, read_stripe_metadata, recorded
 from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
     CALENDAR,
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "NeedsExactWriter", "Settings", "WrittenFile", "write_orc"]
 
-# Pieces of this size keep a backend's copies small; stripes end between pieces only.
+# Pieces of this size keep a backend's copies small; stripes end between pieces only, so that several make a stripe.
 _PIECE_BYTES = 4 << 20
+_LEAST_PIECE_BYTES, _PIECES_OF_A_STRIPE = 64 << 10, 4
 _PIECE_ROWS = 1 << 16
 # Fewer rows than these wait for more: each piece costs some tenths of a millisecond.
 FEW_ROWS = 1 << 13
@@ -63,6 +64,8 @@ _NO_FILTER = frozenset({OrcKind.BOOLEAN, OrcKind.LIST, OrcKind.MAP, OrcKind.STRU
 # ORC's C++ writer takes multiples of this as the size of a compressed block, and ends the process at 8 MiB.
 _BLOCK_UNIT = 64 << 10
 _LARGEST_BLOCK = (8 << 20) - _BLOCK_UNIT
+# In smaller stripes than this, streams have few full blocks of the largest size.
+_LARGE_STRIPE = 32 << 20
 _COMPRESSIONS = {
     kind.name.lower(): kind
     for kind in (Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
@@ -194,10 +197,11 @@ def _encode(
 ) -> _KeyLog:
     """Write a file as the backend makes it, of which the end is held back; what was noted of its keys."""
     stripes, plain = _stripe_sink(held, columns, types, physical_of(settings, types, acid=acid), backend)
+    plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain.block_size))
     writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
     keys = _KeyLog()
     try:
-        for piece in _pieces(batches):
+        for piece in _pieces(batches, settings.stripe_size):
             ends = []
             for end in writer.write(piece):
                 ends.append(end)
@@ -217,6 +221,12 @@ def _encode(
             raise held.failure from error
         raise
     return keys
+
+
+def _not_filled(types: Sequence[OrcType], block_size: int) -> int:
+    """What the C++ writers count of a stripe beside its bytes: of each stream a whole last block, however little is in it."""
+    streams = sum(len(recorded(entry.kind, EncodingKind.DIRECT_V2, nulls=True)) for entry in types)
+    return streams * block_size * 3 // 4
 
 
 def physical_of(settings: Settings, types: Sequence[OrcType], *, acid: bool) -> Physical:
@@ -251,7 +261,8 @@ def _stripe_sink(
     sink = StripeSink(target, types, physical, shrink, unions=backend is Backend.EXACT)
     # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
     # C++ takes memory for each stream by the block.
-    block_size = min(physical.block_size, LARGEST_CHUNK)
+    chunk = LARGEST_CHUNK if physical.stripe_size >= _LARGE_STRIPE else _BLOCK_UNIT
+    block_size = min(physical.block_size, chunk)
     bloom = frozenset(map(sink.written_id, physical.bloom))
     return sink, replace(physical, compression=Compression.NONE, block_size=block_size, bloom=bloom)
 
@@ -342,8 +353,9 @@ class _HeldSink(io.RawIOBase):
         """The target stays open: the writer closes before the file is complete."""
 
 
-def _pieces(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-    """Batches cut and joined to the size that backends like; all rows, in order."""
+def _pieces(batches: Iterable[EventBatch], stripe_size: int) -> Iterator[EventBatch]:
+    """Batches cut and joined to the size that backends like, for stripes of this size; all rows, in order."""
+    most = min(_PIECE_BYTES, max(stripe_size // _PIECES_OF_A_STRIPE, _LEAST_PIECE_BYTES))
     waiting: list[EventBatch] = []
     for batch in batches:
         if not len(batch):
@@ -353,7 +365,7 @@ def _pieces(batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
             yield EventBatch.concat(waiting)
             waiting = []
         width: int = sum(column.nbytes for column in batch.columns) // len(batch)
-        size = max(1, min(_PIECE_ROWS, _PIECE_BYTES // (width + 1)))
+        size = max(1, min(_PIECE_ROWS, most // (width + 1)))
         waiting.append(batch)
         if sum(map(len, waiting)) < min(FEW_ROWS, size):
             continue
