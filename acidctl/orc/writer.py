@@ -224,7 +224,7 @@ def _encode(
 
 
 def _not_filled(types: Sequence[OrcType], block_size: int) -> int:
-    """What the C++ writers count of a stripe beside its bytes: of each stream a whole last block, however little is in it."""
+    """What the C++ writers count of a stripe beside its bytes: of each stream a whole block, little as is in it."""
     streams = sum(len(recorded(entry.kind, EncodingKind.DIRECT_V2, nulls=True)) for entry in types)
     return streams * block_size * 3 // 4
 

@@ -52,9 +52,9 @@ def stored(table: Path, spec: TaskSpec, result: TaskResult) -> list[Any]:
         return [row for batch in open_orc(stream, name="f").scan() for row in batch.to_pylist()]
 
 
-def both(table: Path, write_ids: str = "", **changes: Any) -> StripeCounts:
+def both(root: Path, write_ids: str = "", **changes: Any) -> StripeCounts:
     """Compact with copies and without: the same rows; what was copied."""
-    spec = replace(spec_of(table, write_ids), **changes)
+    spec = replace(spec_of(root, write_ids), **changes)
     done = task.run_task(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stripes, "MOST_FILES", 0)
@@ -63,7 +63,7 @@ def both(table: Path, write_ids: str = "", **changes: Any) -> StripeCounts:
     assert (done.deletes_applied, done.counts, done.read) == (plain.deletes_applied, plain.counts, plain.read)
     assert (done.path is None) == (plain.path is None)
     if done.path is not None:
-        assert stored(table, spec, done) == stored(table, spec, plain)
+        assert stored(root, spec, done) == stored(root, spec, plain)
     return done.stripes
 
 
@@ -121,6 +121,20 @@ def test_hidden_rows_are_left_out(tmp_path: Path) -> None:
         write_events(tmp_path, delta(write_id), range(STRIPE), write_id=write_id)
     counts = both(tmp_path, "t:3:9223372036854775807::3")
     assert (counts.copied, reasons(counts)) == (5, {"hidden": 1})
+
+
+def test_files_of_another_form_are_written_anew(tmp_path: Path) -> None:
+    """The table asks for another codec or stride by now: nothing is copied, and the report says why."""
+    write_events(tmp_path, "base_0000001_v0000010", range(4 * STRIPE), write_id=1)
+    write_events(tmp_path, delta(2), range(STRIPE), write_id=2)
+    facts = spec_of(tmp_path).table
+    for writer, why in (
+        (replace(facts.writer, compression="snappy"), "compression"),
+        (replace(facts.writer, row_index_stride=5000), "stride"),
+        (replace(facts.writer, block_size=64 << 10), "block_size"),
+    ):
+        counts = both(tmp_path, table=replace(facts, writer=writer))
+        assert (counts.copied, reasons(counts)) == (0, {why: 2})
 
 
 @pytest.mark.parametrize("seed", range(600 if SWEEP else 12))

@@ -499,3 +499,14 @@ def test_any_table(table: tuple[str, list[pa.Array]], backend: Backend) -> None:
 def test_any_table_at_length(table: tuple[str, list[pa.Array]], codec: str, backend: Backend) -> None:
     """More of the same, with every codec."""
     check(*table, backend, compression=codec)
+
+
+def test_stripes_are_as_large_as_asked_for() -> None:
+    """Also below what a backend is given at once; what the next compaction may copy depends on it."""
+    rows, width = 40_000, 72
+    values = np.random.default_rng(1).integers(0, 1 << 60, rows)
+    batch = EventBatch(keys(rows), (pa.array(values), pa.array([f"{value:064x}" for value in values])))
+    for size in (1 << 18, 1 << 20):
+        data, done = written([batch], columns_of("struct<a:bigint,s:string>"), stripe_size=size, compression="zlib")
+        assert size / 3 < rows * width / done.stripes < size * 1.5
+        assert [row["row"][0] for row in read_all(data)[:: rows - 1]] == values[:: rows - 1].tolist()
