@@ -7,6 +7,7 @@ what the delete events name. None of it uses the merge's own arrays of deleted r
 
 from __future__ import annotations
 
+import io
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -309,7 +310,7 @@ class InputSample:
         if columns is None or not starts or orc.tail.file_length // max(orc.rows, 1) > _MOST_ROW_BYTES:
             return
         try:
-            with open_file(source.name) as stream:
+            with io.BytesIO(orc.whole) if orc.whole is not None else open_file(source.name) as stream:
                 if stream.seek(0, 2) != orc.tail.file_length:
                     return  # pyorc reads no file up to its logical end
                 rows = pyorc_files.Rows(stream, orc, [place for place, read in columns.items() if read is not None])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 from typing import Any, BinaryIO
@@ -33,6 +33,7 @@ from acidctl.orc.stitch import Fingerprint
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile
+from acidctl.rows.opened import in_memory
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
@@ -71,12 +72,15 @@ class Expected:
 def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected, *, threads: bool = False) -> None:
     """Read a written ORC file back and compare it with what it must hold.
 
-    `open_file` is called twice; `name` is shown. `threads` decodes ahead in a thread. VerificationError on the first
-    difference; StorageError when the bytes cannot be read.
+    `open_file` is called twice, or for a small file once; `name` is shown. `threads` decodes ahead in a thread.
+    VerificationError on the first difference; StorageError when the bytes cannot be read.
     """
     try:
         # The scan reads ahead in its own thread, and row indexes lie elsewhere: another handle.
-        with open_file() as stream, open_file() as beside:
+        with ExitStack() as stack:
+            file = stack.enter_context(open_file())
+            stream = in_memory(file, name)
+            beside = stack.enter_context(open_file()) if stream is file else in_memory(file, name)
             orc = open_orc(stream, name=name)
             _check_tail(orc, expected)
             content = _Content(orc, expected, beside)

@@ -9,18 +9,15 @@ labels Hive prints (`calendar`).
 from __future__ import annotations
 
 import atexit
+import io
 import time
 import weakref
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from math import isnan
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
@@ -35,16 +32,17 @@ from acidctl.orc.postprocess import (
     ExtraStreams,
     Projection,
     WideColumn,
-    columns_below,
     finisher,
     project,
     wide_columns,
 )
 from acidctl.orc.protobuf import Budget
 from acidctl.orc.rle import Guard, WideRows
-from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
+from acidctl.orc.scan_check import StatisticsCheck, check_each
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind
 from acidctl.orc.stripe import StreamKind, StripeFooter, each_stripe, encoded_statistics, read_stripe_footer
 from acidctl.orc.tail import (
+    MAGIC,
     Calendar,
     OrcKind,
     ReadableFile,
@@ -60,6 +58,8 @@ from acidctl.types.hive_types import Dialect, StructType
 
 DEFAULT_BATCH_SIZE = 65536
 _LET_GO_SECONDS = 5.0
+# What small files may take, decoded, that are read together.
+_TOGETHER_BYTES = 16 << 20
 _BATCH_BYTES = 6 << 20
 _TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
@@ -113,6 +113,12 @@ class OrcFile:
         schema = tail.types.events or tail.hive_type()
         assert isinstance(schema, StructType)
         self.schema = schema
+
+    @property
+    def whole(self) -> bytes | None:
+        """All bytes of the file where it is in memory."""
+        file = self._source.file
+        return file.getvalue() if isinstance(file, io.BytesIO) else None
 
     @property
     def rows(self) -> int:
@@ -268,7 +274,7 @@ class OrcFile:
         if isinstance(self._source.file, PrefetchingFile):
             with self._source.lock:
                 self._source.file.expect_scan(tail, footers, projection.below(tail))
-        check = _StatisticsCheck(tail) if tail.rows == self.tail.rows else None
+        check = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
         given = 0
 
         while given < tail.rows:
@@ -289,7 +295,7 @@ class OrcFile:
         projection: Projection,
         extra: ExtraStreams,
         batch_size: int,
-        check: _StatisticsCheck | None,
+        check: StatisticsCheck | None,
         skipped: int,
     ) -> Generator[pa.RecordBatch, None, None]:
         """All batches of the stripes of `tail` but its first `skipped` rows; `check` sees them as read.
@@ -355,6 +361,72 @@ class OrcFile:
             wide={i: WideColumn(source, i) for i in columns if i in wide},
             unions={i: ColumnStream(source, i, StreamKind.PRESENT) for i in columns if types[i].kind is OrcKind.UNION},
         )
+
+
+def scan_together(files: Sequence[OrcFile], columns: Sequence[str], fields: Sequence[int]) -> pa.RecordBatch | None:
+    """The rows of many small files of ACID events, one file behind the other, by one call of the C++ reader.
+
+    It sees one file that has the stripes of all. Each file has to be in memory, with one stripe, and to be stored as
+    the others are; None where that is not so, or where something is wrong with one: then each is to be read alone.
+    """
+    first = files[0]
+    if first.tail.is_hybrid or any(orc.whole is None or not orc.is_acid for orc in files):
+        return None
+    if not all(_alike(orc.tail, first.tail) for orc in files):
+        return None
+    try:
+        footers = [orc.stripe_footers()[0] for orc in files]
+        indexes = first._indexes(columns)
+        row = first.columns
+        projection = project(first.tail, first.schema.names, indexes, footers, row=row, fields=fields)
+        below, size = projection.below(first.tail), 0.0
+        for orc, footer in zip(files, footers, strict=True):
+            extra = orc._extra_streams(below, (footer,))
+            if extra.wide or extra.unions:
+                return None
+            size += Guard(orc._source, orc.tail, (footer,), below, orc.rows).check(footer, orc.rows)
+            if size > _TOGETHER_BYTES:
+                return None
+        batch = _joined_stripes(files, [offered_name(column) for column in projection.read], projection.flat)
+        finishers = {column: finisher(first.tail, column, extra) for column in projection.read}
+        rows = projection.assemble(batch, finishers)
+        names = [(column, batch.column(offered_name(column))) for column in finishers]
+        check_each([orc.tail for orc in files], names)
+    except (AcidctlError, WideRows, pa.ArrowException, OSError, ValueError, OverflowError):
+        return None
+    return rows
+
+
+def _alike(tail: Tail, first: Tail) -> bool:
+    """Whether the stripe of a file may stand among those of another."""
+    one, other = tail.postscript, first.postscript
+    forms = (one.compression, one.block_size, one.version, one.writer_version, tail.writer_code, tail.calendar)
+    return (
+        len(tail.stripes) == 1
+        and tail.rows > 0
+        and (tail.types is first.types or tail.types == first.types)
+        and forms
+        == (other.compression, other.block_size, other.version, other.writer_version, first.writer_code, first.calendar)
+    )
+
+
+def _joined_stripes(files: Sequence[OrcFile], names: list[str], flatten: bool) -> pa.RecordBatch:
+    """The columns of the one stripe of each file, decoded as if they were stripes of one file."""
+    parts: list[bytes] = [MAGIC]
+    stripes, at = [], len(MAGIC)
+    for orc in files:
+        (stripe,) = orc.tail.stripes
+        parts.append((orc.whole or b"")[stripe.offset : stripe.end])
+        stripes.append(replace(stripe, offset=at))
+        at += len(parts[-1])
+    rows = sum(stripe.rows for stripe in stripes)
+    _, suffix = safe_tail(replace(files[0].tail, stripes=tuple(stripes), rows=rows), (), flatten=flatten)
+    table = po.ORCFile(pa.BufferReader(b"".join([*parts, suffix]))).read(columns=names)
+    (batch,) = table.combine_chunks().to_batches()
+    batch.validate()
+    if len(batch) != rows:
+        raise ValueError("another number of rows")
+    return batch.select(names)
 
 
 @atexit.register
@@ -443,148 +515,3 @@ def _beginning_of(tail: Tail, rows: int) -> Tail:
         kept.append(replace(stripe, rows=min(stripe.rows, left)))
         left -= stripe.rows
     return replace(tail, stripes=tuple(kept), rows=rows)
-
-
-# --- What a whole scan delivered, held against the statistics in the file's own footer.
-#
-# A wrong encoding, a lost stripe, a stream that belongs to another column, a changed key: the C++ reader decodes all of
-# these into other rows and notices nothing. The writer has counted its values, added them up and kept the least and the
-# greatest, so whoever reads all of them can tell. Only what every writer counts alike is compared: no sums of floating
-# point numbers, no moments (they depend on time zones), nothing below maps and unions, nothing that is not stated.
-
-
-_WHOLE_NUMBERS = frozenset({OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG})
-_TEXTS = frozenset({OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR})
-_FLOATS = frozenset({OrcKind.FLOAT, OrcKind.DOUBLE})
-_STATED = {
-    **dict.fromkeys(_WHOLE_NUMBERS, StatisticsKind.INTEGER),
-    **dict.fromkeys(_TEXTS, StatisticsKind.STRING),
-    **dict.fromkeys(_FLOATS, StatisticsKind.DOUBLE),
-    OrcKind.BOOLEAN: StatisticsKind.BOOLEAN,
-    OrcKind.BINARY: StatisticsKind.BINARY,
-    OrcKind.DATE: StatisticsKind.DATE,
-    OrcKind.DECIMAL: StatisticsKind.DECIMAL,
-}
-_COUNTED = frozenset(OrcKind) - {OrcKind.UNION}
-_SIMPLE = _COUNTED - {OrcKind.STRUCT, OrcKind.LIST, OrcKind.MAP}
-_HINT = (
-    "Restore the file from its source; `acidctl dump` shows what it says about itself. Hive reads such a file without"
-    " noticing."
-)
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What went by of one column; `total` is a sum of numbers, of lengths, or the number of true values."""
-
-    count: int = 0
-    total: Any = 0
-    least: Any = None
-    greatest: Any = None
-    unordered: bool = False
-
-
-class _StatisticsCheck:
-    """Takes the arrays of a scan as the C++ reader delivers them, by column id, and compares at the end."""
-
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
-        self._seen: dict[int, _Seen] = {}
-        self._left_out: set[int] = set()
-        # Hive's own writers leave row indexes out where they compact and stream, and then count nothing at all.
-        self._stated = bool(tail.statistics and tail.row_index_stride)
-
-    def add(self, columns: Sequence[tuple[int, pa.Array]]) -> None:
-        """The next rows."""
-        if self._stated:
-            for column, array in columns:
-                self._add(column, array)
-
-    def check(self) -> None:
-        """Raise DamagedDataError where the footer says something else than what went by."""
-        if not self._stated:
-            return
-        statistics = self._tail.statistics
-        for column, seen in self._seen.items():
-            if column < len(statistics) and column not in self._left_out:
-                self._compare(column, seen, statistics[column])
-
-    def _add(self, column: int, array: pa.Array) -> None:
-        entry = self._tail.types[column]
-        if entry.kind not in _COUNTED:
-            return
-        seen = self._seen.setdefault(column, _Seen())
-        valid = len(array) - array.null_count
-        seen.count += valid
-        if entry.kind is OrcKind.STRUCT:
-            present = None if not array.null_count else array.is_valid()
-            for place, field in enumerate(entry.subtypes):
-                if present is None:
-                    self._add(field, array.field(place))
-                elif self._tail.types[field].kind in _SIMPLE:
-                    # What Arrow holds beneath a NULL struct is nobody's value.
-                    self._add(field, pc.if_else(present, array.field(place), None))
-                else:
-                    self._left_out.update(columns_below(self._tail, field))
-        elif entry.kind is OrcKind.LIST and self._tail.types[entry.subtypes[0]].kind in _COUNTED:
-            self._add(entry.subtypes[0], array.flatten())
-        elif valid:
-            _take_in(seen, entry.kind, array)
-
-    def _compare(self, column: int, seen: _Seen, stated: ColumnStatistics) -> None:
-        if stated.count is not None and stated.count != seen.count:
-            raise self._differs(column, f"it has {seen.count} values, the statistics count {stated.count}")
-        kind = self._tail.types[column].kind
-        values = stated.of(_STATED[kind]) if kind in _STATED else None
-        if not seen.count or values is None:
-            return
-        least, greatest = values.minimum, values.maximum
-        if kind is OrcKind.DECIMAL:
-            least, greatest = stated_decimal(least), stated_decimal(greatest)
-        if seen.unordered:
-            least = greatest = None
-        for what, expected, found in (
-            ("total", values.sum, seen.total),
-            ("smallest value", least, seen.least),
-            ("greatest value", greatest, seen.greatest),
-        ):
-            if expected is not None and found is not None and expected != found:
-                raise self._differs(column, f"the {what} is {found}, the statistics give {expected}")
-
-    def _differs(self, column: int, how: str) -> DamagedDataError:
-        what = f"contradicts itself: column {column} does not match its statistics: {how}"
-        return damaged(self._tail.name, what, _HINT)
-
-
-def _take_in(seen: _Seen, kind: OrcKind, array: pa.Array) -> None:
-    """Values of a column without children, one of them at least not NULL."""
-    if kind in _WHOLE_NUMBERS:
-        # A sum beyond 64 bits wraps here and is absent there.
-        seen.total = (seen.total + pc.sum(array).as_py() + (1 << 63)) % (1 << 64) - (1 << 63)
-    elif kind in _TEXTS or kind is OrcKind.BINARY:
-        seen.total += _length(array)
-        return
-    elif kind is OrcKind.BOOLEAN:
-        seen.total += array.true_count
-        return
-    elif kind is OrcKind.DATE:
-        array = array.cast(pa.int32())
-    elif kind in _FLOATS:
-        # Writers disagree about the order of NaN; the sum is NaN too then.
-        seen.unordered = seen.unordered or isnan(pc.sum(array).as_py())
-    elif kind is not OrcKind.DECIMAL:
-        return
-    if kind not in _WHOLE_NUMBERS:
-        seen.total = None
-    bounds = pc.min_max(array).as_py()
-    seen.least = bounds["min"] if seen.least is None else min(seen.least, bounds["min"])
-    seen.greatest = bounds["max"] if seen.greatest is None else max(seen.greatest, bounds["max"])
-
-
-def _length(array: pa.Array) -> int:
-    """Of all texts together."""
-    if array.null_count:
-        return int(pc.sum(pc.binary_length(array)).as_py())
-    width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
-    offsets = np.frombuffer(array.buffers()[1], width)
-    return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])

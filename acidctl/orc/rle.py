@@ -486,8 +486,8 @@ class Guard:
                 self.check(self._footers[index], self._tail.stripes[index].rows)
                 self._checked.add(index)
 
-    def check(self, footer: StripeFooter, rows: int) -> None:
-        """Look at what the first `rows` of a stripe need of its streams.
+    def check(self, footer: StripeFooter, rows: int) -> float:
+        """Look at what the first `rows` of a stripe need of its streams; how many bytes they may take.
 
         DamagedDataError when one holds numbers that no writer can have meant, or when a row or a dictionary asks for
         more memory than such a file can have a use for.
@@ -500,7 +500,7 @@ class Guard:
                 raise damaged(self._tail.name, f"has a damaged column {column}: {error}") from error
         batch = min(self._batch_rows, rows)
         if stripe.whole <= _BATCH_BYTES:
-            return
+            return stripe.whole
         held = stripe.dictionaries + stripe.of(self._columns, 1)
         if held > self._most_held:
             raise damaged(self._tail.name, f"has a row that takes {int(held)} bytes, more than the file can hold")
@@ -509,6 +509,7 @@ class Guard:
             wanted //= 2
         if wanted < batch:
             raise WideRows(wanted)
+        return stripe.whole
 
     def _check(self, column: int, footer: StripeFooter, stripe: _Widths) -> None:
         entry, encoding = self._tail.types[column], footer.encodings[column]

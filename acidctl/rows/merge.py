@@ -187,16 +187,32 @@ class EventStream:
     statement_id: int = 0
 
 
-def packed(streams: Sequence[EventStream]) -> EventStream:
+def packed(
+    streams: Sequence[EventStream], prepare: Callable[[], object] = lambda: None, *, in_order: bool = False
+) -> EventStream:
     """Small streams as one that holds all their events at once, sorted; they have one statement id.
+
+    With `in_order` they are merged as they would be without this, and may be of several. `prepare` is called before the
+    first is opened.
 
     Thousands of small files that overlap would cost as many open files and, at each step of the merge, a look at each.
     """
 
     def events() -> Iterator[EventBatch]:
-        batches = [batch for stream in streams for batch in stream.open()]
-        if batches:
+        prepare()
+        parts = [list(stream.open()) for stream in streams]
+        batches = [batch for part in parts for batch in part]
+        if not batches:
+            return
+        if not in_order:
             yield _sorted(batches, None)
+            return
+        whole = EventBatch.concat(batches)
+        if whole.keys.select(slice(1, None)).at_or_after(whole.keys.select(slice(None, -1))).all():
+            yield whole
+        else:
+            again = zip(streams, parts, strict=True)
+            yield from merge_sorted([replace(stream, open=partial(iter, part)) for stream, part in again])
 
     lowest = None if any(stream.lower is None for stream in streams) else min(s.lower for s in streams if s.lower)
     return EventStream(streams[0].name, events, lowest, streams[0].statement_id)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from acidctl.fileformats.plain import RowFile
-from acidctl.format.events import EventBatch, KeySpan
+from acidctl.format.events import EventBatch, KeySpan, keys_of
+from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.rows.conditions import mask
 from acidctl.rows.predicate import Node, data_places
@@ -68,6 +69,21 @@ class Fitting:
         return tuple(
             null_array(kind, rows) if fit is None else fit_array(read[fit[0]], fit[1]) for kind, fit in self._fits
         )
+
+
+def names_of(wanted: Fitting | None) -> tuple[str, ...]:
+    """The top-level columns of a file of events that are read: keys (all that is read without a `Fitting`), and rows
+    where some column of them is wanted.
+    """
+    return (*KEY_FIELDS, "row") if wanted is not None and wanted.places else KEY_FIELDS
+
+
+def events_of(batch: pa.RecordBatch, wanted: Fitting | None, name: str) -> EventBatch:
+    """A batch of such columns as events with the columns wanted; `name` is the file's, for errors."""
+    # The fields of a NULL struct are NULL as read (Arrow cannot flatten a union).
+    row = batch.column("row") if wanted is not None and wanted.places else None
+    arrays = [] if row is None else [row.field(i) for i in range(row.type.num_fields)]
+    return EventBatch(keys_of(batch, name=name), () if wanted is None else wanted.fitted(arrays, len(batch)))
 
 
 def stripes_in(orc: RowFile, span: KeySpan) -> range:

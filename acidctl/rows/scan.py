@@ -8,9 +8,8 @@ decision and never made here.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
@@ -18,20 +17,19 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
+from acidctl.errors import DamagedDataError
 from acidctl.fileformats.plain import PlainFiles, RowFile
 from acidctl.format.bucket_codec import BucketCodecError, decode, encode
-from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce, keys_of
-from acidctl.format.names import KEY_FIELDS, MIN_LONG, OriginalFile, must_hold_events, must_not_hold_events
+from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, RowId, coalesce
+from acidctl.format.names import MIN_LONG, OriginalFile
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.orc.input_file import read_logical_length
-from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.tail import Tail, check_shape
+from acidctl.orc.reader import OrcFile, scan_together
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
+from acidctl.rows.opened import SMALL_BYTES, Opener
 from acidctl.rows.pipeline import read_ahead
-from acidctl.rows.projection import Fitting, Projection, stripes_in, stripes_with_rows
+from acidctl.rows.projection import Fitting, Projection, events_of, names_of, stripes_in, stripes_with_rows
 from acidctl.state.resolve import (
     AcidState,
-    DataFile,
     EntryKind,
     StateEntry,
     by_bucket,
@@ -47,8 +45,8 @@ _READ_AHEAD_FILES = 2
 _LEAST_ROWS = 1024
 _SMALL_PART = 16
 _INT32_MIN = -(2**31)
-# A file is opened for what its tail says, and again for its rows: so many tails are kept meanwhile.
-_TAILS = 64
+# Small files that are read at once: the first few, then more at a time, up to so many.
+_TOGETHER = (16, 64, 256)
 _NO_COLUMNS = StructType(())
 
 
@@ -118,6 +116,7 @@ class DataSource:
     apart: bool = False
     before: DataSource | None = None
     through: Through | None = None
+    ready: tuple[Projection | None, EventBatch] | None = field(default=None, repr=False)
     _facts: FileFacts | None = field(default=None, repr=False)
     _offset: int | None = field(default=None, repr=False)
     _buckets: tuple[int, int] | None = field(default=None, repr=False)
@@ -202,6 +201,10 @@ class DataSource:
     def _stored_events(
         self, projection: Projection | None, batch_rows: int, span: KeySpan | None, stripes: range | None
     ) -> Iterator[EventBatch]:
+        ready, self.ready = self.ready, None
+        if ready is not None and ready[0] is projection and span is None and stripes is None:
+            yield ready[1]
+            return
         with self.open() as orc:
             if orc is None:
                 return
@@ -214,13 +217,8 @@ class DataSource:
                 return
             if stripes is None and span is not None:
                 stripes = stripes_in(orc, span)
-            fields = (*KEY_FIELDS, "row") if places else KEY_FIELDS
-            for batch in orc.scan(fields, batch_size=batch_rows, fields=places, stripes=stripes):
-                # The fields of a NULL struct are NULL as read (Arrow cannot flatten a union).
-                row = batch.column("row") if places else None
-                arrays = [] if row is None else [row.field(i) for i in range(row.type.num_fields)]
-                columns = () if wanted is None else wanted.fitted(arrays, len(batch))
-                events = EventBatch(keys_of(batch, name=self.name), columns)
+            for batch in orc.scan(names_of(wanted), batch_size=batch_rows, fields=places, stripes=stripes):
+                events = events_of(batch, wanted, self.name)
                 inside = None if span is None else span.mask(events.keys)
                 yield events if inside is None else events.filter(inside)
 
@@ -281,20 +279,6 @@ class DataSource:
         return EventKeys(write_id, bucket, np.arange(first, first + count, dtype=np.int64), write_id)
 
 
-# The last few tails of a location's files by path and logical length, for any thread.
-_Tails = OrderedDict[tuple[str, int | None], Tail]
-
-
-@dataclass(frozen=True, slots=True)
-class _Opener:
-    """How the files of a location are opened: `plain` those of an insert-only table, None elsewhere."""
-
-    storage: Storage
-    root: str
-    plain: PlainFiles | None
-    tails: _Tails = field(default_factory=OrderedDict)
-
-
 def live_sources(
     storage: Storage, root: str, state: AcidState, plain: PlainFiles | None = None
 ) -> tuple[tuple[DataSource, ...], tuple[DataSource, ...]]:
@@ -304,14 +288,14 @@ def live_sources(
     """
     inserts: list[DataSource] = []
     deletes: list[DataSource] = []
-    opener = _Opener(storage, root, plain if state.insert_only else None)
+    opener = Opener(storage, root, plain if state.insert_only else None)
     for entry in live_entries(state):
         target = deletes if entry.kind is EntryKind.DELETE_DELTA else inserts
         target += _sources(opener, state, entry)
     return tuple(inserts), tuple(deletes)
 
 
-def _sources(opener: _Opener, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
+def _sources(opener: Opener, state: AcidState, entry: StateEntry) -> Iterator[DataSource]:
     """The sources of one directory; files that number their rows together know those before them."""
     files = {file.info.path: file for file in data_files(entry, insert_only=state.insert_only) if file.has_rows}
     write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id
@@ -331,7 +315,7 @@ def _sources(opener: _Opener, state: AcidState, entry: StateEntry) -> Iterator[D
             strange = state.acid_v1 and isinstance(parsed, OriginalFile) and parsed.copy_number is not None
             source = DataSource(
                 name=opener.storage.display(join(opener.root, info.path)),
-                open=partial(_opened, opener, files[info.path], state.insert_only),
+                open=partial(opener.open, files[info.path], state.insert_only),
                 bucket_id=bucket_id,
                 path=info.path,
                 bytes=info.size,
@@ -348,38 +332,6 @@ def _sources(opener: _Opener, state: AcidState, entry: StateEntry) -> Iterator[D
             # Hive 2 counts the rows of each file from 0.
             before = None if state.acid_v1 else source
             yield source
-
-
-@contextmanager
-def _opened(opener: _Opener, file: DataFile, insert_only: bool) -> Iterator[RowFile | None]:
-    """The file, open up to its logical end and closed with the block; None when that end is 0."""
-    storage, root, tails = opener.storage, opener.root, opener.tails
-    path = join(root, file.info.path)
-    length = None
-    if file.side_file is not None:
-        side_path = join(root, file.side_file.path)
-        with storage.open(side_path) as side:
-            length = read_logical_length(side, name=storage.display(side_path))
-        if not length:
-            yield None
-            return
-    with storage.open(path) as stream:
-        known = tails.get((path, length))
-        if known is not None:
-            yield OrcFile(stream, known)
-            return
-        other = None if opener.plain is None else opener.plain.open(stream, storage.display(path))
-        if other is not None:
-            yield other
-            return
-        # In insert-only tables no place tells whether a file may hold events.
-        events = not insert_only and must_hold_events(file.info.path)
-        orc = open_orc(stream, name=storage.display(path), length=length, events=events)
-        check_shape(orc.tail, rows=not insert_only and must_not_hold_events(file.info.path))
-        tails[path, length] = orc.tail
-        if len(tails) > _TAILS:
-            tails.popitem(last=False)
-        yield orc
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,8 +441,11 @@ class LocationReader:
         # Updates lie in files of any later write, so that all files of a bucket are read side by side.
         rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
         streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
+        pairs = list(zip(sources, streams, strict=True))
         if updates:
-            streams = pack_small(list(zip(sources, streams, strict=True)), batch_rows)
+            streams = pack_small(pairs, batch_rows, projection)
+        elif span is None:
+            streams = _in_groups(pairs, batch_rows, projection)
         if deleted is None:
             deleted = self.deleted_rows(sources, updates=updates, keys_in=span)
         notice = None if self.findings is None else self.findings.watch(sources)
@@ -531,7 +486,8 @@ class LocationReader:
         wanted = (span, keys_in, *(delete.name for delete in chosen))
         if self._held is None or self._held[0] != wanted:
             self._held = None
-            keys = (part for delete in chosen for part in delete.delete_keys(keys_in))
+            ahead = _decoded_ahead(chosen) if keys_in is None else chosen
+            keys = (part for delete in ahead for part in delete.delete_keys(keys_in))
             if span is not None:
                 low, high = span
                 keys = (part.select((part.bucket >= low) & (part.bucket <= high)) for part in keys)
@@ -548,8 +504,12 @@ def _bucket_span(sources: Sequence[DataSource], updates: bool) -> tuple[int, int
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: int) -> list[EventStream]:
+_Pairs = Sequence[tuple[DataSource, EventStream]]
+
+
+def pack_small(streams: _Pairs, batch_rows: int, projection: Projection | None = None) -> list[EventStream]:
     """The streams, small ones (a sixteenth of a batch at most) of one statement put together to as much as a batch."""
+    sources = {id(stream): source for source, stream in streams}
     small = [pair for pair in streams if pair[0].facts.rows <= batch_rows // _SMALL_PART]
     packs: list[list[EventStream]] = []
     room: dict[int, int] = {}
@@ -562,7 +522,66 @@ def pack_small(streams: Sequence[tuple[DataSource, EventStream]], batch_rows: in
         open_packs[statement].append(stream)
         room[statement] -= source.facts.rows
     large = [stream for source, stream in streams if source.facts.rows > batch_rows // _SMALL_PART]
-    return [*large, *(packed(pack) for pack in packs)]
+    return [
+        *large,
+        *(packed(pack, _ahead([sources[id(one)] for one in pack], projection)) for pack in packs),
+    ]
+
+
+def _in_groups(streams: _Pairs, batch_rows: int, projection: Projection | None) -> list[EventStream]:
+    """The streams, neighbours of few bytes put together as they are; files are small until then, or alone."""
+    small = [pair for pair in streams if _is_small(pair[0]) and pair[0].facts.rows <= batch_rows // _SMALL_PART]
+    small.sort(key=lambda pair: (pair[1].lower is not None, pair[1].lower or RowId(0, 0, 0)))
+    chosen = {id(stream) for _, stream in small}
+    found = [stream for _, stream in streams if id(stream) not in chosen]
+    at, sizes = 0, iter(_TOGETHER)
+    most = next(sizes)
+    while at < len(small):
+        rows, end = 0, at
+        while end < len(small) and end - at < most and rows + small[end][0].facts.rows <= batch_rows:
+            rows, end = rows + small[end][0].facts.rows, end + 1
+        group = small[at:end]
+        ahead = _ahead([source for source, _ in group], projection)
+        found.append(group[0][1] if len(group) == 1 else packed([stream for _, stream in group], ahead, in_order=True))
+        at, most = end, next(sizes, most)
+    return found
+
+
+def _is_small(source: DataSource) -> bool:
+    return source.bytes <= SMALL_BYTES and source.facts.is_acid
+
+
+def _ahead(sources: Sequence[DataSource], projection: Projection | None) -> Callable[[], object]:
+    """Decodes the files of a pack, when its turn comes."""
+    return lambda: list(_decoded_ahead(sources, projection))
+
+
+def _decoded_ahead(sources: Sequence[DataSource], projection: Projection | None = None) -> Iterator[DataSource]:
+    """The same files; small ones have been decoded, many by one call, where that is possible."""
+    for start in range(0, len(sources), _TOGETHER[-1]):
+        some = sources[start : start + _TOGETHER[-1]]
+        small = [source for source in some if _is_small(source) and 0 < source.facts.rows <= BATCH_ROWS // _SMALL_PART]
+        if len(small) > 1:
+            _decode_together(small, projection)
+        yield from some
+
+
+def _decode_together(sources: Sequence[DataSource], projection: Projection | None) -> None:
+    """Put the events of small files where `events` finds them; what cannot be decoded so is left to it."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(source.open()) for source in sources]
+        files = [file for file in opened if isinstance(file, OrcFile) and file.whole is not None]
+        if len(files) < len(sources):
+            return
+        wanted = None if projection is None else Fitting(sources[0].facts.columns, projection)
+        batch = scan_together(files, names_of(wanted), () if wanted is None else wanted.places)
+        if batch is None:
+            return
+        with suppress(DamagedDataError):  # whose it is shows when they are read one by one
+            events, at = events_of(batch, wanted, sources[0].name), 0
+            for source in sources:
+                source.ready = projection, events.slice(at, at + source.facts.rows)
+                at += source.facts.rows
 
 
 def stream_of(

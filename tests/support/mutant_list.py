@@ -256,9 +256,11 @@ READING = (
         "timestamps a second late",
     ),
     Mutant("orc/postprocess.py", 'pc.ascii_rtrim(array, characters=" ")', "array", "char not trimmed", _CONVERTED),
-    Mutant("rows/scan.py", _CHILD, _CHILD.replace("fit[0]]", "fit[0] ^ (fit[0] == 14)]"), "a column read as another"),
     Mutant(
-        "rows/scan.py",
+        "rows/projection.py", _CHILD, _CHILD.replace("fit[0]]", "fit[0] ^ (fit[0] == 14)]"), "a column read as another"
+    ),
+    Mutant(
+        "rows/projection.py",
         _CHILD,
         "null_array(kind, rows)",
         "all values read as NULL",

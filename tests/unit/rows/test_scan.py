@@ -98,8 +98,16 @@ def test_rows_that_nobody_takes_leave_no_file_open(tmp_path: Path, watch: Watch,
     assert watch.now == 0
 
 
-def test_delete_files_are_not_read_for_every_bucket(tmp_path: Path, watch: Watch) -> None:
-    """Without statistics a delete file is read once to learn which buckets it is of, and again by those alone."""
+@pytest.mark.parametrize(("small", "opened"), [(0, 3), (1 << 16, 1)])
+def test_delete_files_are_not_read_for_every_bucket(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, small: int, opened: int
+) -> None:
+    """Without statistics a delete file is read once to learn which buckets it is of, and again by those alone.
+
+    One that is small is opened for all of this once.
+    """
+    monkeypatch.setattr("acidctl.rows.opened.SMALL_BYTES", small)
+    monkeypatch.setattr("acidctl.rows.scan.SMALL_BYTES", small)
     buckets = [536870912 + (number << 16) for number in range(6)]
     for number, bucket in enumerate(buckets):
         rows = [Event(0, (1, bucket, row), 1, [row]) for row in range(3)]
@@ -109,7 +117,7 @@ def test_delete_files_are_not_read_for_every_bucket(tmp_path: Path, watch: Watch
         write_events(tmp_path / name, COLUMNS, gone, indexed=False)
     seen = open_table(str(tmp_path)).snapshot()
     assert values(seen) == [0, 2] * 6
-    assert max(times for path, times in watch.opened.items() if "delete_delta" in path) == 3
+    assert max(times for path, times in watch.opened.items() if "delete_delta" in path) == opened
 
 
 def test_a_damaged_file_ends_the_rows_and_leaves_no_file_open(tmp_path: Path, watch: Watch) -> None:

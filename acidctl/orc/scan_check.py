@@ -1,0 +1,236 @@
+"""What a whole scan delivered, held against the statistics in the file's own footer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acidctl.errors import DamagedDataError
+from acidctl.orc.postprocess import columns_below
+from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
+from acidctl.orc.tail import OrcKind, Tail, damaged
+
+#
+# A wrong encoding, a lost stripe, a stream that belongs to another column, a changed key: the C++ reader decodes all of
+# these into other rows and notices nothing. The writer has counted its values, added them up and kept the least and the
+# greatest, so whoever reads all of them can tell. Only what every writer counts alike is compared: no sums of floating
+# point numbers, no moments (they depend on time zones), nothing below maps and unions, nothing that is not stated.
+
+
+_WHOLE_NUMBERS = frozenset({OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG})
+_TEXTS = frozenset({OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR})
+_FLOATS = frozenset({OrcKind.FLOAT, OrcKind.DOUBLE})
+_STATED = {
+    **dict.fromkeys(_WHOLE_NUMBERS, StatisticsKind.INTEGER),
+    **dict.fromkeys(_TEXTS, StatisticsKind.STRING),
+    **dict.fromkeys(_FLOATS, StatisticsKind.DOUBLE),
+    OrcKind.BOOLEAN: StatisticsKind.BOOLEAN,
+    OrcKind.BINARY: StatisticsKind.BINARY,
+    OrcKind.DATE: StatisticsKind.DATE,
+    OrcKind.DECIMAL: StatisticsKind.DECIMAL,
+}
+_COUNTED = frozenset(OrcKind) - {OrcKind.UNION}
+_SIMPLE = _COUNTED - {OrcKind.STRUCT, OrcKind.LIST, OrcKind.MAP}
+_HINT = (
+    "Restore the file from its source; `acidctl dump` shows what it says about itself. Hive reads such a file without"
+    " noticing."
+)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What went by of one column; `total` is a sum of numbers, of lengths, or the number of true values."""
+
+    count: int = 0
+    total: Any = 0
+    least: Any = None
+    greatest: Any = None
+    unordered: bool = False
+
+
+class StatisticsCheck:
+    """Takes the arrays of a scan as the C++ reader delivers them, by column id, and compares at the end."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._seen: dict[int, Seen] = {}
+        self._left_out: set[int] = set()
+        # Hive's own writers leave row indexes out where they compact and stream, and then count nothing at all.
+        self._stated = bool(tail.statistics and tail.row_index_stride)
+
+    def add(self, columns: Sequence[tuple[int, pa.Array]]) -> None:
+        """The next rows."""
+        if self._stated:
+            for column, array in columns:
+                self._add(column, array)
+
+    def add_seen(self, column: int, seen: Seen) -> None:
+        """All values of a column, counted elsewhere."""
+        self._seen[column] = seen
+
+    def check(self) -> None:
+        """Raise DamagedDataError where the footer says something else than what went by."""
+        if not self._stated:
+            return
+        statistics = self._tail.statistics
+        for column, seen in self._seen.items():
+            if column < len(statistics) and column not in self._left_out:
+                self._compare(column, seen, statistics[column])
+
+    def _add(self, column: int, array: pa.Array) -> None:
+        entry = self._tail.types[column]
+        if entry.kind not in _COUNTED:
+            return
+        seen = self._seen.setdefault(column, Seen())
+        valid = len(array) - array.null_count
+        seen.count += valid
+        if entry.kind is OrcKind.STRUCT:
+            present = None if not array.null_count else array.is_valid()
+            for place, field in enumerate(entry.subtypes):
+                if present is None:
+                    self._add(field, array.field(place))
+                elif self._tail.types[field].kind in _SIMPLE:
+                    # What Arrow holds beneath a NULL struct is nobody's value.
+                    self._add(field, pc.if_else(present, array.field(place), None))
+                else:
+                    self._left_out.update(columns_below(self._tail, field))
+        elif entry.kind is OrcKind.LIST and self._tail.types[entry.subtypes[0]].kind in _COUNTED:
+            self._add(entry.subtypes[0], array.flatten())
+        elif valid:
+            _take_in(seen, entry.kind, array)
+
+    def _compare(self, column: int, seen: Seen, stated: ColumnStatistics) -> None:
+        if stated.count is not None and stated.count != seen.count:
+            raise self._differs(column, f"it has {seen.count} values, the statistics count {stated.count}")
+        kind = self._tail.types[column].kind
+        values = stated.of(_STATED[kind]) if kind in _STATED else None
+        if not seen.count or values is None:
+            return
+        least, greatest = values.minimum, values.maximum
+        if kind is OrcKind.DECIMAL:
+            least, greatest = stated_decimal(least), stated_decimal(greatest)
+        if seen.unordered:
+            least = greatest = None
+        for what, expected, found in (
+            ("total", values.sum, seen.total),
+            ("smallest value", least, seen.least),
+            ("greatest value", greatest, seen.greatest),
+        ):
+            if expected is not None and found is not None and expected != found:
+                raise self._differs(column, f"the {what} is {found}, the statistics give {expected}")
+
+    def _differs(self, column: int, how: str) -> DamagedDataError:
+        what = f"contradicts itself: column {column} does not match its statistics: {how}"
+        return damaged(self._tail.name, what, _HINT)
+
+
+def _take_in(seen: Seen, kind: OrcKind, array: pa.Array) -> None:
+    """Values of a column without children, one of them at least not NULL."""
+    if kind in _WHOLE_NUMBERS:
+        # A sum beyond 64 bits wraps here and is absent there.
+        seen.total = (seen.total + pc.sum(array).as_py() + (1 << 63)) % (1 << 64) - (1 << 63)
+    elif kind in _TEXTS or kind is OrcKind.BINARY:
+        seen.total += _length(array)
+        return
+    elif kind is OrcKind.BOOLEAN:
+        seen.total += array.true_count
+        return
+    elif kind is OrcKind.DATE:
+        array = array.cast(pa.int32())
+    elif kind in _FLOATS:
+        # Writers disagree about the order of NaN; the sum is NaN too then.
+        seen.unordered = seen.unordered or isnan(pc.sum(array).as_py())
+    elif kind is not OrcKind.DECIMAL:
+        return
+    if kind not in _WHOLE_NUMBERS:
+        seen.total = None
+    bounds = pc.min_max(array).as_py()
+    seen.least = bounds["min"] if seen.least is None else min(seen.least, bounds["min"])
+    seen.greatest = bounds["max"] if seen.greatest is None else max(seen.greatest, bounds["max"])
+
+
+def _length(array: pa.Array) -> int:
+    """Of all texts together."""
+    if array.null_count:
+        return int(pc.sum(pc.binary_length(array)).as_py())
+    width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
+    offsets = np.frombuffer(array.buffers()[1], width)
+    return int(offsets[array.offset + len(array)]) - int(offsets[array.offset])
+
+
+# --- The same for many small files whose rows lie one behind the other: a few calls for all, not a few for each.
+
+
+def check_each(tails: Sequence[Tail], columns: Sequence[tuple[int, pa.Array]]) -> None:
+    """As a StatisticsCheck of each file, whose rows follow one another in these arrays; the files have the same types.
+
+    No file is without rows.
+    """
+    checks = [StatisticsCheck(tail) for tail in tails]
+    ends = np.cumsum([tail.rows for tail in tails])
+    starts = ends - [tail.rows for tail in tails]
+    for column, array in columns:
+        _add_each(checks, tails, column, array, starts, ends)
+    for check in checks:
+        check.check()
+
+
+def _add_each(
+    checks: Sequence[StatisticsCheck],
+    tails: Sequence[Tail],
+    column: int,
+    array: pa.Array,
+    starts: np.ndarray[Any, Any],
+    ends: np.ndarray[Any, Any],
+) -> None:
+    entry = tails[0].types[column]
+    if entry.kind is OrcKind.STRUCT and not array.null_count:
+        for check, tail in zip(checks, tails, strict=True):
+            check.add_seen(column, Seen(tail.rows))
+        for place, field in enumerate(entry.subtypes):
+            _add_each(checks, tails, field, array.field(place), starts, ends)
+        return
+    known = _seen_of_each(entry.kind, array, starts, ends)
+    for place, check in enumerate(checks):
+        if known is None:
+            check.add([(column, array.slice(starts[place], ends[place] - starts[place]))])
+        else:
+            check.add_seen(column, known[place])
+
+
+def _seen_of_each(
+    kind: OrcKind, array: pa.Array, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]
+) -> list[Seen] | None:
+    """What went by of each stretch, if numpy can tell as `_take_in` does; None where it has to be looked at apart."""
+    if array.null_count:
+        return None
+    counts = (ends - starts).tolist()
+    if kind in _TEXTS or kind is OrcKind.BINARY:
+        large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        if not large and not pa.types.is_string(array.type) and not pa.types.is_binary(array.type):
+            return None
+        offsets = np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)
+        lengths = (offsets[array.offset + ends] - offsets[array.offset + starts]).tolist()
+        return [Seen(count, length) for count, length in zip(counts, lengths, strict=True)]
+    if kind is OrcKind.BOOLEAN:
+        values = array.to_numpy(zero_copy_only=False)
+        return [
+            Seen(*pair) for pair in zip(counts, np.add.reduceat(values, starts, dtype=np.int64).tolist(), strict=True)
+        ]
+    if kind is OrcKind.DATE:
+        array = array.cast(pa.int32())
+    elif kind not in _WHOLE_NUMBERS and kind not in _FLOATS:
+        return None
+    values = array.to_numpy()
+    if kind in _FLOATS and np.isnan(values).any():
+        return None
+    # A sum beyond 64 bits wraps here and is absent in the file.
+    total = np.add.reduceat(values, starts, dtype=np.int64).tolist() if kind in _WHOLE_NUMBERS else [None] * len(counts)
+    least, greatest = np.minimum.reduceat(values, starts).tolist(), np.maximum.reduceat(values, starts).tolist()
+    return [Seen(*found) for found in zip(counts, total, least, greatest, strict=True)]

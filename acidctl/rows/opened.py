@@ -1,0 +1,96 @@
+"""The files of a location, opened: of one that is small all is kept, of another its tail, for when it is opened again.
+
+A file is opened for what its tail says, then for its keys, for a sample, for its rows. Thousands of small ones would
+each cost as many requests, and have the same bytes taken apart as often.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import BinaryIO
+
+from acidctl.fileformats.plain import PlainFiles, RowFile
+from acidctl.format.names import must_hold_events, must_not_hold_events
+from acidctl.orc.input_file import read_logical_length
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.tail import Tail, can_fetch, check_shape, read_range
+from acidctl.state.resolve import DataFile
+from acidctl.storage.port import Storage, join
+
+#: Files of so many bytes are read whole.
+SMALL_BYTES = 64 << 10
+# What is kept of a location: tails of larger files, and bytes of small ones with what is made of them.
+_TAILS = 64
+_KEPT_BYTES, _BESIDE = 48 << 20, 12 << 10
+
+
+@dataclass(slots=True, eq=False)
+class Opener:
+    """Opens the files of a location, for any thread: `plain` those of an insert-only table, None elsewhere."""
+
+    storage: Storage
+    root: str
+    plain: PlainFiles | None
+    _tails: OrderedDict[tuple[str, int | None], Tail] = field(default_factory=OrderedDict)
+    _whole: dict[str, OrcFile] = field(default_factory=dict)
+    _room: int = _KEPT_BYTES
+    _lock: Lock = field(default_factory=Lock)
+
+    @contextmanager
+    def open(self, file: DataFile, insert_only: bool) -> Iterator[RowFile | None]:
+        """The file, open up to its logical end and closed with the block; None when that end is 0."""
+        path = join(self.root, file.info.path)
+        known = self._whole.get(path)
+        if known is not None:
+            yield known
+            return
+        length = None
+        if file.side_file is not None:
+            side_path = join(self.root, file.side_file.path)
+            with self.storage.open(side_path) as side:
+                length = read_logical_length(side, name=self.storage.display(side_path))
+            if not length:
+                yield None
+                return
+        with self.storage.open(path) as stream:
+            yield self._opened(stream, path, file, length, insert_only)
+
+    def _opened(self, stream: BinaryIO, path: str, file: DataFile, length: int | None, insert_only: bool) -> RowFile:
+        tail = self._tails.get((path, length))
+        if tail is not None:
+            return OrcFile(stream, tail)
+        name = self.storage.display(path)
+        other = None if self.plain is None else self.plain.open(stream, name)
+        if other is not None:
+            return other
+        if length is None and not insert_only and file.info.size <= SMALL_BYTES:
+            stream = in_memory(stream, name)
+        # In insert-only tables no place tells whether a file may hold events.
+        events = not insert_only and must_hold_events(file.info.path)
+        orc = open_orc(stream, name=name, length=length, events=events)
+        check_shape(orc.tail, rows=not insert_only and must_not_hold_events(file.info.path))
+        with self._lock:
+            cost = orc.tail.file_length + _BESIDE
+            if orc.whole is not None and cost <= self._room:
+                self._whole[path] = orc
+                self._room -= cost
+                return orc
+            self._tails[path, length] = orc.tail
+            if len(self._tails) > _TAILS:
+                self._tails.popitem(last=False)
+        return orc
+
+
+def in_memory(stream: BinaryIO, name: str) -> BinaryIO:
+    """The same file, its bytes read at once, if it is small as the storage has it now."""
+    size = stream.seek(0, 2)
+    if size > SMALL_BYTES:
+        return stream
+    if can_fetch(stream):
+        stream.prefetch([(0, size)])
+    return io.BytesIO(read_range(stream, 0, size, name))
