@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from acidctl.api import CleanArguments, CompactArguments, Table, asks, ignore
 from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun
-from acidctl.compaction.plan import Action, CompactionPlan
+from acidctl.compaction.plan import THROUGH_QUEUE, Action, CompactionPlan
 from acidctl.compaction.report import CompactionReport, untouched
 from acidctl.compaction.run import Compaction, Prepared
 from acidctl.engine.local import usable_cores
@@ -298,8 +298,14 @@ class NamedTable(Table):
     def plan_compaction(self, asked: CompactArguments) -> CompactionPlan:
         """What `compact` would do; changes nothing. A partition elsewhere has its whole path.
 
-        The transaction in the names of a result is the next one of now; that of the run will be a later one.
+        The transaction in the names of a result is the next one of now, where Hive's queue is to give another to each
+        request; such a plan cannot be carried out.
         """
+        plan = self._plan(asked)
+        through_queue = self._goes_through_queue(asked) and self.metastore.catalog.has_queue
+        return replace(plan, notes=(*plan.notes, THROUGH_QUEUE)) if through_queue else plan
+
+    def _plan(self, asked: CompactArguments) -> CompactionPlan:
         lists = self.metastore.catalog.lists(self.info.name, compacting=True)
         chosen = self.viewed(asked, lambda: lists)
         if self._goes_through_queue(asked) and self.metastore.catalog.has_queue:
@@ -330,7 +336,7 @@ class NamedTable(Table):
         started = time.time()
         for sentence in queue.recover(self.info.name):
             asked.notify(sentence)
-        plan = self.plan_compaction(**asked.keywords())
+        plan = self._plan(asked)
         asked.planned(plan, "")
         todo = {part.partition: part for part in plan.partitions if part.action is Action.COMPACT}
         done = [untouched(part) for part in plan.partitions if part.partition not in todo]

@@ -37,6 +37,7 @@ from acidctl.cli.output import (
 from acidctl.cli.process import interruptible
 from acidctl.compaction.plan import (
     PLAN_TYPE,
+    THROUGH_QUEUE,
     Action,
     CompactionPlan,
     InputEntry,
@@ -295,6 +296,11 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
             plan = table.plan_compaction(**replace(asked, progress=report_progress).keywords())
         out.assumed(plan.assumed)
         out.note(*plan.notes)
+        if view.plan_out is not None and THROUGH_QUEUE in plan.notes:
+            raise UsageError(
+                "--plan-out cannot save what goes through Hive's queue: its transactions are not opened yet",
+                hint="Leave it out, or give the lists with --validtxns, which leaves the queue alone.",
+            )
         if view.plan_out is not None:
             text = dump_json(plan_to_json(plan), indent=1) + "\n"
             write_bytes(Path(view.plan_out), [text.encode("utf-8", "surrogateescape")])

@@ -52,6 +52,13 @@ class Action(Enum):
     REFUSED = "refused"
 
 
+# The note of a plan whose results are named after transactions that nobody has opened yet.
+THROUGH_QUEUE = (
+    "Through Hive's queue each partition gets a transaction of its own: the one in these names is an example, and "
+    "--plan does not take this plan."
+)
+
+
 class NotPlannedError(Exception):
     """Why a location is not compacted: a stable code, a sentence, and whether it is refused or has nothing to do."""
 

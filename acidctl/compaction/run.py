@@ -22,7 +22,15 @@ from typing import Any
 from acidctl.compaction.coverage import require_read, require_selected
 from acidctl.compaction.decision import Decision, accept, decide
 from acidctl.compaction.partition_run import PartitionRun, TablePlace, TaskPart, as_acidctl_error, failed_report
-from acidctl.compaction.plan import Action, CompactionPlan, PartitionPlan, TableView, from_options, to_options
+from acidctl.compaction.plan import (
+    THROUGH_QUEUE,
+    Action,
+    CompactionPlan,
+    PartitionPlan,
+    TableView,
+    from_options,
+    to_options,
+)
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_free, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import Engine, EngineChoice, Task, TaskOutcome, make_engine
@@ -526,6 +534,12 @@ def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> 
             f"the plan is for {plan.location}, not for {location}",
             path=location,
             hint="Name the table as it was named when the plan was made, or make a new plan.",
+        )
+    if THROUGH_QUEUE in plan.notes:
+        raise UsageError(
+            "the plan is of a compaction through Hive's queue, whose transactions were not opened yet",
+            path=location,
+            hint="Leave out --plan: the run plans anew. A plan made with --validtxns can be saved.",
         )
     if plan.kind.value != asked.kind:
         raise UsageError(f"the plan is for a {plan.kind.value} compaction, not for a {asked.kind} one")
