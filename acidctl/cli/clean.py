@@ -23,7 +23,7 @@ from acidctl.cleaning.report import (
     Outcome,
 )
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import flag_of, table_argument, table_of
+from acidctl.cli.options import flag_of, metastore_is_given, table_argument, table_of
 from acidctl.cli.output import (
     MOST_WARNINGS,
     Cell,
@@ -210,7 +210,7 @@ def command_line(location: str, options: CleanOptions, view: View) -> str:
     context = click.get_current_context()
     file = context.meta.get("acidctl.config_file")
     words += [] if file is None else ["--config", file]
-    if context.get_parameter_source("metastore") is click.core.ParameterSource.COMMANDLINE:
+    if metastore_is_given(context):
         words += ["--metastore", context.meta["acidctl.metastore"]]
     for one in fields(options):
         asked, value = option_of(one), getattr(options, one.name)

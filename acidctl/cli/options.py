@@ -111,6 +111,11 @@ def metastore_option() -> Callable[[Any], Any]:
     )
 
 
+def metastore_is_given(context: click.Context) -> bool:
+    """Whether --metastore stands on the command line."""
+    return context.get_parameter_source("metastore") is click.core.ParameterSource.COMMANDLINE
+
+
 def metastore_of(config: Config) -> Metastore | None:
     """The metastore that is named; None where none is. Connects with the first question, until the command ends."""
     from acidctl.by_name import Metastore, find_metastore
@@ -142,13 +147,14 @@ def by_name(config: Config, location: str) -> tuple[Metastore | None, str]:
 
     What has a slash in it is a path, and so is what exists here; only with --metastore the name comes first.
     """
-    meta = click.get_current_context().meta
+    context = click.get_current_context()
     if location.startswith("thrift://"):
         from acidctl.by_name import split_url
 
-        meta["acidctl.metastore"], name = split_url(location)
+        context.meta["acidctl.metastore"], name = split_url(location)
         return metastore_of(config), name
-    given = meta.get("acidctl.metastore")
+    # The variable is there for all commands, as the configuration is.
+    given = metastore_is_given(context)
     if "/" in location or location in ("", ".", "..") or (not given and os.path.lexists(location)):
         return None, location
     return metastore_of(config), location

@@ -218,6 +218,18 @@ def test_no_metastore_is_named() -> None:
     fails(acidctl("snapshot", "sales.orders"), 10, "sales.orders does not exist", "--metastore thrift://host:9083")
 
 
+def test_what_exists_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever variable names a metastore; with --metastore the name comes first."""
+    (tmp_path / "a.b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    fake = _with_tables()
+    with listening(fake.serve) as port:
+        monkeypatch.setenv("ACIDCTL_METASTORE", f"thrift://127.0.0.1:{port}")
+        assert acidctl("ls", "a.b").code == 0
+        assert fake.calls == []
+        fails(read(port, "a.b"), 10, f"there is no database a in the metastore 127.0.0.1:{port}")
+
+
 # --- Settings.
 
 
