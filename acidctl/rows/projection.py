@@ -1,4 +1,4 @@
-"""What is read of a file for a reader's columns: which of the file's columns and stripes, and which rows are kept."""
+"""What is read of a file for a reader: which of its columns, as which types, and which rows are kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from acidctl.fileformats.plain import RowFile
-from acidctl.format.events import EventBatch, KeySpan, keys_of
+from acidctl.format.events import EventBatch, keys_of
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.rows.conditions import mask
-from acidctl.rows.predicate import Node, data_places
-from acidctl.types.hive_types import Dialect, StructType, plan_fit
+from acidctl.rows.predicate import Column, Node, data_places
+from acidctl.types.hive_types import Dialect, FitAction, StructType, plan_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,7 @@ class Fitting:
         every = plan_fit(columns, StructType(fields), dialect=projection.dialect).children
         self._fits = [(fields[position].type, every[position]) for position in wanted]
         self.places = tuple(sorted({fit[0] for _, fit in self._fits if fit}))
+        self._every = () if projection.dialect is Dialect.PARQUET else every
 
     def fitted(self, arrays: Sequence[pa.Array], rows: int) -> tuple[pa.Array, ...]:
         """The wanted columns, given those at `places`."""
@@ -69,6 +69,13 @@ class Fitting:
         return tuple(
             null_array(kind, rows) if fit is None else fit_array(read[fit[0]], fit[1]) for kind, fit in self._fits
         )
+
+    def place_of(self, column: Column) -> int | None:
+        """Where a reader's column stands in the file; -1 where it has none, None where its values are converted."""
+        if not self._every:
+            return None
+        fit = self._every[column.place]
+        return -1 if fit is None else fit[0] if fit[1].action is FitAction.KEEP else None
 
 
 def names_of(wanted: Fitting | None) -> tuple[str, ...]:
@@ -84,22 +91,3 @@ def events_of(batch: pa.RecordBatch, wanted: Fitting | None, name: str) -> Event
     row = batch.column("row") if wanted is not None and wanted.places else None
     arrays = [] if row is None else [row.field(i) for i in range(row.type.num_fields)]
     return EventBatch(keys_of(batch, name=name), () if wanted is None else wanted.fitted(arrays, len(batch)))
-
-
-def stripes_in(orc: RowFile, span: KeySpan) -> range:
-    """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
-    bounds = orc.stripe_key_ranges()
-    met = [i for i, known in enumerate(bounds) if span.may_hold(*(known or (None, None)))]
-    return range(met[0], met[-1] + 1) if met else range(0)
-
-
-def stripes_with_rows(orc: RowFile, first: int, last: int) -> tuple[range, int]:
-    """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
-    begin = end = skipped = at = 0
-    for index, rows in enumerate(orc.stripe_rows):
-        if at + rows <= first:
-            begin, skipped = index + 1, at + rows
-        if at < last:
-            end = index + 1
-        at += rows
-    return range(begin, max(begin, end)), skipped

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -27,7 +27,9 @@ from acidctl.orc.reader import OrcFile, scan_together
 from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES, Opener
 from acidctl.rows.pipeline import read_ahead
-from acidctl.rows.projection import Fitting, Projection, events_of, names_of, stripes_in, stripes_with_rows
+from acidctl.rows.predicate import Node
+from acidctl.rows.projection import Fitting, Projection, events_of, names_of
+from acidctl.rows.stripes import RawIds, matching_stripes, stripes_in, stripes_with_rows
 from acidctl.state.resolve import (
     AcidState,
     EntryKind,
@@ -192,8 +194,8 @@ class DataSource:
     ) -> Iterator[EventBatch]:
         """The file as event batches: keys, and the projected columns fitted to the reader's types.
 
-        With a span just the events in it; stripes that hold none are not read, as far as their statistics tell. Of an
-        ACID file `stripes` are the only ones that are read.
+        With a span just the events in it. Stripes that hold none, or no row that matches the projection's condition,
+        are not read, as far as their statistics tell. Of an ACID file `stripes` are the only ones that are read.
         """
         events = self._stored_events(projection, batch_rows, span, stripes)
         return events if self.through is None else self.through(self, events)
@@ -212,34 +214,47 @@ class DataSource:
             places = () if wanted is None else wanted.places
             if places:
                 batch_rows = orc.rows_per_batch(batch_rows)
+            where = None if projection is None else projection.where
             if not self.facts.is_acid:
-                yield from self._raw_events(orc, wanted, batch_rows, span)
+                yield from self._raw_events(orc, wanted, batch_rows, span, where)
                 return
             if stripes is None and span is not None:
                 stripes = stripes_in(orc, span)
-            for batch in orc.scan(names_of(wanted), batch_size=batch_rows, fields=places, stripes=stripes):
-                events = events_of(batch, wanted, self.name)
-                inside = None if span is None else span.mask(events.keys)
-                yield events if inside is None else events.filter(inside)
+            for part in self._parts(orc, wanted, where, stripes):
+                for batch in orc.scan(names_of(wanted), batch_size=batch_rows, fields=places, stripes=part):
+                    events = events_of(batch, wanted, self.name)
+                    inside = None if span is None else span.mask(events.keys)
+                    yield events if inside is None else events.filter(inside)
+
+    def _parts(
+        self, orc: RowFile, wanted: Fitting | None, where: Node | None, stripes: range | None
+    ) -> Iterator[range | None]:
+        """The stripes to read, in runs; None is all."""
+        if where is None or wanted is None:
+            yield stripes
+            return
+        raw = None if self.facts.is_acid else RawIds(self.raw_write_id, self.raw_bucket, self.row_offset)
+        yield from matching_stripes(orc, where, wanted.place_of, raw, stripes)
 
     def _raw_events(
-        self, orc: RowFile, wanted: Fitting | None, batch_rows: int, span: KeySpan | None
+        self, orc: RowFile, wanted: Fitting | None, batch_rows: int, span: KeySpan | None, where: Node | None
     ) -> Iterator[EventBatch]:
         first, last = self._rows_in(span)
         if wanted is None:
             for start in range(first, last, batch_rows):
                 yield EventBatch(self._keys_from(start, min(batch_rows, last - start)))
             return
-        stripes, at = None, self.row_offset
+        stripes = None
         if span is not None:
-            stripes, skipped = stripes_with_rows(orc, first - at, last - at)
-            at += skipped
-        for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, stripes=stripes):
-            events = EventBatch(self._keys_from(at, len(batch)), wanted.fitted(batch.columns, len(batch)))
-            start, stop = max(first - at, 0), min(last - at, len(batch))
-            at += len(batch)
-            if start < stop:
-                yield events if (start, stop) == (0, len(batch)) else events.slice(start, stop)
+            stripes, _ = stripes_with_rows(orc, first - self.row_offset, last - self.row_offset)
+        for part in self._parts(orc, wanted, where, stripes):
+            at = self.row_offset + sum(orc.stripe_rows[: part.start] if part else ())
+            for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, stripes=part):
+                events = EventBatch(self._keys_from(at, len(batch)), wanted.fitted(batch.columns, len(batch)))
+                start, stop = max(first - at, 0), min(last - at, len(batch))
+                at += len(batch)
+                if start < stop:
+                    yield events if (start, stop) == (0, len(batch)) else events.slice(start, stop)
 
     def _rows_in(self, span: KeySpan | None) -> tuple[int, int]:
         """Row numbers of the rows of a file without ACID columns that lie in the span, the second exclusive."""
@@ -435,6 +450,9 @@ class LocationReader:
         deleted: DeletedRows | None = None,
     ) -> MergeReader:
         updates = updates or any(source.facts.may_update for source in sources)
+        if updates and projection is not None:
+            # An event that does not match may be the newest of its row.
+            projection = replace(projection, where=None)
         large = [source for source in sources if source.facts.rows > _READ_AHEAD_BATCHES * batch_rows]
         # Decoding a large file and applying deletes to it take a core each; more threads than cores only hold memory.
         ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []

@@ -256,6 +256,18 @@ class Snapshot:
         written = {dialect for _, _, dialect in self._newest_files}
         return written.pop() if len(written) == 1 else Dialect.HIVE4
 
+    def _dialect_of(self, partitions: Iterable[PartitionState]) -> Dialect:
+        """The same for some partitions; files of others are opened only where it makes a difference."""
+        found = set()
+        for partition in partitions:
+            newest = _newest(self._sources(partition)[0])
+            if newest is not None and newest[2] is Dialect.HIVE4:
+                return Dialect.HIVE4
+            found |= set() if newest is None else {newest[2]}
+        files = (source.facts for partition in partitions for source in self._sources(partition)[0])
+        same = len(found) == 1 and all(facts.columns == self.columns for facts in files if facts.rows)
+        return found.pop() if same else self._dialect if found else Dialect.HIVE4
+
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
         """Names of the partition columns, as the folders spell them."""
@@ -296,7 +308,7 @@ class Snapshot:
         if where is None:
             count = self._reader(partition).count()
         else:
-            count = sum(rows.count for rows in self._read(self._selection((), where), (partition,)))
+            count = sum(rows.count for rows in self._read(self._selection((), where, (partition,)), (partition,)))
         self._finished(partition)
         return count
 
@@ -330,7 +342,8 @@ class Snapshot:
         Only those that match `where`, see `condition`. `partitions` narrows them as `--partition` does:
         `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each core).
         """
-        yield from self._read(self._selection(columns, where), self._chosen(partitions), batch_rows, threads)
+        chosen = self._chosen(partitions)
+        yield from self._read(self._selection(columns, where, chosen), chosen, batch_rows, threads)
         if self._watch is not None:
             self._watch.end()
 
@@ -371,17 +384,23 @@ class Snapshot:
 
         Their batches one after the other are those of `to_batches`. The end of each file is read once, here.
         """
-        selection = self._selection(columns, where)
+        chosen = self._chosen(partitions)
+        selection = self._selection(columns, where, chosen)
         form = self._timestamp_form(timestamps, selection.fields)
         write_ids = self.lists.effective_write_ids
         splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id, self._plain)
-        return tuple(splitter.splits(self._located(self._chosen(partitions), selection), split_bytes))
+        return tuple(splitter.splits(self._located(chosen, selection), split_bytes))
 
-    def _selection(self, columns: Sequence[str] | None, where: str | Predicate | None) -> Selection:
+    def _selection(
+        self, columns: Sequence[str] | None, where: str | Predicate | None, partitions: Iterable[PartitionState]
+    ) -> Selection:
         fields, places = self.fields, self._positions(columns)
         data = tuple(place for place in places if place < len(self.columns.fields))
         chosen = tuple(fields[place] for place in places)
-        return Selection(chosen, places, Projection(self.columns, data, self._dialect), self.condition(where))
+        selection = Selection(chosen, places, Projection(self.columns, data), self.condition(where))
+        if where is not None:
+            partitions = [one for one in partitions if selection.in_partition(self._partition_values(one)) is not None]
+        return replace(selection, projection=replace(selection.projection, dialect=self._dialect_of(partitions)))
 
     def _located(self, partitions: Iterable[PartitionState], selection: Selection) -> Iterator[Located]:
         """The partitions whose values do not contradict the condition; no file of another is opened."""

@@ -1,0 +1,192 @@
+"""Stripes that a condition leaves out: never one with a row that matches, and as many others as statistics allow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from acidctl import open_table
+from acidctl.format.events import EventKeys
+from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stitch import StripeRun, stitch
+from acidctl.orc.writer import Backend
+from acidctl.rows.conditions import in_partition, mask
+from acidctl.rows.predicate import Column, leaves, parse
+from acidctl.rows.snapshot import Snapshot
+from acidctl.rows.stripes import RawIds, matching_stripes
+from acidctl.storage.local import LocalStorage
+from acidctl.types.hive_types import Field, Primitive
+from acidctl.types.schema import parse_schema
+from tests.support.condition_rows import FIELDS, SCHEMA, arrays, random_condition
+from tests.support.extent import amount, some
+from tests.support.orc_events import EventBatch, keys, written
+from tests.support.specs import delta, write_events
+from tests.support.steps import STEPS, Step
+
+STRIPES, ROWS = 6, 3
+FULL = [step for step in STEPS if step.transactional]
+
+
+def stitched(parts: list[EventBatch], schema: str, *, acid: bool) -> bytes:
+    """A file with a stripe of each part."""
+    sink = io.BytesIO()
+    columns = parse_schema(schema).columns
+    files = [written([part], columns, acid=acid, backend=Backend.EXACT)[0] for part in parts]
+    stitch(sink, [StripeRun.whole(io.BytesIO(data), name="part") for data in files])
+    return sink.getvalue()
+
+
+def kept(orc: OrcFile, text: str, fields: tuple[Field, ...], raw: RawIds | None = None) -> set[int]:
+    """The stripes that are read for a condition."""
+
+    def place(column: Column) -> int:
+        return column.place
+
+    found = matching_stripes(orc, parse(text, fields).root, place, raw, None)
+    return {index for part in found for index in part}
+
+
+@pytest.mark.parametrize("acid", [True, False])
+def test_no_stripe_with_a_match_is_left_out(acid: bool) -> None:
+    """Random conditions over files of random rows of every type; about half of what has no match is not read."""
+    random = Random(17)
+    left_out = without = 0
+    for _ in range(amount(20, swept=200, sample=3)):
+        places = [random.sample(range(12), ROWS) for _ in range(STRIPES)]
+        parts = [
+            EventBatch(keys(ROWS, start=ROWS * i), tuple(one.take(pa.array(some)) for one in arrays()))
+            for i, some in enumerate(places)
+        ]
+        orc = open_orc(io.BytesIO(stitched(parts, SCHEMA, acid=acid)), name="f")
+        raw = None if acid else RawIds(1, 536870912, 0)
+        for _ in range(40):
+            text = random_condition(random, 1)
+            root = parse(text, FIELDS).root
+            matches = set()
+            for index, part in enumerate(parts):
+                found = mask(root, dict(enumerate(part.columns)), part.keys, ROWS)
+                matches |= {index} if found is None or found.any() else set()
+            read = kept(orc, text, FIELDS, raw)
+            assert matches <= read, text
+            left_out += STRIPES - len(read)
+            without += STRIPES - len(matches)
+    assert left_out > without / 2
+
+
+def test_nan_that_statistics_hide_is_found() -> None:
+    """A writer that meets NaN first notes no bounds, or those of other rows alone."""
+    columns = pa.array([float("nan"), 100.0]), pa.array([1.0, 2.0])
+    parts = [EventBatch(keys(2, start=2 * i), (column,)) for i, column in enumerate(columns)]
+    orc = open_orc(io.BytesIO(stitched(parts, "d double", acid=True)), name="f")
+    fields = (Field("d", Primitive(FIELDS[7].type.kind)),)
+    assert kept(orc, "d > 50", fields) == {0}
+    assert kept(orc, "d = 'NaN' or d < 0", fields) == {0}
+    assert kept(orc, "d < 3", fields) == {0, 1}
+
+
+# --- tables
+
+
+@pytest.fixture
+def read_stripes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many stripes each scan was asked for."""
+    seen: list[int] = []
+    scan = OrcFile.scan
+
+    def counting(self: OrcFile, *columns: Any, stripes: range | None = None, **how: Any) -> Iterator[pa.RecordBatch]:
+        seen.append(len(self.stripe_rows if stripes is None else stripes))
+        return scan(self, *columns, stripes=stripes, **how)
+
+    monkeypatch.setattr(OrcFile, "scan", counting)
+    return seen
+
+
+def test_a_table_is_read_where_rows_may_match(tmp_path: Path, read_stripes: list[int]) -> None:
+    """Of twenty stripes those with the values, or row ids; a file out of range not at all; deletes still apply."""
+    write_events(tmp_path, delta(1), range(1000), write_id=1)
+    write_events(tmp_path, delta(2), range(100), write_id=2)
+    write_events(tmp_path, "delete_" + delta(3), [120], write_id=1, current=3, operation=2)  # type: ignore[arg-type]
+    snapshot = open_table(str(tmp_path)).snapshot(as_of=3, schema="a bigint, b string")
+
+    def ids(where: str) -> list[tuple[int, int]]:
+        read_stripes.clear()
+        table = snapshot.to_table([], where=where, row_id=True, threads=1)
+        return [(row["ROW__ID"]["writeid"], row["ROW__ID"]["rowid"]) for row in table.to_pylist()]
+
+    assert ids("a between 119001 and 122001") == [(1, 119), (1, 121), (1, 122)]
+    assert sorted(read_stripes) == [1, 1]  # of the deletes, and of the rows
+    assert ids("ROW__ID.rowid in (7, 999) and ROW__ID.writeid = 1") == [(1, 7), (1, 999)]
+    assert sorted(read_stripes) == [1, 1, 1]
+    assert ids("b = 'row 77 of 2'") == [(2, 77)]
+    assert ids("a < 0 or b is null") == []
+    assert read_stripes == [1]
+
+
+def test_partitions_that_cannot_match_open_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the values of their folders alone."""
+    step = next(step for step in STEPS if str(step) == "hive4/partition_types/01-int-date")
+    opened: list[str] = []
+
+    opening = LocalStorage.open
+
+    def counted(self: LocalStorage, path: str) -> Any:
+        opened.append(path)
+        return opening(self, path)
+
+    monkeypatch.setattr(LocalStorage, "open", counted)
+    snapshot = open_table(str(step.table)).snapshot(**step.view)
+    assert snapshot.to_table(where="i = 7 and d = '2026-11-21'")["id"].to_pylist() == [1]
+    assert {"i=7/d=2026-11-21" in path for path in opened if "=" in path} == {True}
+    opened.clear()
+    assert snapshot.count("i > 100 or d > '2100-01-01'") == 0
+    assert [path for path in opened if "=" in path] == []
+
+
+def conditions_for(step: Step, snapshot: Snapshot, random: Random, count: int) -> Iterator[str]:
+    """Conditions with values that occur in the rows of a step."""
+    fields = [field for field in snapshot.fields if isinstance(field.type, Primitive)]
+    rows = step.hive_rows
+    for _ in range(count if fields and rows else 0):
+        field = random.choice(fields)
+        value = random.choice(rows).get(field.name)
+        name = "`" + field.name.replace("`", "``") + "`"
+        form = random.choice(("{} = {}", "{} <> {}", "{} < {}", "{} >= {}", "not {} in ({})", "{} <=> {}"))
+        if value is None or isinstance(value, list | float) or "\ufffd" in str(value):
+            yield random.choice((f"{name} is null", f"not ({name} is null)", f"{name} is null or ROW__ID.rowid < 2"))
+        else:
+            escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+            literal = f"'{escaped}'" if isinstance(value, str) else str(value).lower()
+            yield form.format(name, literal)
+
+
+@pytest.mark.parametrize("step", some(FULL, one_of=8), ids=str)
+def test_fixtures_answer_the_same_without_skipping(step: Step) -> None:
+    """What is left out by statistics and by partitions matches nothing, in files of every Hive."""
+    snapshot = open_table(str(step.table)).snapshot(**step.view)
+    own = len(snapshot.columns.fields)
+    whole = list(snapshot.rows())
+    for text in conditions_for(step, snapshot, Random(str(step)), 6):
+        predicate = parse(text, snapshot.columns.fields, snapshot.partition_columns)
+        expected = 0
+        for rows in whole:
+            values = {place: rows.columns[place].slice(0, 1) for place in range(own, len(rows.columns))}
+            left = in_partition(predicate.root, values)
+            ids = rows.row_ids
+            known = None
+            if ids is not None:
+                write, bucket, row = (np.asarray(part).astype(np.int64) for part in ids)
+                known = EventKeys(write, bucket, row, write)
+            columns = {
+                leaf.column.place: rows.columns[leaf.column.place] for leaf in leaves(left) if leaf.column.place >= 0
+            }
+            found = mask(left, columns, known, rows.count)
+            expected += rows.count if found is None else int(found.sum())
+        assert snapshot.count(text) == expected, text
+        assert sum(rows.count for rows in snapshot.rows([], where=text)) == expected, text
