@@ -136,15 +136,11 @@ def _codec(asked: ExportOptions, kind: str, by_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Some rows in the form of a file: a batch, or lines."""
+    """Some rows in the form of a file: a batch, or lines; `bytes` is what it takes in memory."""
 
     rows: int
     data: Any
-
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory."""
-        return self.data.nbytes if isinstance(self.data, pa.RecordBatch) else len(self.data)
+    bytes: int
 
 
 class Renderer:
@@ -184,10 +180,11 @@ class Renderer:
                     f"{self.damage.count:,} string{'s' * (self.damage.count != 1)} or more are not valid UTF-8",
                     hint="Choose --invalid-utf8 replace for replacement characters, or export to Parquet with binary.",
                 )
-            return Rendered(rows.count, data)
+            return Rendered(rows.count, data, len(data))
         ids = row_id_array(rows.row_ids, rows.count) if self.form.row_id else None
         batch = public_batch(rows.columns, self._fields, ids, self._public, self.form.timestamps)
-        return Rendered(rows.count, text_batch(batch, self.form.invalid_text, self.damage))
+        batch = text_batch(batch, self.form.invalid_text, self.damage)
+        return Rendered(rows.count, batch, batch.nbytes)
 
     def lines(self, rows: Rows) -> bytes | pa.Buffer:
         """Rows as lines of CSV or JSON; strings that are not UTF-8 have replacement characters and are counted."""
@@ -241,7 +238,8 @@ class _Sink(io.RawIOBase):
 class FileWriter:
     """Writes one file to a stream, which it leaves open; `finish` tells what is in it."""
 
-    def __init__(self, stream: BinaryIO, renderer: Renderer) -> None:
+    def __init__(self, stream: BinaryIO, renderer: Renderer, *, small: bool = False) -> None:
+        """A `small` file is made in memory and written at once."""
         self._form = renderer.form
         self._schema = renderer.schema
         self._sink = _Sink(stream, hashed=self._form.is_text)
@@ -249,10 +247,12 @@ class FileWriter:
         self._rows = 0
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
-        self._writer = self._open(renderer)
+        self._memory = pa.BufferOutputStream() if small else None
+        #: All rows of a small file.
+        self.table: pa.Table | None = None
+        self._writer = self._open(renderer, self._memory or pa.PythonFile(self._sink, mode="w"))
 
-    def _open(self, renderer: Renderer) -> Any:
-        sink = pa.PythonFile(self._sink, mode="w")
+    def _open(self, renderer: Renderer, sink: Any) -> Any:
         if self._form.kind == "parquet":
             return parquet().ParquetWriter(sink, self._schema, compression=self._form.compression)
         if self._form.kind == "arrow":
@@ -289,6 +289,7 @@ class FileWriter:
             return
         table = pa.Table.from_batches(self._pending).replace_schema_metadata(self._schema.metadata)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self.table = table if self._memory is not None else None
         if self._form.kind == "parquet":
             self._writer.write_table(table, row_group_size=_GROUP_ROWS)
         else:
@@ -298,13 +299,18 @@ class FileWriter:
         """End the file."""
         self._flush()
         self._writer.close()
+        if self._memory is not None:
+            self._sink.write(self._memory.getvalue())
         digest = self._sink.digest if self._form.is_text else self._digest.hexdigest()
         return Content(self._rows, self._sink.count, digest)
 
 
-def require_same(stream: BinaryIO, written: Content, form: FileForm, shown: str) -> None:
-    """Read a file from its beginning to its end; VerificationError where it is not what was written."""
-    found = _text_content(stream) if form.is_text else _batches_content(stream, form, shown)
+def require_same(stream: BinaryIO, written: Content, form: FileForm, shown: str, table: pa.Table | None = None) -> None:
+    """Read a file from its beginning to its end; VerificationError where it is not what was written.
+
+    `table` are all its rows, where they are at hand: to compare is quicker than to hash.
+    """
+    found = _text_content(stream) if form.is_text else _batches_content(stream, form, shown, table, written)
     same = found.bytes == written.bytes and found.digest == written.digest
     if not same or found.rows not in (None, written.rows):
         raise VerificationError(
@@ -322,14 +328,21 @@ def _text_content(stream: BinaryIO) -> Content:
     return Content(None, count, f"sha256:{known.hexdigest()}")
 
 
-def _batches_content(stream: BinaryIO, form: FileForm, shown: str) -> Content:
+def _batches_content(stream: BinaryIO, form: FileForm, shown: str, table: pa.Table | None, written: Content) -> Content:
     digest = RowDigest()
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    source = pa.PythonFile(stream, mode="r")
+    # A small file costs more by its many reads than by its bytes, and many are read side by side.
+    small = size <= _READ_BYTES
+    source = pa.BufferReader(stream.read()) if small else pa.PythonFile(stream, mode="r")
     try:
         if form.kind == "parquet":
-            batches = parquet().ParquetFile(source).iter_batches(batch_size=_BATCH_ROWS)
+            file = parquet().ParquetFile(source)
+            if table is not None and small:
+                found = file.read(use_threads=False)
+                if found.equals(table):  # not where there is a NaN, which equals nothing
+                    return Content(len(found), size, written.digest)
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, use_threads=not small)
         else:
             reader = pa.ipc.open_file(source)
             batches = (reader.get_batch(place) for place in range(reader.num_record_batches))

@@ -180,9 +180,9 @@ class _File:
         if self._held_bytes > _HELD_BYTES:
             self._begin()
 
-    def _begin(self) -> FileWriter:
+    def _begin(self, *, small: bool = False) -> FileWriter:
         stream: BinaryIO = self._opened.enter_context(self._target.create(self._relative))
-        self._writer = FileWriter(stream, self._renderer)
+        self._writer = FileWriter(stream, self._renderer, small=small)
         for rendered in self._held:
             self._writer.add(rendered)
         self._held = []
@@ -191,11 +191,12 @@ class _File:
     def finish(self) -> Content:
         """End the file and read it back."""
         with self._opened:
-            content = (self._writer or self._begin()).finish()
+            writer = self._writer or self._begin(small=True)
+            content = writer.finish()
         if not self._target.is_special:
             path = self._target.place(self._relative)
             with self._target.storage.open(path) as stream:
-                require_same(stream, content, self._form, self._target.storage.display(path))
+                require_same(stream, content, self._form, self._target.storage.display(path), writer.table)
         return content
 
     @property

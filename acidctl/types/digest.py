@@ -210,7 +210,7 @@ class RowDigest:
         """Add values none of which is NULL."""
         kind = array.type
         if pa.types.is_date32(kind):
-            array, kind = array.cast(pa.int32()), pa.int32()
+            array, kind = array.view(pa.int32()), pa.int32()
         if pa.types.is_boolean(kind):
             self._feed(path, _fixed(array.cast(pa.int8())))
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
