@@ -274,7 +274,8 @@ class CleanOptions(ChangeOptions):
 class ExportOptions:
     """What is asked of an export: where to, in which form; `to` is empty where nothing is exported.
 
-    `progress` counts bytes of the table's files. For Python `storage_options` are those of the target.
+    For Python `storage_options` are those of the target, and
+    `spark` is an existing session.
     """
 
     to: str = option(
@@ -305,6 +306,14 @@ class ExportOptions:
         choices=("refuse", "replace", "binary"),
     )
     overwrite: bool = option(False, "Replace the file, or the directory of an export, that is there.")
+    engine: str = option(
+        "local",
+        "Where a directory is written: by threads of this process, or by tasks of a Spark job.",
+        choices=("local", "spark"),
+    )
+    master: str | None = same_option(CompactOptions, "master")
+    conf: Mapping[str, str] | None = same_option(CompactOptions, "conf")
+    spark: Any = None
     storage_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:

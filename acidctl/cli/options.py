@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -22,11 +22,13 @@ from acidctl.cli.main import Session
 from acidctl.cli.output import Format, Output
 from acidctl.config import Config, load_config
 from acidctl.errors import ExitCode, NoSuchTableError, UsageError
-from acidctl.options import CompactOptions, Option, is_safety_option, option_of
+from acidctl.options import CompactOptions, ExportOptions, Option, is_safety_option, option_of
 from acidctl.storage.redact import secrets_among
 
 if TYPE_CHECKING:
     from acidctl.by_name import Metastore
+
+Engined = TypeVar("Engined", CompactOptions, ExportOptions)
 
 # The largest listing or list of ids that is read: some ten million lines.
 MAX_TEXT = 1 << 30
@@ -399,7 +401,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def with_engine(config: Config, options: CompactOptions) -> CompactOptions:
+def with_engine(config: Config, options: Engined) -> Engined:
     """The options with what [spark] of the configuration file says of the engine: the command line's settings win over
     it, and `--engine local` over all of it.
     """

@@ -13,7 +13,7 @@ from typing import Annotated, TypedDict
 import pyarrow as pa
 
 from acidctl.cli.options import command as make_command
-from acidctl.cli.options import table_argument, table_of
+from acidctl.cli.options import table_argument, table_of, with_engine
 from acidctl.cli.output import (
     PATIENCE,
     TERMINAL_VALUE,
@@ -140,7 +140,9 @@ def _answer(out: Output, config: Config, snapshot: Snapshot, view: View, export:
     if view.files:
         _write_files(out, snapshot)
     elif export.to:
-        _export(out, snapshot, view, replace(export, storage_options=config.storage_options(export.to)))
+        _export(
+            out, snapshot, view, replace(with_engine(config, export), storage_options=config.storage_options(export.to))
+        )
     elif view.count or view.digest:
         _write_numbers(out, snapshot, view)
     elif out.form is Format.TEXT:

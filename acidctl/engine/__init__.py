@@ -130,21 +130,27 @@ class EngineChoice:
 
 
 def make_engine(
-    choice: EngineChoice, bytes_in: int, *, notify: Callable[[str], None] = lambda sentence: None, verbose: bool = False
+    choice: EngineChoice,
+    bytes_in: int,
+    *,
+    notify: Callable[[str], None] = lambda sentence: None,
+    verbose: bool = False,
+    work: Work | None = None,
 ) -> tuple[Engine, str]:
     """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task.
 
     `notify` gets sentences on settings that Spark does not know and on waiting for executors; `verbose` lets Spark's
-    own errors through to stderr. MissingDependencyError where Spark is to run and PySpark is not installed.
+    own errors through to stderr; `work` carries out the tasks, where they are not those of a compaction.
+    MissingDependencyError where Spark is to run and PySpark is not installed.
     """
     name, why = choice.decide(bytes_in)
     if name == "local":
         from acidctl.engine.local import LocalEngine
 
-        return LocalEngine(parallelism=choice.parallelism, memory=choice.memory), why
+        return LocalEngine(parallelism=choice.parallelism, memory=choice.memory, work=work), why
     from acidctl.engine.spark import SparkEngine
 
     master = choice.master
     if master is None and choice.session is None and choice.parallelism is not None:
         master = f"local[{choice.parallelism}]"
-    return SparkEngine(master, choice.conf, session=choice.session, notify=notify, verbose=verbose), why
+    return SparkEngine(master, choice.conf, session=choice.session, notify=notify, verbose=verbose, work=work), why

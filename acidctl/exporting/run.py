@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Annotated, Any, BinaryIO, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
+from acidctl.engine import EngineChoice, make_engine
 from acidctl.errors import UsageError
-from acidctl.exporting.forms import Content, FileForm, FileWriter, Rendered, Renderer, form_of, require_same
+from acidctl.exporting.forms import Content, FileForm, Renderer, form_of
+from acidctl.exporting.parts import Parts
 from acidctl.exporting.target import Target
+from acidctl.exporting.task import ExportTask, Written, outcome_of
 from acidctl.options import ExportOptions
-from acidctl.rows.pipeline import ordered_map, read_ahead
-from acidctl.rows.snapshot import Rows, Snapshot, limited
+from acidctl.rows.pipeline import cores
+from acidctl.rows.snapshot import Snapshot, limited
+from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
+from acidctl.storage.resolve import options_elsewhere
 from acidctl.types.digest import combined
-
-#: A directory without partitions has files of about this size.
-FILE_BYTES = 512 << 20
-# Files that are encoded, sent and read back at a time; each is small, or it would have been written while it was read.
-_FINISHING = 4
-# Rows of a file that is not begun yet.
-_HELD_BYTES = 16 << 20
 
 
 class ExportReport(TypedDict):
@@ -67,6 +64,11 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
         if not own:
             raise UsageError(f"--partitioned needs partitions, and {snapshot.location} has none")
         names = tuple(name for name in names if name.lower() not in own)
+    if asked.engine == "spark" and (not folder or chosen.limit is not None):
+        raise UsageError(
+            "--engine spark writes a directory of files, and all rows",
+            hint="End the name of --to in /, and leave out --limit.",
+        )
     fields = {one.name: one for one in snapshot.fields}
     renderer = Renderer(form, [fields[name] for name in names])
     if chosen.strict:
@@ -74,8 +76,14 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
     target = Target(storage, path, folder=folder, overwrite=asked.overwrite)
     with ExitStack() as unfinished:
         unfinished.callback(target.abandon)
-        rows = limited(snapshot.rows(names, threads=None if chosen.limit is None else 1, **chosen.more), chosen.limit)
-        files = _Files(target, renderer, by_partition=asked.partitioned).write(rows)
+        if asked.engine == "spark":
+            files, replaced = _by_tasks(snapshot, asked, chosen, target, Prepared(form, names, renderer))
+        else:
+            # The other half of the cores renders, packs and reads back; each thread that reads takes some memory.
+            threads = max(1, cores() // 2) if chosen.limit is None else 1
+            rows = limited(snapshot.rows(names, threads=threads, **chosen.more), chosen.limit)
+            files = Parts(target, renderer, by_partition=asked.partitioned).write(rows)
+            replaced = renderer.damage.count
         if chosen.strict:
             snapshot.require_certain()
         target.publish()
@@ -89,120 +97,63 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
         "files": len(files),
         "bytes": sum(content.bytes for content in files),
         "digest": combined([content.digest for content in files]),
-        "replaced": renderer.damage.count,
+        "replaced": replaced,
         "seconds": round(time.monotonic() - started, 3),
     }
 
 
-class _Files:
-    """The files of an export, written from one stream of rows."""
+class Prepared(NamedTuple):
+    """What all files of an export have in common."""
 
-    def __init__(self, target: Target, renderer: Renderer, *, by_partition: bool) -> None:
-        self._target = target
-        self._renderer = renderer
-        self._by_partition = by_partition
-        self._number = 0
-
-    def write(self, stream: Iterator[Rows]) -> list[Content]:
-        """Reading, rendering and writing go on side by side; what is in each file, after it was read back."""
-
-        def render(rows: Rows) -> tuple[str, Rendered]:
-            return rows.partition, self._renderer.render(rows)
-
-        written: list[Content] = []
-        pending: deque[Future[Content]] = deque()
-        current: _File | None = None
-        with ThreadPoolExecutor(_FINISHING, "acidctl-export") as pool, ExitStack() as opened:
-            ahead = opened.enter_context(closing(read_ahead(stream)))
-            rendered = opened.enter_context(closing(ordered_map(render, ahead, size=lambda rows: rows.bytes)))
-            try:
-                for partition, some in rendered:
-                    if current is not None and self._is_complete(current, partition):
-                        pending.append(pool.submit(current.finish))
-                        current = None
-                    current = current or self._next_file(partition)
-                    current.add(some)
-                    while len(pending) > _FINISHING or (pending and pending[0].done()):
-                        written.append(pending.popleft().result())
-                if current is None and not self._by_partition:
-                    current = self._next_file("")
-                if current is not None:
-                    pending.append(pool.submit(current.finish))
-                    current = None
-                written += [future.result() for future in pending]
-            except BaseException as error:
-                pool.shutdown(wait=True, cancel_futures=True)
-                if current is not None:
-                    current.abandon(error)
-                raise
-        return written
-
-    def _is_complete(self, current: _File, partition: str) -> bool:
-        if self._by_partition:
-            return current.partition != partition
-        return self._target.folder and current.bytes >= FILE_BYTES
-
-    def _next_file(self, partition: str) -> _File:
-        relative = ""
-        if self._target.folder:
-            name = f"part-{0 if self._by_partition else self._number:05}{self._renderer.form.suffix}"
-            relative = f"{partition}/{name}" if self._by_partition else name
-            self._number += 1
-            self._target.make_folders(relative)
-        return _File(self._target, self._renderer, relative, partition)
+    form: FileForm
+    names: tuple[str, ...]
+    renderer: Renderer
 
 
-class _File:
-    """One file, begun when there is enough for it or when it is finished."""
+def _by_tasks(
+    snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, target: Target, prepared: Prepared
+) -> tuple[list[Content], int]:
+    """The files, written by an engine, in the order of the answer; and how many strings were repaired."""
+    tasks = list(_tasks(snapshot, asked, chosen, target, prepared))
+    for task in tasks:
+        target.make_folders(task.name)
+    choice = EngineChoice(asked.engine, asked.master, asked.conf or {}, asked.spark)
+    engine, _ = make_engine(choice, sum(task.bytes_in for task in tasks), work=outcome_of)
+    done: dict[int, Written] = {}
+    try:
+        for outcome in engine.run(tasks) if tasks else ():
+            if outcome.error is not None:
+                raise outcome.error
+            done[outcome.index] = outcome.result
+    finally:
+        engine.close()
+    written = [done[index] for index in sorted(done)]
+    known = {one.relative for one in written}
+    if tasks and target.storage.stat(target.work) is not None:
+        # Attempts that lost against others, or died, have left theirs.
+        for info in target.storage.walk(target.work).files:
+            if info.path not in known:
+                target.storage.remove_file(target.place(info.path))
+    contents = [one.content for one in written if one.content is not None]
+    if not contents and not asked.partitioned:
+        contents = Parts(target, prepared.renderer, by_partition=False).write(iter(()))
+    return contents, sum(one.replaced for one in written)
 
-    def __init__(self, target: Target, renderer: Renderer, relative: str, partition: str) -> None:
-        self.partition = partition
-        self._target = target
-        self._renderer = renderer
-        self._relative = relative
-        self._held: list[Rendered] = []
-        self._held_bytes = 0
-        self._opened = ExitStack()
-        self._writer: FileWriter | None = None
 
-    @property
-    def bytes(self) -> int:
-        """What is written so far."""
-        return 0 if self._writer is None else self._writer.bytes
-
-    def add(self, rendered: Rendered) -> None:
-        """Add rows."""
-        if self._writer is not None:
-            self._writer.add(rendered)
-            return
-        self._held.append(rendered)
-        self._held_bytes += rendered.bytes
-        if self._held_bytes > _HELD_BYTES:
-            self._begin()
-
-    def _begin(self, *, small: bool = False) -> FileWriter:
-        stream: BinaryIO = self._opened.enter_context(self._target.create(self._relative))
-        self._writer = FileWriter(stream, self._renderer, small=small)
-        for rendered in self._held:
-            self._writer.add(rendered)
-        self._held = []
-        return self._writer
-
-    def finish(self) -> Content:
-        """End the file and read it back."""
-        with self._opened:
-            writer = self._writer or self._begin(small=True)
-            content = writer.finish()
-        if not self._target.is_special:
-            path = self._target.place(self._relative)
-            with self._target.storage.open(path) as stream:
-                require_same(stream, content, self._form, self._target.storage.display(path), writer.table)
-        return content
-
-    @property
-    def _form(self) -> FileForm:
-        return self._renderer.form
-
-    def abandon(self, error: BaseException) -> None:
-        """Leave nothing of it, because of an error."""
-        self._opened.__exit__(type(error), error, error.__traceback__)
+def _tasks(
+    snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, target: Target, prepared: Prepared
+) -> Iterator[ExportTask]:
+    """A task for each split; those of a partition have its folder."""
+    fields = {one.name: one for one in snapshot.fields}
+    columns = tuple(fields[name] for name in prepared.names)
+    url = whole_path(target.storage, target.path) if isinstance(target.storage, LocalStorage) else asked.to
+    options = options_elsewhere(url, asked.storage_options or {}, os.environ)
+    work = whole_path(target.storage, target.work)
+    number = 0
+    for partition in [part.partition for part in snapshot.partitions] if asked.partitioned else [""]:
+        narrowed = (partition,) if partition else ()
+        how = {"row_id": True, "timestamps": "exact", **chosen.more}
+        for split in snapshot.splits(prepared.names, partitions=narrowed, **how):
+            name = f"{partition}/part-{number:05}" if partition else f"part-{number:05}"
+            number += 1
+            yield ExportTask(split, partition, columns, prepared.form, url, options, work, name)

@@ -22,25 +22,49 @@ SUCCESS = "_SUCCESS"
 _OURS = (".parquet", ".arrow", ".csv", ".jsonl", ".gz", ".zst")
 
 
-class Target:
+class WorkPlace:
+    """Where the files of an export are written: below `work`, or `work` itself; for any number of threads."""
+
+    def __init__(self, storage: Storage, work: str, *, special: bool = False) -> None:
+        """`special` is what is neither a file nor a directory: it is written to as it is."""
+        self.storage = storage
+        self.work = work
+        self.is_special = special
+
+    def place(self, relative: str) -> str:
+        """The path of a file of the export, given its path below the target (empty for a single file)."""
+        return join(self.work, relative)
+
+    @contextmanager
+    def create(self, relative: str) -> Iterator[BinaryIO]:
+        """A new file of the export; where the block ends by an exception there is none."""
+        if self.is_special:
+            with whole_file(self.work) as path, open(path, "wb") as special:
+                yield special
+            return
+        with self.storage.create(self.place(relative)) as stream:
+            yield stream
+
+
+class Target(WorkPlace):
     """A file or a directory that is to be made at a path; use `work` until `publish` or `abandon`."""
 
     def __init__(self, storage: Storage, path: str, *, folder: bool, overwrite: bool) -> None:
         """Makes nothing yet; ExistsError and UsageError for what may not be replaced."""
         if isinstance(storage, LocalStorage) and os.path.islink(path):
             path = os.path.realpath(path)  # a link stays a link
-        self.storage = storage
-        self.path = path
-        self.folder = folder
-        #: Written to as it is: a rename would put a file in the place of a device or a pipe.
-        self.is_special = isinstance(storage, LocalStorage) and is_special(path)
         name = path.rpartition("/")[2]
         if name in ("", ".", ".."):
-            raise UsageError(f"--to {self.shown} names no file or directory of its own", path=self.shown)
+            shown = storage.display(path)
+            raise UsageError(f"--to {shown} names no file or directory of its own", path=shown)
         beside = path[: len(path) - len(name)]
-        self._token = secrets.token_hex(4)
-        self.work = path if self.is_special else f"{beside}.{name}.{self._token}.part"
-        self._previous = f"{beside}.{name}.{self._token}.old"
+        token = secrets.token_hex(4)
+        # A rename would put a file in the place of a device or a pipe.
+        special = isinstance(storage, LocalStorage) and is_special(path)
+        super().__init__(storage, path if special else f"{beside}.{name}.{token}.part", special=special)
+        self.path = path
+        self.folder = folder
+        self._previous = f"{beside}.{name}.{token}.old"
         self._made: set[str] = set()
         self._replaces = False if self.is_special else self._may_replace(overwrite)
 
@@ -90,10 +114,6 @@ class Target:
                     f"{self.shown} cannot be written: {shown} {why}", path=self.shown, hint="Make that directory first."
                 )
 
-    def place(self, relative: str) -> str:
-        """The path of a file of the export, given its path below the target (empty for the target itself)."""
-        return join(self.work, relative)
-
     def make_folders(self, relative: str) -> None:
         """Make the directories above a file of the export; for one thread."""
         if not self.folder:
@@ -105,16 +125,6 @@ class Target:
                 self._made.add(path)
                 if self.storage.facts.empty_directories:
                     self.storage.mkdir(path)
-
-    @contextmanager
-    def create(self, relative: str) -> Iterator[BinaryIO]:
-        """A new file of the export; where the block ends by an exception there is none."""
-        if self.is_special:
-            with whole_file(self.path) as path, open(path, "wb") as special:
-                yield special
-            return
-        with self.storage.create(self.place(relative)) as stream:
-            yield stream
 
     def publish(self) -> None:
         """Show the export under its name; StorageError, and nothing is changed, where something stands there by now."""

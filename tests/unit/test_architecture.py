@@ -104,7 +104,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number. An export is loaded
-# by `api` when one is asked for, and its target is a subject of its own. `orc.scan_check`, which `orc.reader` alone
+# by `api` when one is asked for, and runs its tasks by an engine. `orc.scan_check`, which `orc.reader` alone
 # needs, has no room beside it.
 MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 23
 

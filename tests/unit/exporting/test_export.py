@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -277,3 +280,33 @@ def test_text_is_what_stdout_has(tmp_path: Path) -> None:
     seen.export(str(tmp_path / "x.jsonl"), row_id=True)
     seen.export(str(tmp_path / "x.jsonl.gz"), row_id=True)
     assert gzip.decompress((tmp_path / "x.jsonl.gz").read_bytes()) == (tmp_path / "x.jsonl").read_bytes()
+
+
+_DIES = """
+import os, signal, sys
+import acidctl
+from acidctl.exporting.run import Chosen, export
+from acidctl.options import ExportOptions
+from acidctl.storage.local import LocalStorage
+
+class Dies(LocalStorage):
+    def open(self, path):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+to = sys.argv[2]
+asked = ExportOptions(to=to, partitioned=to.endswith("/"))
+export(acidctl.open_table(sys.argv[1]).snapshot(), asked, Chosen(), Dies(to), to.rstrip("/"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["rows.parquet", "parts/"])
+def test_a_killed_export_leaves_hidden_names_only(to: str, tmp_path: Path) -> None:
+    """The whole file is there, and not read back yet."""
+    command = [sys.executable, "-c", _DIES, str(PARTITIONED), f"{tmp_path}/{to}"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(f".{to.rstrip('/')}.")
+    assert left.name.endswith(".part")
+    acidctl.open_table(str(PARTITIONED)).snapshot().export(f"{tmp_path}/{to}", partitioned=to.endswith("/"))
+    assert (tmp_path / to).exists()

@@ -1,0 +1,97 @@
+"""Exported Parquet as other systems read it: DuckDB, Spark and Hive show the values that Hive showed of the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from acidctl.engine.spark import SparkEngine
+from acidctl.orc.schema_evolution import arrow_type
+from acidctl.types.hive_types import TypeKind
+from tests.services.hive import Hive
+from tests.support.exported import READ, Exported, export_step
+from tests.support.extent import some
+from tests.support.steps import Step, sorted_rows
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A session of two cores."""
+    with SparkEngine("local[2]", {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}) as engine:
+        yield SparkSession(engine.start())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", some(READ, one_of=4), ids=str)
+def test_duckdb_shows_the_rows_of_hive(step: Step, tmp_path: Path) -> None:
+    """Partition columns from the folders, as the texts that they are."""
+    made = export_step(step, tmp_path / "out")
+    if not made.rows:
+        return
+    names = ", ".join(f'"{field.name}"' for field in made.fields)
+    found = duckdb.connect().sql(
+        f"select {names} from read_parquet('{made.path}/**/*.parquet', hive_partitioning = {bool(made.partitions)}, "
+        f"hive_types_autocast = false)"
+    )
+    made.require_same(made.shown(_typed(made, found.to_arrow_table())))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark_shows_the_rows_of_hive(spark: SparkSession, tmp_path: Path) -> None:
+    """Its own Parquet source, days before 1582 included."""
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    for number, step in enumerate(some(READ, one_of=12, first=2)):
+        made = export_step(step, tmp_path / str(number))
+        if made.rows:
+            found = spark.read.parquet(str(made.path)).toArrow()
+            made.require_same(made.shown(_typed(made, found)))
+
+
+@pytest.mark.hive
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_hive_shows_the_rows_of_hive(hive4: Hive, vectorized: bool, tmp_path: Path) -> None:
+    """An external table over the files, partitions found by MSCK."""
+    # Without the second MSCK refuses the names that Hive itself has made of a slash or a colon.
+    settings = {
+        "hive.vectorized.execution.enabled": str(vectorized).lower(),
+        "hive.msck.path.validation": "ignore",
+    }
+    session = hive4.session(f"exported {vectorized}", settings)
+    for number, step in enumerate(some(READ, one_of=12, first=4 * vectorized)):
+        made = export_step(step, tmp_path / str(number))
+        session.run("drop table if exists exported")
+        session.run(_external(made))
+        if made.partitions:
+            session.run("msck repair table exported")
+        own = len(made.fields) - made.partitions
+        shown = [f.name for place, f in enumerate(made.fields) if place < own or f.type.kind is TypeKind.STRING]
+        names = ", ".join(f"`{name}`" for name in shown)
+        found = [json.loads(line) for line in session.rows(f"select {names} from exported")]
+        session.run("drop table exported")
+        want = [{name: row[name] for name in shown} for row in made.rows]
+        assert sorted_rows(found) == sorted_rows(want), step
+
+
+def _external(made: Exported) -> str:
+    """The statement that makes a table of an export; MSCK fails on Hive's default partition of any type but string."""
+    own = len(made.fields) - made.partitions
+    columns = [f"`{field.name}` {field.type if place < own else 'string'}" for place, field in enumerate(made.fields)]
+    partitioned = f" partitioned by ({', '.join(columns[own:])})" if made.partitions else ""
+    where = f"stored as parquet location 'file://{made.path}'"
+    return f"create external table exported ({', '.join(columns[:own])}){partitioned} {where}"
+
+
+def _typed(made: Exported, table: pa.Table) -> pa.Table:
+    """Partition columns as their types; a reader has them from the folders as texts."""
+    for field in made.fields[len(made.fields) - made.partitions :]:
+        place = table.schema.get_field_index(field.name)
+        table = table.set_column(place, field.name, table.column(place).cast(arrow_type(field.type)))
+    return table
