@@ -100,7 +100,7 @@ class Recorded:
 
     def get_table_req(self, request: Any) -> Any:
         if (request.dbName, request.tblName) == ("sales", "orders"):
-            place = SimpleNamespace(location="/w", cols=(), sortCols=(), numBuckets=0)
+            place = SimpleNamespace(location="/w", cols=(), sortCols=(), numBuckets=0, inputFormat="", serdeInfo=None)
             found = {"transactional": "true"}
             return SimpleNamespace(
                 table=SimpleNamespace(
