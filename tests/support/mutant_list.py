@@ -589,4 +589,31 @@ PUBLISHING = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*PLAN, *LISTS, *READING, *MERGING, *WRITING, *PUBLISHING)
+COPYING = (
+    Mutant(
+        "rows/merge.py",
+        "return self._not_after(last) - self._not_after(before)",
+        "return 0",
+        "deletes that fall into copied stripes",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "file.taken = copied.index + 1",
+        "file.taken = copied.index",
+        "a copied stripe is written anew as well",
+    ),
+    Mutant(
+        "compaction/stripes.py",
+        "                    yield self._stretch(KeySpan(lower, copied.first), file, copied.index)\n",
+        "                    self._stretch(KeySpan(lower, copied.first), file, copied.index)\n",
+        "rows between copied stripes left out",
+    ),
+    Mutant(
+        "orc/stitch.py",
+        "        stripe, fingerprint = tail.stripes[index], Fingerprint()\n",
+        "        index = max(index - 1, 0)\n        stripe, fingerprint = tail.stripes[index], Fingerprint()\n",
+        "the stripe before is copied instead",
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*PLAN, *LISTS, *READING, *MERGING, *WRITING, *PUBLISHING, *COPYING)

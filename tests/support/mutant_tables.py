@@ -43,9 +43,12 @@ def work(verb: str, *args: str) -> dict[str, Any]:
 def make(folder: Path) -> dict[str, Any]:
     """All tables, and beside each how it is compacted."""
     generated(folder / "generated")
+    generated(folder / "hardly_changed", deleted=range(300, 500))
     cases: list[dict[str, Any]] = [
         {"name": "major", "table": "generated", "kind": "major", "validtxns": LISTS, "target": "hive4"},
         {"name": "minor", "table": "generated", "kind": "minor", "validtxns": LISTS, "target": "hive3"},
+        # Stripes of the base are copied.
+        {"name": "copies", "table": "hardly_changed", "kind": "major", "validtxns": LISTS},
         {"name": "parts", "table": "generated", "kind": "major", "validtxns": OPEN_LISTS, "split_bytes": 500_000},
     ]
     for case in cases:
@@ -118,8 +121,11 @@ def _columns(first: int, count: int) -> tuple[pa.Array, ...]:
     )
 
 
-def generated(table: Path, rows: int = _ROWS) -> None:
-    """A table of all types: a base, inserts, deletes and streamed writes, some of them aborted (`LISTS`)."""
+def generated(table: Path, rows: int = _ROWS, *, deleted: range | None = None) -> None:
+    """A table of all types: a base, inserts, deletes and streamed writes, some of them aborted (`LISTS`).
+
+    Deletes are all over the base, or of the rows `deleted`.
+    """
     from acidctl.format.bucket_codec import encode
 
     def keys(write_ids: Any, bucket: int, statement: int, rows: Any) -> Any:
@@ -134,12 +140,14 @@ def generated(table: Path, rows: int = _ROWS) -> None:
         for statement in range(2):
             inserted = keys(2, bucket, statement, range(150 + 50 * statement))
             _write(table / f"delta_0000002_0000002_{statement:04}" / f"{name}_0", inserted, 50_000 + 1000 * statement)
-        ones = keys(1, bucket, 0, range(7, share, 40))
+        ones = keys(1, bucket, 0, deleted or range(7, share, 40))
         _deletes(table / "delete_delta_0000003_0000003_0000" / f"{name}_0", ones, 3)
         streamed = [keys(write_id, bucket, 0, range(60)) for write_id in (5, 6, 7, 8)]
         _write(table / "delta_0000005_0000008" / name, _joined(streamed), 60_000)
         _write(table / "delta_0000009_0000009_0000" / f"{name}_0", keys(9, bucket, 0, range(80)), 70_000)
-        _deletes(table / "delete_delta_0000010_0000011" / name, keys(1, bucket, 0, range(11, share, 90)), 10)
+        _deletes(
+            table / "delete_delta_0000010_0000011" / name, keys(1, bucket, 0, (deleted or range(share))[11::90]), 10
+        )
         _deletes(table / "delete_delta_0000011_0000011_0000" / f"{name}_0", keys(2, bucket, 1, range(0, 200, 3)), 11)
         _write(table / "delta_0000012_0000012_0000" / f"{name}_0", keys(12, bucket, 0, range(500)), 80_000)
 

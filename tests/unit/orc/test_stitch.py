@@ -27,9 +27,11 @@ from acidctl.orc.stats import (
     merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import StripeRun, mismatch, stitch
+from acidctl.orc.stitch import Stitcher, StripeRun, mismatch, stitch
+from acidctl.orc.stripe import encoded_statistics
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import acid_facts
+from acidctl.storage.prefetch import RangedFile, Tuning
 from tests.support.orc_events import EventBatch, keys, read_all, written
 from tests.unit.orc.test_writer import columns_of
 
@@ -109,6 +111,26 @@ def test_stripes_are_copied_byte_for_byte() -> None:
     assert file.key_range() == (RowId(1, 536870912, 9000), RowId(1, 536870912, 30_499))
     assert done.first_key == RowId(1, 536870912, 30_000)
     assert [row["row"][0] for row in read_all(result)] == [*range(9000, 18_000), *range(30_000, 30_500)]
+
+
+def test_adjacent_stripes_come_in_few_requests() -> None:
+    """From a server: the stripes that are copied are read one behind the other, as one long range."""
+    data, done = written([events(i * 500, 500) for i in range(40)], COLUMNS, stripe_size=1 << 17, compression="none")
+    assert done.stripes > 4
+    requests: list[int] = []
+
+    def read_at(offset: int, length: int) -> bytes:
+        requests.append(length)
+        return data[offset : offset + length]
+
+    tail = run(data).tail
+    statistics = encoded_statistics(io.BytesIO(data), tail)
+    with RangedFile(read_at, len(data), name="f", tuning=Tuning(whole=0, first=4096)) as file:
+        stitcher = Stitcher(io.BytesIO(), tail, b"")
+        for index in range(done.stripes):
+            stitcher.copy(file, tail, index, statistics[index], None)
+    assert len(requests) <= 3
+    assert sum(requests) < len(data) * 1.1
 
 
 def test_parts_without_rows() -> None:
