@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acidctl.errors import NotAcidTableError
 from acidctl.format.events import WIDE, rebuilt
@@ -27,6 +28,7 @@ from acidctl.orc.schema_evolution import arrow_type, fit_decimal, parse_decimal,
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, children, kinds
 
 _INTEGER = re.compile(rb"[+-]?[0-9]*(\.[0-9]*)?\Z")
+_PLAIN_INTEGER, _PLAIN_DOUBLE = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _BITS = {TypeKind.TINYINT: 8, TypeKind.SMALLINT: 16, TypeKind.INT: 32, TypeKind.BIGINT: 64}
 _DAY = re.compile(rb"(-?[0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])")
 _MOMENT = re.compile(
@@ -93,15 +95,37 @@ def _cut(line: bytes, separator: int, escape: int) -> list[bytes]:
 
 def column(fields: Sequence[bytes | None], kind: HiveType, rules: LazyRules) -> pa.Array:
     """A column of the table from its fields; None is a field that the line does not have."""
-    null = rules.null
-    known = [None if field == null else field for field in fields]
     if isinstance(kind, Primitive):
-        encoded = pa.array(known, pa.binary()).dictionary_encode()
-        parse = parser(kind, rules)
-        values = pa.array([parse(value) for value in encoded.dictionary.to_pylist()], type=_carried(kind))
-        return _typed(values.take(encoded.indices), kind)
+        encoded = pa.array(fields, pa.binary()).dictionary_encode()
+        values, null = encoded.dictionary, pa.scalar(None, pa.binary())
+        known = pc.if_else(pc.equal(values, rules.null), null, values)
+        return _typed(_parsed(known, kind, rules).take(encoded.indices), kind)
     form, nested = _carried(kind), _nested(kind, rules, 1)
-    return _typed(pa.array([None if field is None else nested(field) for field in known], type=form), kind)
+    parsed = [None if field is None or field == rules.null else nested(field) for field in fields]
+    return _typed(pa.array(parsed, type=form), kind)
+
+
+def _parsed(values: pa.Array, kind: Primitive, rules: LazyRules) -> pa.Array:
+    """Distinct fields as values; Arrow takes the plain numbers among them, which are most."""
+    parse, form = parser(kind, rules), _carried(kind)
+    pattern = _PLAIN_DOUBLE if kind.kind is TypeKind.DOUBLE else _PLAIN_INTEGER if kind.kind in _BITS else None
+    if pattern is None:
+        return _each(values, parse, form)
+    plain = pc.match_substring_regex(values, pattern).fill_null(False)
+    numbers = values.filter(plain).view(pa.string()).cast(pa.int64() if kind.kind in _BITS else form)
+    if kind.kind in _BITS:
+        most = (1 << _BITS[kind.kind] - 1) - 1
+        fits = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, -most - 1))
+        numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64())).cast(form)
+    odd = _each(values.filter(pc.invert(plain)), parse, form)
+    # The odd ones stand behind the numbers, and each takes its place again.
+    at = np.asarray(plain.cast(pa.int64()))
+    places = np.where(at == 1, np.cumsum(at) - 1, len(numbers) + np.cumsum(1 - at) - 1)
+    return pa.concat_arrays([numbers, odd]).take(pa.array(places))
+
+
+def _each(values: pa.Array, parse: Parse, form: pa.DataType) -> pa.Array:
+    return pa.array([None if value is None else parse(value) for value in values.to_pylist()], type=form)
 
 
 def _typed(array: pa.Array, kind: HiveType) -> pa.Array:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -110,9 +111,10 @@ def _rules(table: TableSchema) -> LazyRules:
 
 def _read_lazy(rules: LazyRules, columns: StructType, lines: Sequence[bytes], places: Sequence[int]) -> list[pa.Array]:
     rows = [rules.fields(line, 0, len(columns.fields)) for line in lines]
+    fields = list(zip_longest(*rows)) if rows else []
+    missing = [None] * len(lines)
     return [
-        column([row[place] if place < len(row) else None for row in rows], columns.fields[place].type, rules)
-        for place in places
+        column(fields[place] if place < len(fields) else missing, columns.fields[place].type, rules) for place in places
     ]
 
 
@@ -253,14 +255,15 @@ class TextFile:
         lines = _cut_lines(_expanded(self._stream, self.name))
         for _ in range(self._layout.header):
             next(lines, None)
-        if not self._layout.footer:
-            yield from lines
-            return
-        held: deque[bytes] = deque()
-        for line in lines:
-            held.append(line)
-            if len(held) > self._layout.footer:
-                yield held.popleft()
+        return _without_last(lines, self._layout.footer) if self._layout.footer else lines
+
+
+def _without_last(lines: Iterator[bytes], count: int) -> Iterator[bytes]:
+    held: deque[bytes] = deque()
+    for line in lines:
+        held.append(line)
+        if len(held) > count:
+            yield held.popleft()
 
 
 def _narrowed(array: pa.Array) -> pa.Array:
