@@ -156,7 +156,7 @@ def test_every_step_has_a_plan_or_a_reason(path: Path) -> None:
     if step["kind"] not in KINDS:
         pytest.skip("not transactional")
     known = {"acid_v1_minor", "v1_copies"} if step["engine"] == "hive2" else set()
-    if path.parent.name == "evolution_converted":
+    if path.parent.name in ("evolution_converted", "insert_only_parquet"):
         known.add("schema_unclear")
     for kind in (MINOR, MAJOR):
         for ddl in (True, False):
@@ -200,6 +200,8 @@ def test_hive_made_the_same_of_it(before: Path, path: Path, kind: CompactionKind
         ours = {output.name for output in part.outputs}
         if part.action is not Action.COMPACT:
             known_codes = {"acid_v1_minor", "v1_copies", *(["not_enough"] if step["engine"] == "hive3" else [])}
+            # Parquet files whose columns differ are left to Hive.
+            known_codes |= {"schema_unclear"} if step["scenario"] == "insert_only_parquet" else set()
             assert not hive or part.reason_code in known_codes
             continue
         if not hive:
@@ -546,7 +548,7 @@ def test_events_under_the_name_of_another_bucket() -> None:
 
 def test_a_damaged_parquet_file_is_named() -> None:
     """By its path, in one sentence."""
-    with pytest.raises(DamagedDataError, match="delta_0000002_0000002_0000/000000_0 begins as a Parquet file"):
+    with pytest.raises(DamagedDataError, match="delta_0000002_0000002_0000/000000_0 cannot be read as Parquet"):
         plan_of({f"{A}/000000_0": parquet("a"), f"{B}/000000_0": parquet("a")[:-9]}, MAJOR, table_type="insert-only")
 
 
