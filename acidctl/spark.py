@@ -38,7 +38,7 @@ _STORAGE = "storage."
 _VIEW = ("schema", "table", "list_format", "profile", "table_type")
 _OPTIONS = (
     *("path", "metastore", "validtxns", "as_of", "assume_committed", *_VIEW),
-    *("partitions", "columns", "row_id", "timestamps", "split_bytes"),
+    *("partitions", "columns", "where", "row_id", "timestamps", "split_bytes"),
 )
 _PLAIN: Mapping[TypeKind, spark_types.DataType] = {
     TypeKind.BOOLEAN: spark_types.BooleanType(),
@@ -137,6 +137,7 @@ def plan(options: Mapping[str, Any]) -> Planned:
             raise UsageError(f"option timestamps={form}: expected us or exact")
         splits = snapshot.splits(
             columns,
+            where=known.get("where"),
             row_id=row_id,
             timestamps=form,
             split_bytes=_number(known, "split_bytes", SPLIT_BYTES),

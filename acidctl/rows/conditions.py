@@ -29,9 +29,11 @@ from acidctl.rows.predicate import (
     IsNull,
     Leaf,
     Like,
+    LikePiece,
     Node,
     Not,
     Op,
+    like_pieces,
     resolved,
 )
 from acidctl.types.format_scalars import seconds_and_nanos
@@ -106,6 +108,9 @@ def _leaf(leaf: Leaf, array: pa.Array) -> pa.Array:
         return array.is_null()
     assert isinstance(leaf.column.type, Primitive)
     if isinstance(leaf, Like):
+        pieces = list(like_pieces(leaf.pattern))
+        if pieces[-1:] == [LikePiece("", ".*")] and not any(piece.kind for piece in pieces[:-1]):
+            return pc.starts_with(array.cast(pa.binary()), leaf.prefix.encode("utf-8", "surrogateescape"))
         pattern = leaf.regex()
         return _by_text(array, lambda text: pattern.fullmatch(text) is not None, pa.bool_())
     values, valid = _TAKEN[leaf.as_](array, leaf.column.type)

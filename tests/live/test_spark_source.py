@@ -93,6 +93,8 @@ def test_projections_and_conditions_are_those_of_the_rows(spark: SparkSession) -
                 found = shown(frame.where(frame["id"] > 3) if filtered else frame, snapshot)
                 assert sorted_rows(found) == sorted_rows(r for r in rows if not filtered or r["id"] > 3)
         chosen = ",".join(names[::-1][:2])
+        some = source(spark, step, row_id="false", where="id > 3 and ROW__ID.writeid > 0")
+        assert sorted_rows(shown(some, snapshot)) == sorted_rows(row for row in rows if row["id"] > 3)
         frame = source(spark, step, row_id="false", columns=chosen)
         assert frame.columns == names[::-1][:2]
         want = [{name: row[name] for name in frame.columns} for row in rows]
@@ -159,6 +161,7 @@ def test_the_way_of_older_releases_gives_the_same(spark: SparkSession) -> None:
         ({"validtxns": ""}, "which writes are committed is unknown: there is neither the option validtxns nor as_of"),
         ({"validtxn": "x"}, "there is no option 'validtxn'. did you mean validtxns?"),
         ({"columns": "id,amuont"}, "there is no column 'amuont'"),
+        ({"where": "idd = 1"}, "there is no column 'idd'; did you mean id?"),
         ({"as_of": "x"}, "option as_of=x: expected a whole number"),
         ({"row_id": "1"}, "option row_id=1: expected true or false"),
         ({"path": "/no/such/table"}, "/no/such/table does not exist"),
