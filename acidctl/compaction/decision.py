@@ -52,6 +52,8 @@ from acidctl.types.schema import parse_type
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8
+# What is planned even where listing has taken the time for it: partitions of some bytes, done in a second or two.
+FEWEST, _SMALL_BYTES = 32, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +231,11 @@ class _Reading:
 
     def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, ReadTail | None]]:
         """The readers of the files of each draft, and then the draft."""
-        begun = False
+        begun = size = 0
         for draft in drafts:
-            # One at least, so that run after run gets somewhere.
-            if draft.compacts and begun and self.stop is not None and self.stop():
+            # One at least, and of small ones some, so that run after run gets somewhere.
+            enough = begun and (begun >= FEWEST or size >= _SMALL_BYTES)
+            if draft.compacts and enough and self.stop is not None and self.stop():
                 why = "--max-runtime left no time to read its files; a later run compacts it"
                 yield draft.refused(MAX_RUNTIME, why), None
             elif draft.compacts and self.reach is not None and self.reach.stopped:
@@ -240,7 +243,7 @@ class _Reading:
                 yield draft.refused(UNREACHABLE, why), None
             else:
                 if draft.compacts:
-                    begun = True
+                    begun, size = begun + 1, size + draft.plan.bytes_in
                     yield from ((None, read) for read in tail_readers(self.storage, draft))
                 yield draft, None
 

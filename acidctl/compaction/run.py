@@ -239,12 +239,14 @@ class Compaction:
         """Feed the engine until nothing is left, the time is over, or the storage gone."""
         ending: list[Future[None]] = []
         joins: list[TaskPart] = []
+        begun = False
         try:
             while queue or joins:
-                if self._limit is not None and self._limit.over:
+                # One wave at least, so that run after run gets somewhere even where planning has taken all the time.
+                if begun and self._limit is not None and self._limit.over:
                     self._leave_for_later(queue)
                 # Parts that are complete are joined along with the next wave.
-                task_parts, joins = joins, []
+                task_parts, joins, begun = joins, [], True
                 for running in workers.map(self._begin, self._wave(queue)):
                     if running is not None:
                         task_parts += running.task_parts()

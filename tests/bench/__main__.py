@@ -1,11 +1,11 @@
-"""`python -m tests.bench` runs all benchmarks; `read`, `compact`, `storage` or `worker` runs one, with its options."""
+"""`python -m tests.bench` runs all benchmarks; `read`, `compact`, `small`, `storage` or `worker` runs one."""
 
 from __future__ import annotations
 
 import sys
 
 if __name__ == "__main__":
-    from tests.bench import bench_compact, bench_read, bench_storage, bench_worker
+    from tests.bench import bench_compact, bench_read, bench_small, bench_storage, bench_worker
 
     chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     sys.argv[1:] = rest
@@ -13,6 +13,8 @@ if __name__ == "__main__":
         bench_read.main()
     if chosen in ("", "compact"):
         bench_compact.main(rest)
+    if chosen in ("", "small"):
+        bench_small.main(rest)
     if chosen in ("", "storage"):
         bench_storage.main(rest)
     if chosen in ("", "worker"):

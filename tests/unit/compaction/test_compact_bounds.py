@@ -131,8 +131,12 @@ def test_what_has_begun_is_given_up_after_the_grace(tmp_path: Path, small_waves:
 
 
 @pytest.mark.slow
-def test_planning_leaves_half_of_the_time(tmp_path: Path) -> None:
-    """One partition at least is planned, however slow that is; those in most need come first."""
+@pytest.mark.parametrize(("fewest", "planned"), [(1, 1), (2, 2)])
+def test_planning_leaves_half_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fewest: int, planned: int
+) -> None:
+    """Some small partitions are planned, however slow that is; those in most need come first."""
+    monkeypatch.setattr("acidctl.compaction.decision.FEWEST", fewest)
     table, clock = _table(tmp_path / "t", 3), Clock()
     shutil.rmtree(next((table / "ds=00").glob("delta_0000007*")))
 
@@ -140,7 +144,8 @@ def test_planning_leaves_half_of_the_time(tmp_path: Path) -> None:
         clock.now += 10
 
     prepared = _prepared(table, TimeLimit(60, clock=clock), progress=look)
-    assert [part.reason_code for part in prepared.plan.partitions] == ["max_runtime", "", "max_runtime"]
+    codes = [part.reason_code for part in prepared.plan.partitions]
+    assert codes == ["max_runtime", *[""] * planned, *["max_runtime"] * (2 - planned)]
 
 
 @pytest.mark.slow

@@ -187,3 +187,26 @@ def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:
     counts = [rows.count for rows in seen.rows()]
     assert sum(counts) == 600
     assert max(counts) <= 200
+
+
+def test_counting_opens_small_files_once_and_reads_keys_where_a_delete_falls(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the files that no delete concerns the tails tell the number; no file is opened a second time."""
+    for number in range(1, 7):
+        rows = [Event(0, (number, 536870912, row), number, [row]) for row in range(5)]
+        write_events(tmp_path / f"delta_000000{number}_000000{number}_0000" / "bucket_00000", COLUMNS, rows)
+    gone = [Event(2, (3, 536870912, row), 7, None) for row in (0, 4)]
+    write_events(tmp_path / "delete_delta_0000007_0000007_0000" / "bucket_00000", COLUMNS, gone)
+    scanned: list[str] = []
+    scan = OrcFile.scan
+
+    def noted(orc: OrcFile, *arguments: Any, **options: Any) -> Any:
+        scanned.append(orc.name.split("/")[-2])
+        return scan(orc, *arguments, **options)
+
+    monkeypatch.setattr(OrcFile, "scan", noted)
+    assert open_table(str(tmp_path)).snapshot().count() == 28
+    assert set(watch.opened.values()) == {1}
+    assert len(watch.opened) == 7
+    assert sorted(scanned) == ["delete_delta_0000007_0000007_0000", "delta_0000003_0000003_0000"]
