@@ -38,7 +38,7 @@ _ENDINGS = {"gzip": ".gz", "zstd": ".zst"}
 _ARROW_CODECS = ("none", "zstd")
 # A group of rows is what a reader of Parquet skips or takes: large enough to compress, small enough to be held.
 _GROUP_ROWS = 1 << 20
-_GROUP_BYTES = 64 << 20
+_GROUP_BYTES = 32 << 20
 _BATCH_ROWS = 1 << 16
 _READ_BYTES = 4 << 20
 # Of which calendar and clock the values are, as others look for it. Without it Hive (`DataWritableReadSupport`) takes
