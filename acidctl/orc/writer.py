@@ -197,7 +197,8 @@ def _encode(
 ) -> _KeyLog:
     """Write a file as the backend makes it, of which the end is held back; what was noted of its keys."""
     stripes, plain = _stripe_sink(held, columns, types, physical_of(settings, types, acid=acid), backend)
-    plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain.block_size))
+    if plain.compression is Compression.NONE:  # of the others they count what is compressed
+        plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain.block_size))
     writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
     keys = _KeyLog()
     try:

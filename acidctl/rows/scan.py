@@ -386,11 +386,16 @@ class LocationReader:
         """How many rows are visible; of files that no delete, update or hidden write concerns, from tails alone."""
         total = 0
         for group in self.groups():
-            whole = self._whole(group.sources) if group.merged else set(group.sources)
+            deleted = None
+            whole = set(group.sources)
+            if group.merged:
+                updates = any(source.facts.may_update for source in group.sources)
+                deleted = self.deleted_rows(group.sources, updates=updates)
+                whole = set() if updates else self._whole(group.sources, deleted)
             total += sum(source.facts.rows for source in whole)
             others = [source for source in group.sources if source not in whole]
             if others:
-                total += sum(len(batch) for batch in self._merge(others, None, BATCH_ROWS))
+                total += sum(len(batch) for batch in self._merge(others, None, BATCH_ROWS, deleted=deleted))
         return total
 
     def _buckets(self) -> Iterator[list[DataSource]]:
@@ -470,22 +475,19 @@ class LocationReader:
         notice = None if self.findings is None else self.findings.watch(sources)
         return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
-    def _whole(self, sources: Sequence[DataSource]) -> set[DataSource]:
-        """Those of these files of which each stored row is visible, as far as tails tell."""
-        if any(source.facts.may_update for source in sources):
-            return set()
+    def _whole(self, sources: Sequence[DataSource], deleted: DeletedRows) -> set[DataSource]:
+        """Those of these files, which hold inserts alone, of which each stored row is visible, as far as tails tell.
+
+        Deletes are looked up by their keys: what the statistics of a delete file leave out would come back.
+        """
         if self.findings is not None and self.findings.overlap(sources):
             return set()
-        deletes = [_corners(*delete.bounds(updates=True)) for delete in self.deletes_for(sources, updates=False)]
-        # Of each delete file the least and the greatest write id, bucket property and row number.
-        least, greatest = np.array(deletes, dtype=np.int64).reshape(-1, 2, 3).transpose(1, 0, 2)
         whole: set[DataSource] = set()
         for source in sources:
             low, high = source.bounds(updates=False)
             if low is None or high is None or not self.write_ids.covers(low.write_id, high.write_id):
                 continue
-            first, last = _corners(low, high)
-            if not ((least <= last) & (greatest >= first)).all(axis=1).any():
+            if not deleted.between(low, high):
                 whole.add(source)
         return whole
 
@@ -519,13 +521,6 @@ class LocationReader:
                 keys = (part.select((part.bucket >= low) & (part.bucket <= high)) for part in keys)
             self._held = (wanted, DeletedRows.collect(keys, self.write_ids))
         return self._held[1]
-
-
-def _corners(low: RowId | None, high: RowId | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The least and the greatest values of the parts of keys, each on its own; any value where they are not known."""
-    if low is None or high is None:
-        return (MIN_LONG,) * 3, (-MIN_LONG - 1,) * 3
-    return (low.write_id, low.bucket_property, low.row_id), (high.write_id, high.bucket_property, high.row_id)
 
 
 def _bucket_span(sources: Sequence[DataSource], updates: bool) -> tuple[int, int] | None:
