@@ -99,10 +99,14 @@ stage-lint:
 sweep: install ## All that make test chooses from: fixture steps and ways to compact them, faults at every call, histories (hours)
 	ACIDCTL_EXTENT=sweep $(PYTEST) -n auto -m "slow and not ($(SERVICES))" $(SLOW_TESTS)
 	ACIDCTL_EXTENT=sweep $(BIN)/python -m pytest -v -o log_cli=true -o log_cli_level=INFO \
-		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py
+		tests/live/test_compact_hive.py tests/live/test_hdfs_hive.py tests/live/test_service_faults.py \
+		tests/live/test_stitched_hive.py tests/live/test_conditions_hive.py tests/live/test_formats_hive.py
 	$(BIN)/python -m tests.support.metastore_histories --minutes 30
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_compact.py
 	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_hdfs.py
+	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_source.py
+	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_spark_source_cluster.py
+	ACIDCTL_EXTENT=sweep $(PYTEST) tests/live/test_exported_readers.py
 
 fuzz: install ## 100,000 seeded cases over files, tables, markers, lists and plans (an hour): make fuzz SEED=2
 	PYTHONPATH=fixtures $(BIN)/python -m tests.support.fuzz --cases 100000 --seed $(or $(SEED),1)

@@ -59,7 +59,7 @@ def shown(frame: DataFrame, snapshot: Snapshot) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("step", some(READ, one_of=30), ids=str)
+@pytest.mark.parametrize("step", some(READ, one_of=30, checked=10), ids=str)
 def test_rows_are_those_of_hive(spark: SparkSession, step: Step) -> None:
     """Of recorded steps, row ids included; a union is refused, and so are nanoseconds, which `exact` has."""
     snapshot = open_table(str(step.table)).snapshot(**step.view)
