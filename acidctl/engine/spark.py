@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -402,6 +403,8 @@ class _Application:
 
     def _launch(self) -> None:
         if SparkContext._gateway is None:
+            # PySpark says so wherever pandas 3 is installed, and no pandas is used here.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
             # Everything that launches a JVM is on its command line, for all to see: secrets go another way.
             public = SparkConf(loadDefaults=False)
             public.setAll([("spark.master", self._master)])
