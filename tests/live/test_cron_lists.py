@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acidctl.format.write_ids import ValidTxns
 from tests import ROOT
 from tests.services.hive import Hive
 
@@ -23,7 +24,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_lists_of_the_page_are_hives_own(hive4: Hive, tmp_path: Path) -> None:
-    """Committed, open and aborted writes: both lists, letter by letter."""
+    """Committed, open and aborted writes: both lists are Hive's."""
     hive4.run("create table orders (id int) stored as orc tblproperties ('transactional'='true')")
     hive4.run("insert into orders values (1)")
     opened, aborted = hive4.session("opened"), hive4.session("aborted")
@@ -49,7 +50,8 @@ def test_the_lists_of_the_page_are_hives_own(hive4: Hive, tmp_path: Path) -> Non
     shell = "\n".join(line for line in shell.splitlines() if not line.startswith("psql"))
     subprocess.run(["sh", "-eu", "-c", shell], cwd=tmp_path, check=True, timeout=30)
     assert (tmp_path / WRITE_IDS).read_text().strip() == expected
-    assert (tmp_path / TXNS).read_text().strip() == txns
+    # Of neighbours that were aborted Hive makes a range, and other tests of this Hive leave many.
+    assert ValidTxns.parse((tmp_path / TXNS).read_text().strip()) == ValidTxns.parse(txns)
     assert expected is not None
     assert expected.count(":") == 4
     assert expected.partition(":")[2].split(":")[2:] == ["2", "3"]
