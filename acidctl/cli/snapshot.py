@@ -94,7 +94,7 @@ class View:
     examples=(
         "acidctl snapshot /warehouse/orders --validtxns @write_ids.txt --validtxns @txns.txt",
         "acidctl snapshot /warehouse/orders -o jsonl --row-id > orders.jsonl",
-        "acidctl snapshot /warehouse/orders --as-of 20 --to s3://lake/orders/ --partitioned",
+        "acidctl snapshot /warehouse/orders --as-of 20 --to s3://lake/orders/",
     ),
     arguments=[table_argument()],
 )

@@ -25,6 +25,8 @@ from tests.support.steps import Step
 
 # Hive cannot read the first at all, and the second only as a reader of its own time.
 UNREADABLE = ("types_local_time_zone", "old_reader/01-old")
+# Parquet moments that nanoseconds since 1970 cannot hold: acidctl says so and leaves these files to Hive.
+NOT_JOINED = "insert_only_parquet/01-inserted"
 Adopt = Callable[[Hive, Path, str], Adopted]
 OPTIONS = {"minor": ("--assume-exclusive",), "major": ()}
 
@@ -35,8 +37,8 @@ LOG = logging.getLogger(__name__)
 
 
 def is_judged(step: Path) -> bool:
-    """Whether this Hive can read the step's rows at all."""
-    return not any(part in str(step) for part in UNREADABLE)
+    """Whether this Hive can read the step's rows at all, and acidctl write them."""
+    return not any(part in str(step) for part in (*UNREADABLE, NOT_JOINED))
 
 
 def cases(engine: str, *kinds: str) -> Iterator[tuple[Path, str]]:

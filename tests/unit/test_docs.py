@@ -172,6 +172,7 @@ def test_command_lines_run(story: str, tmp_path: Path, monkeypatch: pytest.Monke
     write_ids = lists["valid_write_ids"].replace(lists["table"], "default.orders")
     for name, text in {"write_ids": write_ids, "txns": lists["valid_txns"]}.items():
         (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "condition.sql").write_text("status = 'new'\n")
     (tmp_path / "lists.txt").write_text(f"{write_ids}\n{lists['valid_txns']}\n")
     monkeypatch.chdir(tmp_path)
     for words in STORIES[story]:
@@ -183,6 +184,7 @@ def test_command_lines_run(story: str, tmp_path: Path, monkeypatch: pytest.Monke
                 args.pop()
                 continue
             word = re.sub(r"^(hdfs://nn/|s3://|/)warehouse/", f"{tmp_path}/warehouse/", word)
+            word = word.replace("s3://lake/", f"{tmp_path}/")
             args.append({"TABLE": str(table)}.get(word, word).replace("/var/log/acidctl", str(tmp_path)))
         if "--delete" in args and "--yes" not in args:
             args.append("--yes")  # the operator would be asked
