@@ -82,7 +82,7 @@ stage-hive-on-hdfs:
 	$(PYTEST) -m "hive and (hdfs or s3 or orctools) and not (hive3 or metastore or spark)" $(call marked,hive)
 
 stage-metastore:
-	$(PYTEST) -m "metastore and not hive3" $(call marked,metastore)
+	$(PYTEST) -m "metastore and not (hive3 or spark)" $(call marked,metastore)
 
 stage-storages:
 	$(PYTEST) -m "(hdfs or s3 or orctools) and not (hive or hive3 or metastore or spark)" $(call marked,hdfs|s3|orctools)

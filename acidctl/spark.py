@@ -21,6 +21,7 @@ from pyspark.sql import types as spark_types
 
 from acidctl.api import open_table
 from acidctl.by_name import Metastore
+from acidctl.by_name import open_table as open_named
 from acidctl.engine.spark import SparkEngine
 from acidctl.errors import AcidctlError, UsageError
 from acidctl.rows.export import ROW_ID
@@ -174,8 +175,9 @@ def _snapshot(options: Mapping[str, Any]) -> Snapshot:
     if metastore:
         with Metastore(metastore, storage_options=storage) as catalog:
             return catalog.table(path).snapshot(**view)
-    named = path.startswith("thrift://")
-    if not (named or view["validtxns"] or view["as_of"] is not None or _flag(options, "assume_committed")):
+    if path.startswith("thrift://"):
+        return open_named(path, storage_options=storage).snapshot(**view)
+    if not (view["validtxns"] or view["as_of"] is not None or _flag(options, "assume_committed")):
         raise UsageError(
             "which writes are committed is unknown: there is neither the option validtxns nor as_of",
             hint="Give Hive's lists, one a line, as validtxns; or assume_committed=true if all that is on disk counts.",
