@@ -40,7 +40,7 @@ from acidctl.engine import local
 from tests.support.fake_tasks import linger
 init = local.LocalEngine.__init__
 small = {"pool": 0, "here": 1 << 40}[sys.argv.pop(1)]
-local.LocalEngine.__init__ = lambda self, **given: init(self, small_bytes=small, work=linger, **given)
+local.LocalEngine.__init__ = lambda self, **given: init(self, **{**given, "small_bytes": small, "work": linger})
 from acidctl.cli.main import main
 main()
 """

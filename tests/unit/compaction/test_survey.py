@@ -158,6 +158,10 @@ def test_every_step_has_a_plan_or_a_reason(path: Path) -> None:
     known = {"acid_v1_minor", "v1_copies"} if step["engine"] == "hive2" else set()
     if path.parent.name in ("evolution_converted", "insert_only_parquet"):
         known.add("schema_unclear")
+    if path.parent.name == "insert_only_text_delimited":
+        known.add("file_format")
+    # Parquet files whose columns differ are left to Hive, whatever the DDL says.
+    any_ddl = path.parent.name == "insert_only_parquet"
     for kind in (MINOR, MAJOR):
         for ddl in (True, False):
             try:
@@ -168,7 +172,7 @@ def test_every_step_has_a_plan_or_a_reason(path: Path) -> None:
             check_sound(made, files_of(path))
             codes = {part.reason_code for part in made.partitions if part.action is Action.REFUSED}
             assert codes <= known
-            assert "schema_unclear" not in codes or not ddl
+            assert "schema_unclear" not in codes or not ddl or any_ddl
 
 
 def compactions() -> Iterator[tuple[Path, Path, CompactionKind]]:
