@@ -313,7 +313,7 @@ def _expanded(stream: BinaryIO, name: str) -> Iterator[bytes]:
         if ending in _ZLIB:
             yield from _inflated(stream, _ZLIB[ending])
         elif ending in _STREAMED:
-            with pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), _STREAMED[ending]) as plain:
+            with pa.CompressedInputStream(pa.PythonFile(_LeftOpen(stream), mode="r"), _STREAMED[ending]) as plain:
                 while chunk := plain.read(_CHUNK):
                     yield chunk
         elif ending in _BLOCKS:
@@ -323,6 +323,18 @@ def _expanded(stream: BinaryIO, name: str) -> Iterator[bytes]:
                 yield chunk
     except (zlib.error, CodecError, pa.ArrowException, OSError, EOFError) as error:
         raise DamagedDataError(f"{name} cannot be decompressed: {error}", path=name, hint=_HINT) from error
+
+
+class _LeftOpen:
+    """A stream that whoever reads it does not close: it is read again."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.read = stream.read
+
+    def close(self) -> None:
+        """It stays open."""
 
 
 def _inflated(stream: BinaryIO, window: int) -> Iterator[bytes]:

@@ -58,10 +58,11 @@ def test_one_statement_moves_a_table_to_iceberg(tmp_path: Path) -> None:
         want[f"t{number}"] = open_table(str(step.table)).snapshot(**view).digest()
     asked = {"jar": str(iceberg_jar()), "lake": str(tmp_path / "lake"), "tables": tables}
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    python = iceberg_python()
     done = subprocess.run(
-        [iceberg_python(), "-c", SCRIPT],
+        [python, "-c", SCRIPT],
         input=json.dumps(asked),
-        env={**environment, "PYTHONPATH": str(ROOT)},
+        env={**environment, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)},
         capture_output=True,
         text=True,
         check=False,

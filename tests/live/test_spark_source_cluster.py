@@ -61,7 +61,11 @@ def read(spark: SparkSession, hdfs_cluster: Hdfs) -> Iterator[Read]:
     hdfs_cluster.remove("/source")
 
 
-@pytest.mark.parametrize("step", some([s for s in READ if "types" not in str(s)], one_of=120, checked=40), ids=str)
+# Moments that microseconds do not hold are in the test on one machine.
+PLACED = [step for step in READ if "types" not in str(step) and "insert_only_parquet" not in str(step)]
+
+
+@pytest.mark.parametrize("step", some(PLACED, one_of=120, checked=40), ids=str)
 def test_rows_are_those_of_hive(read: Read, step: Step) -> None:
     """In the smallest splits, by executors that got the package and the storage's settings from the driver."""
     snapshot = open_table(str(step.table)).snapshot(**step.view)
