@@ -198,7 +198,7 @@ def _encode(
     """Write a file as the backend makes it, of which the end is held back; what was noted of its keys."""
     stripes, plain = _stripe_sink(held, columns, types, physical_of(settings, types, acid=acid), backend)
     if plain.compression is Compression.NONE:  # of the others they count what is compressed
-        plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain.block_size))
+        plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain))
     writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
     keys = _KeyLog()
     try:
@@ -224,10 +224,11 @@ def _encode(
     return keys
 
 
-def _not_filled(types: Sequence[OrcType], block_size: int) -> int:
+def _not_filled(types: Sequence[OrcType], plain: Physical) -> int:
     """What the C++ writers count of a stripe beside its bytes: of each stream a whole block, little as is in it."""
     streams = sum(len(recorded(entry.kind, EncodingKind.DIRECT_V2, nulls=True)) for entry in types)
-    return streams * block_size * 3 // 4
+    # In the smallest stripes most streams have not taken a block yet.
+    return min(streams * plain.block_size * 3 // 4, 4 * plain.stripe_size)
 
 
 def physical_of(settings: Settings, types: Sequence[OrcType], *, acid: bool) -> Physical:
