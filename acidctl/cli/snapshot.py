@@ -313,6 +313,7 @@ def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) 
         out.machine(lambda: answer, [answer], tuple(report))
     if view.limit != 0:
         _note_none(out, snapshot, view, report["rows"])
+    out.note(*report["notes"])
     if report["replaced"]:
         out.warn(f"{plural(report['replaced'], 'string value')} not valid UTF-8; written with replacement characters")
     amounts = f"{plural(report['rows'], 'row')}, {plural(report['files'], 'file')}, {human_size(report['bytes'])}"

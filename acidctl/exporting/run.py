@@ -37,6 +37,7 @@ class ExportReport(TypedDict):
     digest: Annotated[str, "of what was read back: `r2:` of the values in their order, `sha256:` of the bytes of text"]
     replaced: Annotated[int, "strings that were not UTF-8 and got replacement characters"]
     seconds: Annotated[float, "how long it took"]
+    notes: Annotated[list[str], "what killed runs had left, and what became of it"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
         "digest": combined([content.digest for content in files]),
         "replaced": replaced,
         "seconds": round(time.monotonic() - started, 3),
+        "notes": target.notes,
     }
 
 

@@ -1,9 +1,11 @@
 """Where an export goes, and how it gets there: written under a hidden name, then shown as a whole or not at all.
 
 The hidden name stands beside the target, on the same storage, begins with a dot and ends in `.part`: neither Hive nor
-Spark nor a pattern of names takes it for data. Publishing is a rename that replaces nothing; what `overwrite` agrees to
-replace is renamed to a hidden name first and removed last. Where nothing can be renamed, on object stores, one file
-still appears at once; a directory appears file by file, and `_SUCCESS` in it comes last.
+Spark nor a pattern of names takes it for data. Publishing is a rename that replaces nothing. What `overwrite` agrees to
+replace changes its name with the new in one step and is removed then; where that is not offered, it is renamed to a
+hidden name first and removed last, and a run that finds it there, and nothing under its name, gives it its name back.
+Where nothing can be renamed, on object stores, one file still appears at once; a directory appears file by file, and
+`_SUCCESS` in it comes last, and goes first from one that is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import BinaryIO
 
 from acidctl.errors import AcidctlError, ExistsError, StorageError, UsageError
 from acidctl.storage.local import LocalStorage, is_special, whole_file
-from acidctl.storage.port import Storage, join
+from acidctl.storage.port import PathStat, Storage, join
 
 SUCCESS = "_SUCCESS"
 _OURS = (".parquet", ".arrow", ".csv", ".jsonl", ".gz", ".zst")
@@ -64,9 +66,13 @@ class Target(WorkPlace):
         super().__init__(storage, path if special else f"{beside}.{name}.{token}.part", special=special)
         self.path = path
         self.folder = folder
-        self._previous = f"{beside}.{name}.{token}.old"
+        self._previous = f"{beside}.{name}.acidctl-old"
         self._made: set[str] = set()
+        #: What earlier runs have left, and what became of it: sentences.
+        self.notes: list[str] = []
         self._replaces = False if self.is_special else self._may_replace(overwrite)
+        if not self.is_special and (overwrite or storage.facts.empty_directories):
+            self._note_parts(beside, f".{name}.")
 
     @property
     def shown(self) -> str:
@@ -76,6 +82,8 @@ class Target(WorkPlace):
     def _may_replace(self, overwrite: bool) -> bool:
         """Whether there is something, which may be replaced."""
         found = self.storage.stat(self.path)
+        if overwrite and (found is None or found.is_directory == self.folder):
+            found = self._recovered(found)
         if found is None:
             self._require_parent()
             return False
@@ -102,6 +110,46 @@ class Target(WorkPlace):
                         hint="Choose another name, or remove that directory by hand.",
                     )
         return True
+
+    def _recovered(self, found: PathStat | None) -> PathStat | None:
+        """What stands at the path after a run that was killed while it replaced that."""
+        storage = self.storage
+        if storage.stat(self._previous) is None:
+            return found
+        hidden = storage.display(self._previous)
+        if found is None:
+            storage.move(self._previous, self.path)
+            self.notes.append(
+                f"an earlier run was killed while it replaced {self.shown}; what it had moved away is back"
+            )
+            return storage.stat(self.path)
+        if self.folder and not storage.facts.atomic_rename and storage.stat(join(self.path, SUCCESS)) is None:
+            raise ExistsError(
+                f"{self.shown} is half replaced by a run that was killed; what it held before is there and in {hidden}",
+                path=self.shown,
+                hint="Remove both if nothing of them is needed, and run the command again.",
+            )
+        self._remove(self._previous)
+        self.notes.append(f"removed {hidden}, which a run that was killed had replaced")
+        return found
+
+    def _note_parts(self, beside: str, start: str) -> None:
+        """Of those that write there now nobody can tell whether they live, so that nothing is removed."""
+        names: list[str] = []
+
+        def note(relative: str) -> bool:
+            names.append(relative)
+            return False
+
+        with suppress(AcidctlError):
+            names += [info.path for info in self.storage.walk(beside or os.curdir, note).files]
+        left = [name for name in names if name.startswith(start) and name.endswith(".part")]
+        for name in left[:1]:
+            more = f" and {len(left) - 1:,} more like it" if len(left) > 1 else ""
+            shown = self.storage.display(f"{beside}{name}")
+            self.notes.append(
+                f"{shown}{more}: left by an export that was killed, or of one that still runs; if none runs, remove it"
+            )
 
     def _require_parent(self) -> None:
         parent = self.path.rpartition("/")[0] or ("/" if self.path.startswith("/") else os.curdir)
@@ -131,23 +179,42 @@ class Target(WorkPlace):
         if self.is_special:
             return
         storage = self.storage
-        if self.folder and storage.facts.atomic_rename:
+        at_once = storage.facts.atomic_rename
+        if self.folder and at_once:
             self.make_folders(SUCCESS)
             storage.create_exclusive(join(self.work, SUCCESS), b"")
-        if self._replaces:
-            storage.move(self.path, self._previous)
-        try:
+        if self._replaces and at_once and storage.exchange(self.work, self.path):
+            self._remove(self.work)
+            return
+        with self._moved_away():
             # Without directories there is nothing to move of an export without files.
-            if storage.facts.atomic_rename or storage.stat(self.work) is not None:
+            if at_once or storage.stat(self.work) is not None:
                 storage.move(self.work, self.path)
-            if self.folder and not storage.facts.atomic_rename:
+            if self.folder and not at_once:
                 storage.create_exclusive(join(self.path, SUCCESS), b"")
-        except BaseException:
+
+    @contextmanager
+    def _moved_away(self) -> Iterator[None]:
+        """What is replaced has a hidden name meanwhile; it comes back where the block fails, and goes otherwise."""
+        storage, marker = self.storage, join(self.path, SUCCESS)
+        moved = marked = False
+        try:
             if self._replaces:
+                marked = self.folder and not storage.facts.atomic_rename and storage.stat(marker) is not None
+                if marked:
+                    storage.remove_file(marker)
+                moved = True
+                storage.move(self.path, self._previous)
+            yield
+        except BaseException:
+            if moved:
                 with suppress(AcidctlError):
                     storage.move(self._previous, self.path)
+            if marked:
+                with suppress(AcidctlError):
+                    storage.create_exclusive(marker, b"")
             raise
-        if self._replaces:
+        if moved:
             self._remove(self._previous)
 
     def abandon(self) -> None:

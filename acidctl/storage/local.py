@@ -191,6 +191,16 @@ class LocalStorage(Storage):
             _sync(new_parent)
             _sync(old_parent)
 
+    def exchange(self, first: str, second: str) -> bool:
+        """By Linux's `renameat2`, on file systems that have it."""
+        with self._changing(first) as (parent, name), _parent_of(second, self._tops) as (other_parent, other):
+            call = renameat2()
+            if call is None or call(os.fsencode(name), os.fsencode(other), parent, other_parent, _RENAME_EXCHANGE):
+                return False
+            _sync(other_parent)
+            _sync(parent)
+            return True
+
     @contextmanager
     def _changing(self, path: str) -> Iterator[tuple[int, str]]:
         """The directory in which something is changed, see `_parent_of`, and our errors for those who write."""
@@ -355,7 +365,7 @@ def _sync(directory: int) -> None:
 
 
 _AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 # A kernel without the call, a file system that does not know the flag (NFS, some of FUSE), a sandbox that forbids it.
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 
@@ -369,8 +379,8 @@ def rename_new(source: str, target: str, source_in: int | None = None, target_in
     """
     call = renameat2()
     if call is not None and "\0" not in source + target:
-        places = (_AT_FDCWD if number is None else number for number in (source_in, target_in))
-        number = call(os.fsencode(source), os.fsencode(target), *places)
+        places = [_AT_FDCWD if number is None else number for number in (source_in, target_in)]
+        number = call(os.fsencode(source), os.fsencode(target), places[0], places[1], _RENAME_NOREPLACE)
         if number == 0:
             return
         if number not in _NOT_OFFERED:
@@ -398,8 +408,8 @@ def rename_new(source: str, target: str, source_in: int | None = None, target_in
 
 
 @cache
-def renameat2() -> Callable[[bytes, bytes, int, int], int] | None:
-    """Linux's call, which gives an error number or 0; None on other systems."""
+def renameat2() -> Callable[[bytes, bytes, int, int, int], int] | None:
+    """Linux's call, whose last argument is its flags, and which gives an error number or 0; None on other systems."""
     # Only what renames needs it; reading commands start without.
     import ctypes
 
@@ -409,8 +419,8 @@ def renameat2() -> Callable[[bytes, bytes, int, int], int] | None:
     function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     function.restype = ctypes.c_int
 
-    def call(source: bytes, target: bytes, source_in: int, target_in: int) -> int:
-        failed = function(source_in, source, target_in, target, _RENAME_NOREPLACE)
+    def call(source: bytes, target: bytes, source_in: int, target_in: int, flags: int) -> int:
+        failed = function(source_in, source, target_in, target, flags)
         return ctypes.get_errno() if failed else 0
 
     return call

@@ -146,6 +146,12 @@ class Storage(Protocol):
         """Move a file or directory to a path that does not exist (quarantine and back); durable on return."""
         raise _read_only(self, source)
 
+    def exchange(self, first: str, second: str) -> bool:
+        """Give each of two files or directories the other's name in one step; False, and nothing is changed, where that
+        is not offered.
+        """
+        return False
+
     def copy_file(self, source: str, target: str) -> None:
         """Copy a file to a path that does not exist, by the server where it can; StorageError when it exists."""
         with self.open(source) as stream, self.create(target) as copy:

@@ -122,6 +122,9 @@ class FaultyStorage:
     def move(self, source: str, target: str) -> None:
         self.call("move", source, lambda: self._inner.move(source, target))
 
+    def exchange(self, first: str, second: str) -> bool:
+        return self.call("exchange", first, lambda: self._inner.exchange(first, second))
+
     def copy_file(self, source: str, target: str) -> None:
         self.call("copy_file", source, lambda: self._inner.copy_file(source, target))
 

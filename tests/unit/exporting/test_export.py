@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import acidctl
-from acidctl.errors import AcidctlError, ExistsError, StorageError, UsageError, VerificationError
+from acidctl.errors import (
+    AcidctlError,
+    ExistsError,
+    StorageError,
+    UnreachableError,
+    UsageError,
+    VerificationError,
+)
 from acidctl.exporting.run import Chosen, export
 from acidctl.options import ExportOptions
 from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.resolve import resolve
 from tests import ROOT
+from tests.support.faulty import Fault, FaultyStorage
 from tests.support.slow_reader import Event
 from tests.unit.rows.test_slow_reader import write_events
 
@@ -288,6 +298,7 @@ import acidctl
 from acidctl.exporting.run import Chosen, export
 from acidctl.options import ExportOptions
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.resolve import resolve
 
 class Dies(LocalStorage):
     def open(self, path):
@@ -297,6 +308,46 @@ to = sys.argv[2]
 asked = ExportOptions(to=to, partitioned=to.endswith("/"))
 export(acidctl.open_table(sys.argv[1]).snapshot(), asked, Chosen(), Dies(to), to.rstrip("/"))
 """
+
+
+class _Renaming(FaultyStorage):
+    """A storage in which two names change in two steps."""
+
+    def exchange(self, first: str, second: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("to", ["rows.parquet", "parts/"])
+@pytest.mark.parametrize("scheme", ["exchange", "renames", "memory"])
+def test_a_kill_while_something_is_replaced(scheme: str, to: str, tmp_path: Path) -> None:
+    """After each change the old export is there, or the new one, or the next run brings back what was moved away."""
+    seen = acidctl.open_table(str(PARTITIONED)).snapshot()
+    for number in range(1, 99):
+        place = f"memory://kill{os.urandom(4).hex()}" if scheme == "memory" else str(tmp_path / str(number))
+        storage, path = resolve(f"{place}/{to}".rstrip("/"))
+        if scheme != "memory":
+            os.mkdir(place)
+        seen.export(f"{place}/{to}", ["id"], limit=1)
+        # A storage that does nothing from then on is left as by a process that was killed.
+        mortal = (FaultyStorage if scheme == "exchange" else _Renaming)(storage, number, Fault.GONE)
+        with suppress(UnreachableError):
+            export(seen, ExportOptions(to=f"{place}/{to}", overwrite=True), Chosen(), mortal, path)
+        found, marked = storage.stat(path), storage.stat(f"{path}/_SUCCESS")
+        old = f"{path.rpartition('/')[0]}/.{to.rstrip('/')}.acidctl-old"
+        moved = storage.stat(old)
+        assert found or (moved and scheme != "exchange")
+        if scheme == "memory" and to == "parts/" and found and moved and not marked:
+            with pytest.raises(ExistsError, match="half replaced by a run that was killed"):
+                seen.export(f"{place}/{to}", ["v"], overwrite=True)
+            continue
+        notes = " ".join(seen.export(f"{place}/{to}", ["v"], overwrite=True)["notes"])
+        assert found or "is back" in notes
+        assert not storage.stat(old)
+        names = [name for name in os.listdir(place) if name.endswith(".part")] if scheme != "memory" else []
+        assert all(name in notes for name in names)
+        if not mortal.hit:
+            return
+    pytest.fail("never whole")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from acidctl.storage import local as rename
 from acidctl.storage.local import rename_new
 
-_OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int], int] | None]] = {
+_OFFERS: dict[str, Callable[[], Callable[[bytes, bytes, int, int, int], int] | None]] = {
     "offered": rename.renameat2,
     "not by the system": lambda: None,
     "not by the file system": lambda: lambda *_: errno.EINVAL,
