@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
 import click
@@ -114,8 +115,17 @@ def cli() -> None:
     """Inspect, read, compact and clean Hive ACID tables without Hive."""
 
 
+class _WithoutPandas(MetaPathFinder):
+    """With its first array pyarrow loads pandas where that is installed, which takes as long as many a command needs."""
+
+    def find_spec(self, name: str, *rest: Any) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("no command uses pandas", name=name)
+
+
 def main() -> NoReturn:
     """The console script."""
+    sys.meta_path.insert(0, _WithoutPandas())
     cli.main()
 
 

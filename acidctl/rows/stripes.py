@@ -84,7 +84,8 @@ def matching_stripes(
     judge = _Judge(orc, where, places, raw)
     if not judge.may_match(orc.tail.statistics, orc.tail.rows, 0):
         return
-    statistics = orc.stripe_statistics() if len(among) > 1 else ()
+    # Those of a file with one stripe are the stripe's.
+    statistics = orc.stripe_statistics() if len(orc.stripe_rows) > 1 else ()
     start = None
     row = sum(orc.stripe_rows[: among.start])
     for index in among:

@@ -95,7 +95,8 @@ HEAVY = (
 )
 
 # All of the product: may only fall, but for what is new.
-MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700
+# The last: an export that is killed while it replaces another; row groups of Parquet passed over.
+MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
