@@ -116,7 +116,7 @@ def cli() -> None:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """With its first array pyarrow loads pandas where that is installed, which takes as long as many a command needs."""
+    """With its first array pyarrow loads pandas if that is installed, which takes as long as many a command needs."""
 
     def find_spec(self, name: str, *rest: Any) -> None:
         if name == "pandas":

@@ -127,6 +127,11 @@ def test_a_table_is_read_where_rows_may_match(tmp_path: Path, read_stripes: list
     assert ids("b = 'row 77 of 2'") == [(2, 77)]
     assert ids("a < 0 or b is null") == []
     assert read_stripes == [1]
+    read_stripes.clear()
+    parts = snapshot.splits(["a"], where="a between 119001 and 122001", split_bytes=1)
+    assert len(parts) > 10
+    assert [row["a"] for part in parts for row in part.to_batches().read_all().to_pylist()] == [119001, 121001, 122001]
+    assert len(read_stripes) < 10  # parts of one stripe ask its statistics too
 
 
 def test_partitions_that_cannot_match_open_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
