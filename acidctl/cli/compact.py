@@ -40,6 +40,7 @@ from acidctl.compaction.plan import (
     THROUGH_QUEUE,
     Action,
     CompactionPlan,
+    Fate,
     InputEntry,
     OutputDir,
     PartitionPlan,
@@ -533,8 +534,29 @@ def _partition_text(out: Output, part: PartitionPlan) -> None:
         columns = (Column(""), Column("DIRECTORY"), Column("FILES", right=True), Column("BYTES", right=True))
         out.table(columns, rows)
         _sentence(out, part.reason[:1].upper() + part.reason[1:])
+        if out.verbose:
+            _stripes_text(out, part)
     for note in part.notes:
         _sentence(out, f"note: {note}", Paint.DIM)
+
+
+_FATES = {Fate.COPY: "copied", Fate.ENCODE: "written anew", Fate.UNDECIDED: "decided by the key columns when it runs"}
+
+
+def _stripes_text(out: Output, part: PartitionPlan) -> None:
+    """What becomes of the stripes of the inputs, and why."""
+    rows: list[list[object]] = []
+    for task in part.tasks:
+        for one in task.stripes:
+            numbers = f"{one.first}" if one.count == 1 else f"{one.first}-{one.first + one.count - 1}"
+            fate = f"{_FATES[one.choice]}: {one.reason}" if one.reason else _FATES[one.choice]
+            rows.append(
+                [f"  {one.file or 'small files'}", numbers if one.file else one.count, human_size(one.bytes), fate]
+            )
+    if rows:
+        out.line()
+        columns = Column("  FILE"), Column("STRIPES", right=True), Column("BYTES", right=True), Column("", below=True)
+        out.table(columns, rows)
 
 
 def _sentence(out: Output, text: str, paint: Paint | None = None) -> None:

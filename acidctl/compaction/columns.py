@@ -11,6 +11,8 @@ from typing import Any
 from acidctl.compaction.footers import NO_COLUMNS, InputFile
 from acidctl.compaction.plan import NotPlannedError, Target, WriterSettings
 from acidctl.errors import DamagedDataError, UsageError
+from acidctl.orc.stitch import form_of
+from acidctl.orc.tail import Tail
 from acidctl.types.hive_types import (
     Dialect,
     Field,
@@ -55,6 +57,9 @@ class SchemaSurvey:
     _partitions: dict[str, set[StructType]] = field(default_factory=dict)
     _newest: dict[str, tuple[int, Dialect]] = field(default_factory=dict)
     _codec: tuple[bool, int, str] = (False, 0, "zlib")
+    #: Tails of files whose stripes may be copied, by partition and path; those of one form are one.
+    _forms: dict[Any, Tail] = field(default_factory=dict)
+    _tails: dict[str, dict[str, Tail]] = field(default_factory=dict)
     #: The columns of a file without rows, or of deletes, and how good they are.
     _without_rows: tuple[tuple[int, bool, int], StructType] = ((0, False, 0), NO_COLUMNS)
 
@@ -68,6 +73,9 @@ class SchemaSurvey:
                     f"{file.path} is not in the format of other partitions ({self.file_format}); compact this "
                     "partition on its own",
                 )
+            if file.tail is not None:
+                like = self._forms.setdefault(form_of(file.tail), file.tail)
+                self._tails.setdefault(partition, {})[file.path] = like
             if not file.columns.fields:
                 continue
             if file.deletes or not file.rows:
@@ -79,6 +87,10 @@ class SchemaSurvey:
             self.add_schema(partition, FileSchema(file.columns, file.newest, file.dialect, file.path))
             # Minor compactions of Hive 3 compress nothing, whatever the table says.
             self._codec = max(self._codec, (file.codec != "none", file.newest, file.codec))
+
+    def tails_of(self, partition: str) -> dict[str, Tail]:
+        """A tail of the form of each large file of one partition, by path."""
+        return self._tails.get(partition, {})
 
     def add_schema(self, partition: str, schema: FileSchema) -> None:
         """Add one file with rows."""

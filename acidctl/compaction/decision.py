@@ -18,6 +18,7 @@ from acidctl.compaction.columns import (
     writer_settings,
 )
 from acidctl.compaction.footers import InputFile, ReadTail, tail_readers
+from acidctl.compaction.foresight import with_form
 from acidctl.compaction.plan import (
     Action,
     CompactionKind,
@@ -42,6 +43,8 @@ from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
 from acidctl.options import CompactOptions, Progress, unwatched
+from acidctl.orc.tail_edit import event_type, orc_types
+from acidctl.orc.writer import physical_of
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
 from acidctl.state.resolve import data_files
@@ -330,7 +333,7 @@ def assemble(
             file_format=file_format,
             writer=settings,
         ),
-        partitions=tuple(_decided(context, plan, survey, chosen, unwritable) for plan in plans),
+        partitions=tuple(_decided(context, plan, survey, chosen, settings, unwritable) for plan in plans),
         write_ids="" if view.lists.write_ids is None else view.lists.write_ids.format(),
         txns="" if view.lists.txns is None else view.lists.txns.format(),
         assumed=view.lists.assumed,
@@ -364,6 +367,7 @@ def _decided(
     plan: PartitionPlan,
     survey: SchemaSurvey,
     chosen: ChosenColumns,
+    settings: WriterSettings,
     unwritable: NotPlannedError | None,
 ) -> PartitionPlan:
     """The plan, or a refusal where its files do not suit the form of the outputs."""
@@ -378,7 +382,11 @@ def _decided(
         _require_lasting_base(context, plan, Target(chosen.dialect.value))
     except NotPlannedError as why:
         return plan.left(why)
-    return plan
+    if not (forms := survey.tails_of(plan.path)):
+        return plan
+    types = orc_types(event_type(chosen.columns))
+    physical = physical_of(settings, types, acid=True)
+    return replace(plan, tasks=tuple(with_form(task, forms, types, physical) for task in plan.tasks))
 
 
 def _target(request: CompactOptions, survey: SchemaSurvey) -> Target:

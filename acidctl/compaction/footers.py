@@ -12,14 +12,16 @@ import pyarrow.compute as pc
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
+from acidctl.compaction.stripes import SMALL_BYTES
 from acidctl.errors import DamagedDataError
 from acidctl.fileformats.parquet import opened, readable
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.events import Operation
+from acidctl.format.events import Operation, RowId
 from acidctl.format.names import BucketFile, OriginalFile, parse_file
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.tail import Tail
 from acidctl.rows.scan import DataSource, live_sources
 from acidctl.state.resolve import EntryKind, StateEntry, data_files
 from acidctl.storage.port import Storage, join
@@ -67,6 +69,7 @@ class InputFile:
     bucket property) of the rows of a file without ACID columns, whose row numbers go on from those of `before`, the
     path of the file before it. `newest` is the largest write id of its directory's name. `shape` tells schemas apart
     where `columns` cannot (Parquet). `first_line` is that of a text file, expanded, as far as it was looked at.
+    `span` bounds the keys of a file of events, both inclusive; `tail` is there where stripes may be worth copying.
     """
 
     path: str
@@ -89,6 +92,8 @@ class InputFile:
     apart: bool = False
     shape: str = ""
     first_line: bytes = b""
+    span: tuple[RowId, RowId] | None = None
+    tail: Tail | None = None
 
     @property
     def table_format(self) -> str:
@@ -146,6 +151,8 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
             raw=raw,
             before=before,
             apart=source.apart,
+            span=bounds,
+            tail=None if deletes or orc.tail.file_length < SMALL_BYTES else orc.tail,
         )
 
 

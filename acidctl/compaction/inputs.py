@@ -138,7 +138,7 @@ class TaskEvents:
         self._applied = 0
         self._settings = spec.table.writer
         # Rows that Hive 1 and 2 updated in place lie in files of any later write.
-        self._copies = spec.task.role is Role.SURVIVING and not spec.table.acid_v1 and spec.table.file_format == "orc"
+        self._copies = spec.task.role is not Role.DELETES and not spec.table.acid_v1 and spec.table.file_format == "orc"
         self._sizes = {
             storage.display(join(root, info.path)): info.size for entry in spec.inputs for info in entry.files
         }
@@ -184,9 +184,9 @@ class TaskEvents:
 
     def _surviving(self, sample: InputSample, stack: ExitStack) -> Iterator[EventBatch | CopiedStripe]:
         """Rows, and stripes of rows that are copied; what is copied from stays open as long as the stack."""
-        filled = [source for source in self._inserts if source.facts.rows]
+        filled, collapse = [source for source in self._inserts if source.facts.rows], self._task.role is Role.SURVIVING
         if not self._copies or any(source.facts.may_update for source in filled):
-            yield from sample.compared(self._rows(collapse=self._task.role is Role.SURVIVING))
+            yield from sample.compared(self._rows(collapse=collapse))
             return
         types = orc_types(event_type(self.columns))
         reader = LocationReader(self._inserts, self._deletes, self._write_ids)
@@ -205,7 +205,7 @@ class TaskEvents:
         plan.choose(filled, stack)
         if plan.like is None:
             plan.finish()
-            yield from sample.compared(self._rows(collapse=True, deleted=plan.deleted))
+            yield from sample.compared(self._rows(collapse=collapse, deleted=plan.deleted))
             return
         last: RowId | None = None
         for piece in plan.pieces():
@@ -236,6 +236,7 @@ class TaskEvents:
         notice = _RefuseDoubles(self._task.output).watch(read)
         merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)
         for batch in coalesce(iter(merge), BATCH_ROWS):
+            # Those of files without updates: each is of the write that made its row.
             keys = batch.keys
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, keys.write_id), batch.columns)
         self._applied += merge.deletes_applied

@@ -6,20 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from acidctl.compaction.cross_check import wrong
 from acidctl.compaction.inputs import TaskEvents
 from acidctl.compaction.plan import CopyProof, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.stripes import CopiedStripe
-from acidctl.compaction.verify import Attempt, Expected
+from acidctl.compaction.verify import Attempt, Expected, verify_joined
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, TARGET
 from acidctl.orc.reader import OrcFile, open_orc
-from acidctl.orc.stitch import Stitcher, StripeRun, like_of, mismatch, postscript_of, stitch
+from acidctl.orc.stitch import Stitcher, StripeRun, ends_of, first_key, like_of, mismatch, postscript_of, stitch
 from acidctl.orc.writer import Backend, Settings, WrittenFile, write_orc
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
@@ -135,8 +137,9 @@ def _sorted(counts: Counter[tuple[int, int]]) -> tuple[tuple[int, int, int], ...
 def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = True) -> TaskResult:
     """A task with role JOIN: stripes are copied as they are, the tail is made anew; see `compaction.task.run_task`.
 
-    Parts that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with
-    the parts.
+    Each part was verified, so that its stripes are compared with what they were then, and nothing is decoded. Parts
+    that two ORC libraries wrote do not fit together and are written once more. Counts of what was read stay with the
+    parts.
     """
     parts = [part for part in spec.parts if part.rows]
     nothing = TaskResult.nothing(spec)
@@ -151,45 +154,40 @@ def join_parts(spec: TaskSpec, storage: Storage, root: str, *, threads: bool = T
     assert isinstance(columns, StructType)
     metadata = {TARGET: spec.table.dialect.encode()}
     attempt = Attempt(storage, root, spec)
-    with attempt.create() as sink, ExitStack() as stack:
-        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
-        files = [orc for _, orc in opened]
-        copied = tuple(_copied(parts, files))
-        measure: Measure | None = None
-        written: WrittenFile
-        like = files[like_of([orc.tail for orc in files])].tail
-        if any(mismatch(like, orc.tail) for orc in files):
-            settings, events = spec.table.writer, _events(files)
-            if copied:
-                # Digests of these parts are not of all rows.
-                copied, measure = (), Measure(acid=True)
-                events = rows_only(measure.passed(events))
-            written = write_orc(sink, events, columns, settings, acid=True, metadata=metadata, backend=Backend.EXACT)
-        else:
-            written = stitch(sink, [StripeRun(stream, orc.tail) for stream, orc in opened])
-    digest = combined([part.digest for part in parts])
     expected = Expected(
         rows=sum(part.rows for part in parts),
-        digest=digest if measure is None else measure.digest.hexdigest(),
-        parts=tuple((part.rows, part.digest) for part in parts) if measure is None else (),
+        digest=combined([part.digest for part in parts]),
         columns=str(columns),
         counts=_sorted(counts),
         operation=Operation.DELETE if spec.task.output.startswith(DELETE_DELTA_PREFIX) else Operation.INSERT,
         collapsed=spec.task.output.startswith(BASE_PREFIX),
         bucket_id=spec.task.bucket_id,
         metadata=metadata,
-        copied=copied,
     )
-    return replace(attempt.verified(written, expected, nothing, threads=threads), digest=digest)
-
-
-def _copied(parts: Sequence[TaskResult], files: Sequence[OrcFile]) -> Iterator[CopyProof]:
-    """The proofs of all parts, by the numbers that their stripes get."""
-    before = 0
-    for part, orc in zip(parts, files, strict=True):
-        for proof in part.copied:
-            yield replace(proof, stripe=proof.stripe + before)
-        before += len(orc.tail.stripes)
+    with ExitStack() as stack:
+        sink = stack.enter_context(attempt.create())
+        opened = [_opened(stack, storage, join(root, f"{spec.work}/{part.path}")) for part in parts]
+        files = [orc for _, orc in opened]
+        like = files[like_of([orc.tail for orc in files])].tail
+        if any(mismatch(like, orc.tail) for orc in files):
+            # What was copied into a part is in no digest of it.
+            measure = Measure(acid=True)
+            events = rows_only(measure.passed(_events(files)))
+            written = write_orc(
+                sink, events, columns, spec.table.writer, acid=True, metadata=metadata, backend=Backend.EXACT
+            )
+            stack.close()
+            expected = replace(expected, digest=measure.digest.hexdigest())
+            return replace(attempt.verified(written, expected, nothing, threads=threads), digest=expected.digest)
+        runs = [StripeRun(stream, orc.tail) for stream, orc in opened]
+        bounds = [(first_key([run]), ends_of(run)) for run in runs]
+        written = stitch(sink, runs)
+    for (_, before), (first, _) in pairwise(bounds):
+        if first is None or before[-1] >= first:
+            raise wrong(attempt.name, "its parts are not in order")
+    fingerprints = [one for part in parts for one in part.fingerprints]
+    verify_joined(attempt.open, attempt.name, expected, fingerprints, [key for _, ends in bounds for key in ends])
+    return attempt.result(written, expected, nothing)
 
 
 def _opened(stack: ExitStack, storage: Storage, place: str) -> tuple[BinaryIO, OrcFile]:

@@ -170,7 +170,7 @@ class TaskPart:
             url=join(place.url, running.plan.path),
             work=running.work.name,
             table=table,
-            task=task,
+            task=replace(task, stripes=()),
             inputs=running.inputs(task),
             hosts=hosts,
             storage_options=place.options,

@@ -120,13 +120,38 @@ class OutputDir:
     rows_in: int = 0
 
 
+class Fate(Enum):
+    """What is known of stripes before a task runs; UNDECIDED: their key columns decide when it does."""
+
+    COPY = "copy"
+    ENCODE = "encode"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class StripeChoice:
+    """`count` adjacent stripes of a file, from number `first` on, of so many stored bytes, and what becomes of them.
+
+    Of what is written anew `reason` says why (`compaction.stripes`, `orc.stitch.Obstacle`). Without a `file` they are
+    those of all small files of a task together.
+    """
+
+    file: str
+    first: int
+    count: int
+    bytes: int
+    choice: Fate
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
     """One output file: `output` is `<directory>/<file>` below the location.
 
     `files` hold the rows, `delete_files` the delete events that may concern them (SURVIVING only); both are paths
     relative to the location. `cuts` divide the bucket into `len(cuts) + 1` parts. `rows_in` counts stored events of
-    `files` by footers, `bytes_in` the bytes of all files.
+    `files` by footers, `bytes_in` the bytes of all files. `stripes` is what is known of those of `files`; the task
+    decides by itself.
     """
 
     role: Role
@@ -137,6 +162,7 @@ class PlannedTask:
     rows_in: int = 0
     bytes_in: int = 0
     cuts: tuple[KeyCut, ...] = ()
+    stripes: tuple[StripeChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +179,9 @@ class PartitionPlan:
         "`name`, `kind`, `min_write_id`, `max_write_id` and `files` of what would be replaced",
     ] = ()
     outputs: Annotated[tuple[OutputDir, ...], "`name`, `kind` and `markers` of what would be published"] = ()
-    tasks: Annotated[tuple[PlannedTask, ...], "one a file: role, files, delete files, rows, bytes"] = ()
+    tasks: Annotated[
+        tuple[PlannedTask, ...], "one a file: role, files, delete files, rows, bytes, and what becomes of stripes"
+    ] = ()
     rows_in: Annotated[int, "stored rows by the footers"] = 0
     bytes_in: Annotated[int, "bytes that would be read"] = 0
     fingerprint: Annotated[str, "over names, sizes and times of the inputs"] = ""
@@ -552,7 +580,8 @@ class TaskResult:
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
     input (`digest`), and equals that of the file read back: a task that finds otherwise fails. It is of the rows that
     were written anew; those of stripes that were copied have `copied` as their proof. `peak_memory` is
-    in bytes, of the process that ran it. `read` are the files of a full ACID table that were read, `committed` and
+    in bytes, of the process that ran it. `fingerprints` are those of all stripes, of a part whose stripes are to be put
+    together with those of others. `read` are the files of a full ACID table that were read, `committed` and
     `hidden_ids` the write ids whose events were taken or left out.
     """
 
@@ -572,6 +601,7 @@ class TaskResult:
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()
     copied: tuple[CopyProof, ...] = ()
+    fingerprints: tuple[str, ...] = ()
     stripes: StripeCounts = StripeCounts()
 
     @classmethod

@@ -35,7 +35,7 @@ from acidctl.types.digest import RowDigest
 #: unless it has as many rows as a writer hands over at once.
 SMALL_BYTES = 1 << 20
 SMALL_SHARE = 16
-_FEW_ROWS = 1 << 16
+FEW_ROWS = 1 << 16
 #: Files whose stripes are looked at, the largest ones: each stays open.
 MOST_FILES = 32
 _MOST = 2**63 - 1
@@ -135,7 +135,7 @@ class StripePlan:
                 self._reasons[why] += 1
                 others.append(_bounds(source))
         self._files.sort(key=lambda file: file.span)
-        others = _united(others)
+        others = united(others)
         for file in self._files:
             self._judge(file, others)
         self._coalesce(others)
@@ -162,7 +162,7 @@ class StripePlan:
             return obstacle.value
         assert bounds is not None
         file = _File(source, orc, statistics, bounds, [None] * len(bounds))
-        if any(_overlap(file.span, other.span) for other in self._files):
+        if any(overlapping(file.span, other.span) for other in self._files):
             return OVERLAP
         met = [i for i, known in enumerate(bounds) if self.span.may_hold(*known)]
         file.mine = range(met[0], met[-1] + 1) if met else range(0)
@@ -180,7 +180,7 @@ class StripePlan:
                 file.reasons[index] = OVERLAP
             elif obstacle is not None:
                 file.reasons[index] = obstacle.value
-            elif _any_between(others, *known):
+            elif any_between(others, *known):
                 file.reasons[index] = OVERLAP
             elif self.deleted.between(*known):
                 file.reasons[index] = DELETED
@@ -193,13 +193,13 @@ class StripePlan:
         """Small stripes stay only where what is beside them stays, and is not small itself."""
         stripes = [(file, index) for file in self._files for index in file.mine]
         small = [
-            file.size(index) < self.small and file.orc.tail.stripes[index].rows < _FEW_ROWS for file, index in stripes
+            file.size(index) < self.small and file.orc.tail.stripes[index].rows < FEW_ROWS for file, index in stripes
         ]
         # Whether rows of other files come before a stripe; after the last there may be some too.
         gaps = [True] * (len(stripes) + 1) if others else [False] * (len(stripes) + 1)
         for place in range(1, len(stripes)):
             (one, i), (two, j) = stripes[place - 1], stripes[place]
-            gaps[place] = _any_between(others, one.bounds[i][1], two.bounds[j][0])
+            gaps[place] = any_between(others, one.bounds[i][1], two.bounds[j][0])
         if stripes and others:
             (one, i), (two, j) = stripes[0], stripes[-1]
             gaps[0] = others[0][0] < one.bounds[i][0]
@@ -329,11 +329,12 @@ def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
     return tuple(narrowed)
 
 
-def _overlap(one: Bounds, other: Bounds) -> bool:
+def overlapping(one: Bounds, other: Bounds) -> bool:
+    """Whether two stretches of keys may have one in common."""
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def _united(bounds: Sequence[Bounds]) -> list[Bounds]:
+def united(bounds: Sequence[Bounds]) -> list[Bounds]:
     """The same keys as stretches that do not overlap, ascending."""
     result: list[Bounds] = []
     for low, high in sorted(bounds):
@@ -344,7 +345,7 @@ def _united(bounds: Sequence[Bounds]) -> list[Bounds]:
     return result
 
 
-def _any_between(stretches: Sequence[Bounds], low: RowId, high: RowId) -> bool:
+def any_between(stretches: Sequence[Bounds], low: RowId, high: RowId) -> bool:
     """Whether one of the ascending stretches has a key between these, both inclusive."""
     place = bisect_left(stretches, low, key=lambda one: one[1])
     return place < len(stretches) and stretches[place][0] <= high

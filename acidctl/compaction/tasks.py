@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from acidctl.compaction.footers import InputFile
-from acidctl.compaction.plan import Action, KeyCut, NotPlannedError, PartitionPlan, PlannedTask, Role
+from acidctl.compaction.foresight import cuts, foreseen, part_bytes
+from acidctl.compaction.plan import Action, NotPlannedError, PartitionPlan, PlannedTask, Role
 from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
 from acidctl.format.names import BucketFile, format_bucket_file, parse_file
 from acidctl.format.write_ids import RangeAnswer, ValidWriteIds, describe_ids
@@ -15,6 +16,7 @@ from acidctl.state.entries import EntryKind
 from acidctl.types.schema import TableSchema
 
 MAX_PARTS = 4096
+_EVERYTHING = ValidWriteIds.parse("")
 _CUT_LINES = ("skip.header.line.count", "skip.footer.line.count")
 _LINE_ENDS = "textinputformat.record.delimiter"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -70,9 +72,19 @@ def _require_one_format(files: Sequence[InputFile]) -> None:
 
 
 def make_tasks(
-    output: str, role: Role, files: Sequence[InputFile], deletes: Sequence[InputFile], split_bytes: int
+    output: str,
+    role: Role,
+    files: Sequence[InputFile],
+    deletes: Sequence[InputFile],
+    split_bytes: int,
+    ids: ValidWriteIds = _EVERYTHING,
+    codec: str | None = None,
 ) -> tuple[PlannedTask, ...]:
-    """Tasks of one output of a full ACID table, one per bucket with rows; `deletes` may concern the rows of `files`."""
+    """Tasks of one output of a full ACID table, one per bucket with rows; `deletes` may concern the rows of `files`.
+
+    Buckets are divided into parts of about `split_bytes`; by `ids` rows of aborted writes are known, and `codec` is the
+    one that was asked for.
+    """
     groups: dict[int, list[InputFile]] = defaultdict(list)
     for file in files:
         for bucket_id in file.buckets if file.rows else ():
@@ -83,6 +95,7 @@ def make_tasks(
         own = groups[bucket_id]
         own_deletes = [file for file in deletes if _may_concern(file, bucket_id)]
         size = sum(file.size for file in (*own, *own_deletes))
+        stripes = () if role is Role.DELETES else foreseen(own, own_deletes, ids, codec)
         task = PlannedTask(
             role=role,
             output=f"{output}/{format_bucket_file(bucket_id)}",
@@ -91,7 +104,8 @@ def make_tasks(
             delete_files=tuple(file.path for file in own_deletes),
             rows_in=sum(file.rows for file in own),
             bytes_in=size,
-            cuts=_cuts(own, offsets, size, split_bytes),
+            cuts=cuts(own, stripes, offsets, size, split_bytes, MAX_PARTS),
+            stripes=stripes,
         )
         tasks.append(task)
     return tuple(tasks)
@@ -144,7 +158,7 @@ def _bucket_of_name(file: InputFile) -> int | None:
     return name.bucket_id if isinstance(name, BucketFile) else None
 
 
-def _row_offsets(files: Sequence[InputFile]) -> Mapping[str, int]:
+def _row_offsets(files: Sequence[InputFile]) -> dict[str, int]:
     """Row number of the first row of each file without ACID columns; files come in path order."""
     offsets: dict[str, int] = {}
     rows = {file.path: file.rows for file in files}
@@ -152,22 +166,6 @@ def _row_offsets(files: Sequence[InputFile]) -> Mapping[str, int]:
         if not file.is_acid:
             offsets[file.path] = 0 if file.before is None else offsets.get(file.before, 0) + rows.get(file.before, 0)
     return offsets
-
-
-def _cuts(files: Sequence[InputFile], offsets: Mapping[str, int], size: int, split_bytes: int) -> tuple[KeyCut, ...]:
-    """Keys that divide a bucket into parts of about `split_bytes`, at stripes of its largest file."""
-    if size <= split_bytes:
-        return ()
-    largest = max(files, key=lambda file: (len(file.stripes) > 0, file.size))
-    parts = min(-(-size // split_bytes), MAX_PARTS)
-    shift = 0 if largest.is_acid else offsets.get(largest.path, 0)
-    cuts: list[KeyCut] = []
-    for stripe in largest.stripes:
-        key = replace(stripe.key, row_id=stripe.key.row_id + shift)
-        due = stripe.offset * parts >= (len(cuts) + 1) * largest.size
-        if due and (not cuts or cuts[-1] < key):
-            cuts.append(key)
-    return tuple(cuts[: parts - 1])
 
 
 def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[InputFile]) -> PartitionPlan:
@@ -203,7 +201,9 @@ def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[I
             "between the two renames would see wrong rows. Use --visibility-txn, or --assume-exclusive while nobody "
             "uses the table",
         )
-    tasks = [task for output, side in sides.items() for task in make_tasks(output, *side, request.split_bytes)]
+    ids, codec = context.compactor_ids, request.compression
+    part = part_bytes(sum(file.size for file in files), request.split_bytes)
+    tasks = [task for output, side in sides.items() for task in make_tasks(output, *side, part, ids, codec)]
     return replace(plan, outputs=outputs, tasks=tuple(tasks), rows_in=rows)
 
 

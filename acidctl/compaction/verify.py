@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby, pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -32,11 +33,11 @@ from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stitch import Fingerprint
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
-from acidctl.orc.writer import WrittenFile
+from acidctl.orc.writer import WrittenFile, index_of
 from acidctl.rows.opened import in_memory
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
-from acidctl.types.digest import RowDigest, combined
+from acidctl.types.digest import RowDigest
 
 _BATCH_ROWS = 32768
 _VERSION = b"2"
@@ -47,7 +48,7 @@ class Expected:
     """What a file must hold.
 
     `digest` is that of the rows as they were handed to the writer (`digest`): keys and columns, of delete events
-    the keys alone. Of a file that was joined `parts` are (rows, digest) of its parts, and `digest` is theirs combined.
+    the keys alone.
     `counts` are (write id, bucket property, rows), in any order. `columns` is the text of a
     `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id
     as the current one (a major compaction); else events of one row descend in their current write id. Without `acid`,
@@ -65,12 +66,18 @@ class Expected:
     collapsed: bool = True
     bucket_id: int | None = None
     metadata: Mapping[str, bytes] = field(default_factory=dict)
-    parts: tuple[tuple[int, str], ...] = ()
     copied: tuple[CopyProof, ...] = ()
 
 
-def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected, *, threads: bool = False) -> None:
-    """Read a written ORC file back and compare it with what it must hold.
+def verify_file(
+    open_file: Callable[[], BinaryIO],
+    name: str,
+    expected: Expected,
+    *,
+    threads: bool = False,
+    fingerprints: bool = False,
+) -> tuple[str, ...]:
+    """Read a written ORC file back and compare it with what it must hold; the `fingerprints` of its stripes, if wanted.
 
     `open_file` is called twice, or for a small file once; `name` is shown. `threads` decodes ahead in a thread.
     VerificationError on the first difference; StorageError when the bytes cannot be read.
@@ -88,8 +95,13 @@ def verify_file(open_file: Callable[[], BinaryIO], name: str, expected: Expected
                 for batch in batches:
                     content.add(batch)
             content.finish()
-            _check_copies(orc, beside, expected.copied)
             content.sample.require_same(beside)
+            every = range(len(orc.tail.stripes))
+            found = _fingerprints(orc, beside, every if fingerprints else [one.stripe for one in expected.copied])
+            for proof in expected.copied:
+                if found.get(proof.stripe) != proof.fingerprint:
+                    raise wrong(name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
+            return tuple(found.values()) if fingerprints else ()
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
 
@@ -121,17 +133,40 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it has a stripe without rows")
 
 
-def _check_copies(orc: OrcFile, file: BinaryIO, copied: Sequence[CopyProof]) -> None:
-    """Whether stripes that were copied are the very bytes of their sources, with the statistics that they had there."""
-    statistics = orc.stripe_messages() if copied else ()
-    for proof in copied:
-        found = Fingerprint()
-        if proof.stripe >= len(statistics):
-            raise wrong(orc.name, f"it has no stripe {proof.stripe}, which was copied")
-        for _ in found.of(file, orc.tail, proof.stripe, statistics[proof.stripe]):
-            pass
-        if found.hexdigest() != proof.fingerprint:
-            raise wrong(orc.name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
+def _fingerprints(orc: OrcFile, file: BinaryIO, stripes: Iterable[int]) -> dict[int, str]:
+    """Those of some stripes, as far as there are so many, by their numbers."""
+    statistics = orc.stripe_messages()
+    result = {}
+    for index in stripes:
+        if index < len(orc.tail.stripes):
+            found = Fingerprint()
+            for _ in found.of(file, orc.tail, index, statistics[index] if statistics else b""):
+                pass
+            result[index] = found.hexdigest()
+    return result
+
+
+def verify_joined(
+    open_file: Callable[[], BinaryIO], name: str, expected: Expected, fingerprints: Sequence[str], ends: Sequence[RowId]
+) -> None:
+    """Read a file back that was put together of stripes whose rows were verified: their fingerprints and last keys.
+
+    They have to be those, in this order, under a tail that fits them; errors as of `verify_file`. No row is decoded.
+    """
+    try:
+        with open_file() as file:
+            orc = open_orc(file, name=name)
+            _check_tail(orc, expected)
+            found = tuple(_fingerprints(orc, file, range(len(orc.tail.stripes))).values())
+            if found != tuple(fingerprints):
+                raise wrong(name, "its stripes are not those that it was put together of")
+            _check_key_index(orc, ends)
+            index = IndexCheck(orc, file, partial(wrong, name), whole=False)
+            for _ in found:
+                index.skip()
+            index.finish()
+    except DamagedDataError as error:
+        raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
 
 
 def _shown(value: bytes | None) -> str:
@@ -145,8 +180,6 @@ class _Content:
         self._orc = orc
         self._expected = expected
         self._digest = RowDigest()
-        self._digests: list[str] = []
-        self._part_ends = list(accumulate(rows for rows, _ in expected.parts)) or [expected.rows]
         self._counts: dict[tuple[int, int], int] = {}
         self._last: tuple[int, int, int, int] | None = None
         self._ends: list[RowId] = []
@@ -184,7 +217,7 @@ class _Content:
         keys, columns = self._parts(batch)
         if keys is not None:
             self._add_keys(keys)
-        self._add_to_digest(keys, columns, len(batch))
+        self._digest.update(keys, columns)
         self.sample.keep(keys, columns, self.rows, len(batch))
         parts = list(zip(self._column_ids, columns, strict=False))
         if keys is not None:
@@ -198,7 +231,6 @@ class _Content:
     def _add_copied(self, keys: EventKeys, proof: CopyProof) -> None:
         self._add_keys(keys)
         self._keys_seen.update(keys, ())
-        self._add_to_digest(None, None, len(keys))
         self.rows += len(keys)
         if self.rows == self._boundaries[len(self._ends)]:
             if self._keys_seen.hexdigest() != proof.keys:
@@ -216,8 +248,8 @@ class _Content:
             raise self._error(f"it holds {self.rows} rows, not {expected.rows}")
         if expected.acid:
             self._check_counts()
-            self._check_key_index()
-        digest = combined(self._digests)
+            _check_key_index(self._orc, self._ends)
+        digest = self._digest.hexdigest()
         if digest != expected.digest:
             raise self._error(f"the digest of its rows is {digest}, not {expected.digest}")
         self._index.finish()
@@ -238,22 +270,6 @@ class _Content:
         if row.null_count:
             raise self._error("an event of it has no row")
         return keys, tuple(row.field(i) for i in range(row.type.num_fields))
-
-    def _add_to_digest(self, keys: EventKeys | None, columns: Sequence[pa.Array] | None, count: int) -> None:
-        """Take the next rows, part by part where the file was joined of several; those without columns are copied."""
-        start = 0
-        while start < count:
-            if len(self._digests) == len(self._part_ends):
-                raise self._error(f"it holds more than {self._part_ends[-1]} rows")
-            end = self._part_ends[len(self._digests)]
-            stop = min(count, end - self.rows)
-            if columns is not None:
-                some = None if keys is None else keys.select(slice(start, stop))
-                self._digest.update(some, [column.slice(start, stop - start) for column in columns])
-            if self.rows + stop == end:
-                self._digests.append(self._digest.hexdigest())
-                self._digest = RowDigest()
-            start = stop
 
     def _add_keys(self, keys: EventKeys) -> None:
         codes = keys.operation if keys.operation is not None else np.zeros(1, dtype=np.int64)
@@ -312,24 +328,24 @@ class _Content:
             if found != meant:
                 raise self._error(f"it holds {found} rows of write id {write_id} and bucket {bucket}, not {meant}")
 
-    def _check_key_index(self) -> None:
-        """One entry per stripe: Hive 3 fails on fewer, and a wrong one brings deleted rows back."""
-        value = self._orc.tail.metadata_value(KEY_INDEX)
-        if value is None:
-            raise self._error(f"it has no {KEY_INDEX}")
-        try:
-            found = parse_key_index(value)
-        except ValueError as error:
-            raise self._error(f"its {KEY_INDEX} cannot be read: {error}") from error
-        if len(found) != len(self._ends):
-            raise self._error(f"its {KEY_INDEX} has {len(found)} keys for {len(self._ends)} stripes")
-        for place, (stored, real) in enumerate(zip(found, self._ends, strict=True)):
-            if stored != real:
-                raise self._error(f"its {KEY_INDEX} has a wrong key for stripe {place}, which ends with {_key(real)}")
-        # Old readers split the text themselves, so it is compared as a whole too.
-        text = "".join(f"{key.write_id},{key.bucket_property},{key.row_id};" for key in self._ends)
-        if value != text.encode():
-            raise self._error(f"its {KEY_INDEX} is not spelled as Hive spells it")
+
+def _check_key_index(orc: OrcFile, ends: Sequence[RowId]) -> None:
+    """One entry per stripe: Hive 3 fails on fewer, and a wrong one brings deleted rows back."""
+    name, value = orc.name, orc.tail.metadata_value(KEY_INDEX)
+    if value is None:
+        raise wrong(name, f"it has no {KEY_INDEX}")
+    try:
+        found = parse_key_index(value)
+    except ValueError as error:
+        raise wrong(name, f"its {KEY_INDEX} cannot be read: {error}") from error
+    if len(found) != len(ends):
+        raise wrong(name, f"its {KEY_INDEX} has {len(found)} keys for {len(ends)} stripes")
+    for place, (stored, real) in enumerate(zip(found, ends, strict=True)):
+        if stored != real:
+            raise wrong(name, f"its {KEY_INDEX} has a wrong key for stripe {place}, which ends with {_key(real)}")
+    # Old readers split the text themselves, so it is compared as a whole too.
+    if value != index_of(ends):
+        raise wrong(name, f"its {KEY_INDEX} is not spelled as Hive spells it")
 
 
 def _key(key: RowId) -> str:
@@ -631,6 +647,7 @@ class Attempt:
         name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
         self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
         self._storage = storage
+        self._is_part = spec.part is not None
         self._place = join(root, f"{spec.work}/{self.path}")
         # Nobody may read it who may not read what it is made of.
         files = [info.path for entry in spec.inputs for info in entry.files]
@@ -661,7 +678,14 @@ class Attempt:
 
         `read` is the result of the task as far as it has read.
         """
-        verify_file(self.open, self.name, expected, threads=threads)
+        found = verify_file(self.open, self.name, expected, threads=threads, fingerprints=self._is_part)
+        return replace(
+            self.result(written, expected, read),
+            fingerprints=found,
+        )
+
+    def result(self, written: WrittenFile, expected: Expected, read: TaskResult) -> TaskResult:
+        """The result of an attempt that was verified."""
         return replace(
             read,
             path=self.path,

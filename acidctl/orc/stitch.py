@@ -113,6 +113,13 @@ def obstacle_of_file(tail: Tail, types: Sequence[OrcType], physical: Physical) -
     return Obstacle.STATISTICS if len(tail.statistics) != len(tail.types) else None
 
 
+def form_of(tail: Tail) -> tuple[object, ...]:
+    """All that `obstacle_of_file` looks at; hashable."""
+    post, counted = tail.postscript, len(tail.statistics) == len(tail.types)
+    form = post.compression, post.block_size, post.version, tail.row_index_stride, counted, tail.encrypted
+    return tail.types, *form, *claims(tail)
+
+
 def claims(tail: Tail) -> tuple[int, int]:
     """What the tail says for all stripes of a file: writer and its version."""
     return tail.writer_code, tail.postscript.writer_version
@@ -221,15 +228,35 @@ class Stitcher:
         return len(self._placed)
 
     def copy(self, file: ReadableFile, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> str:
-        """Append a stripe of an open file, whose last key is `end`; its fingerprint, of the bytes that were copied."""
-        stripe, fingerprint = tail.stripes[index], Fingerprint()
+        """Append a stripe of an open file, whose last key is `end`; its fingerprint, of the bytes in its file."""
+        fingerprint, at = Fingerprint(), tail.stripes[index].offset
         for data in fingerprint.of(file, tail, index, statistics):
-            write_all(self._sink, data)
+            if not self._by_kernel(file, at, len(data)):
+                write_all(self._sink, data)
+            at += len(data)
+        self._place(tail, index, statistics, end)
+        return fingerprint.hexdigest()
+
+    def append(self, file: ReadableFile, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> None:
+        """The same without a fingerprint, for stripes of which there is one already."""
+        stripe = tail.stripes[index]
+        if not self._by_kernel(file, stripe.offset, stripe.end - stripe.offset):
+            for start in range(stripe.offset, stripe.end, _COPIED):
+                write_all(self._sink, read_range(file, start, min(_COPIED, stripe.end - start), tail.name))
+        self._place(tail, index, statistics, end)
+
+    def _by_kernel(self, file: ReadableFile, start: int, length: int) -> bool:
+        """Let a local file take bytes of another one itself, where it can (`storage.port.NewFile.take`)."""
+        take = getattr(self._sink, "take", None)
+        return take is not None and bool(take(file, start, length))
+
+    def _place(self, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> None:
+        """Enter a stripe that was appended."""
+        stripe = tail.stripes[index]
         lengths = {2: stripe.index_length, 3: stripe.data_length, 4: stripe.footer_length}
         entry = encoded({1: self._at, **lengths, 5: stripe.rows})
         self._placed.append(_Placed(entry, statistics, end, stripe.rows))
         self._at += stripe.end - stripe.offset
-        return fingerprint.hexdigest()
 
     def write(
         self, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, backend: Backend
@@ -364,17 +391,17 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     acid = base.metadata_value(KEY_INDEX) is not None
     for run in runs:
         statistics = encoded_statistics(run.file, run.tail) or (b"",) * len(run.tail.stripes)
-        ends = _ends(run) if acid else [None] * len(run.numbers)
+        ends = ends_of(run) if acid else [None] * len(run.numbers)
         for index, end in zip(run.numbers, ends, strict=True):
-            stitcher.copy(run.file, run.tail, index, statistics[index], end)
+            stitcher.append(run.file, run.tail, index, statistics[index], end)
     values = dict(metadata or {})
     if acid:
         values[ACID_STATS] = _acid_stats(runs)
     done = stitcher.finish(values)
-    return replace(done, first_key=_first_key(runs) if acid else None)
+    return replace(done, first_key=first_key(runs) if acid else None)
 
 
-def _ends(run: StripeRun) -> Sequence[RowId]:
+def ends_of(run: StripeRun) -> Sequence[RowId]:
     """The last key of each stripe."""
     given = run.keys
     if given is None:
@@ -404,7 +431,7 @@ def _acid_stats(runs: Sequence[StripeRun]) -> bytes:
     return ",".join(map(str, totals)).encode()
 
 
-def _first_key(runs: Sequence[StripeRun]) -> RowId | None:
+def first_key(runs: Sequence[StripeRun]) -> RowId | None:
     """The first key of the first stripe, where that begins its file; else None."""
     first = next((run for run in runs if run.numbers), None)
     if first is None or first.numbers[0]:

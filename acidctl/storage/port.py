@@ -291,6 +291,10 @@ class NewFile(io.RawIOBase, ABC):
             self._send()
         return len(view)
 
+    def take(self, source: object, start: int, length: int) -> bool:
+        """Append a range of an open file without its bytes passing through this process; False where that cannot be."""
+        return False
+
     def close(self) -> None:
         """The file is whole and durable when this returns; where it fails there is none."""
         if self.closed:

@@ -198,7 +198,7 @@ def test_a_join_with_other_rows(corruption: Corruption, tmp_path: Path, monkeypa
     [
         (lambda runs: runs[:-1], "rows, not "),
         (lambda runs: [*runs, runs[-1]], "rows, not "),
-        (lambda runs: runs[::-1], "its rows are not in order"),
+        (lambda runs: runs[::-1], "its stripes are not those"),
     ],
     ids=["lost", "double", "order"],
 )

@@ -69,9 +69,9 @@ PLAN = (
     ),
     Mutant("compaction/tasks.py", "role=role,", "role=Role.INSERTS,", "every task writes inserts"),
     Mutant(
-        "compaction/tasks.py",
-        "return tuple(cuts[: parts - 1])",
-        "return tuple(cuts[: parts - 1][::-1])",
+        "compaction/foresight.py",
+        "return tuple(found[: parts - 1])",
+        "return tuple(found[: parts - 1][::-1])",
         "cuts out of order",
     ),
     Mutant(
@@ -610,8 +610,8 @@ COPYING = (
     ),
     Mutant(
         "orc/stitch.py",
-        "        stripe, fingerprint = tail.stripes[index], Fingerprint()\n",
-        "        index = max(index - 1, 0)\n        stripe, fingerprint = tail.stripes[index], Fingerprint()\n",
+        "        fingerprint, at = Fingerprint(), tail.stripes[index].offset\n",
+        "        index = max(index - 1, 0)\n        fingerprint, at = Fingerprint(), tail.stripes[index].offset\n",
         "the stripe before is copied instead",
     ),
 )

@@ -39,9 +39,9 @@ def _every_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
 
 
-def spec_of(table: Path, write_ids: str = "") -> TaskSpec:
-    """The one task of a major compaction of everything."""
-    (spec,) = specs_of(table, state_of(table), COLUMNS, [Role.SURVIVING], write_ids=write_ids)
+def spec_of(table: Path, write_ids: str = "", role: Role = Role.SURVIVING) -> TaskSpec:
+    """The one task of a major compaction of everything, or of the inserts of a minor one."""
+    (spec,) = specs_of(table, state_of(table), COLUMNS, [role], write_ids=write_ids)
     return spec
 
 
@@ -52,9 +52,9 @@ def stored(table: Path, spec: TaskSpec, result: TaskResult) -> list[Any]:
         return [row for batch in open_orc(stream, name="f").scan() for row in batch.to_pylist()]
 
 
-def both(root: Path, write_ids: str = "", **changes: Any) -> StripeCounts:
+def both(root: Path, write_ids: str = "", role: Role = Role.SURVIVING, **changes: Any) -> StripeCounts:
     """Compact with copies and without: the same rows; what was copied."""
-    spec = replace(spec_of(root, write_ids), **changes)
+    spec = replace(spec_of(root, write_ids, role), **changes)
     done = task.run_task(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stripes, "MOST_FILES", 0)
@@ -123,6 +123,15 @@ def test_hidden_rows_are_left_out(tmp_path: Path) -> None:
     assert (counts.copied, reasons(counts)) == (5, {"hidden": 1})
 
 
+def test_deltas_become_one_by_copying(tmp_path: Path) -> None:
+    """A minor compaction of deltas of ascending writes: all stripes stay, but those with rows of an aborted one."""
+    for write_id in range(1, 6):
+        write_events(tmp_path, delta(write_id), range(2 * STRIPE), write_id=write_id)
+    assert both(tmp_path, role=Role.INSERTS).copied == 10
+    counts = both(tmp_path, "t:9:9223372036854775807::3", Role.INSERTS)
+    assert (counts.copied, reasons(counts)) == (8, {"hidden": 2})
+
+
 def test_files_of_another_form_are_written_anew(tmp_path: Path) -> None:
     """The table asks for another codec or stride by now: nothing is copied, and the report says why."""
     write_events(tmp_path, "base_0000001_v0000010", range(4 * STRIPE), write_id=1)
@@ -153,6 +162,7 @@ def test_random_plans(seed: int, tmp_path: Path) -> None:
         some = inserted[of][start : start + chance.choice((1, 3, 80))]
         # Events that name no row are there too.
         deletes(tmp_path, write_id, [*some, 5000 + seed][: chance.choice((1, 100))], of=of)
+    role = Role.INSERTS if len(inserted) > 2 and chance.random() < 0.2 else Role.SURVIVING
     aborted = ",".join(str(i) for i in (4, 11) if chance.random() < 0.5)
     edges: list[KeyCut | None] = [None, None]
     if chance.random() < 0.5:
@@ -161,9 +171,9 @@ def test_random_plans(seed: int, tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(stripes, "SMALL_BYTES", chance.choice((500, 600, 1 << 20)))
             patch.setattr(stripes, "SMALL_SHARE", 1)
-            both(tmp_path, f"t:20:9223372036854775807::{aborted}", lower=edges[0], upper=edges[1])
+            both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
         return
-    both(tmp_path, f"t:20:9223372036854775807::{aborted}", lower=edges[0], upper=edges[1])
+    both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
 
 
 def test_how_many_deletes_lie_between() -> None:
@@ -209,6 +219,7 @@ def _flipped(copy: Copy, stitcher: Stitcher, *given: Any) -> str:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitching, "write_all", write)
+        patch.setattr(Stitcher, "_by_kernel", lambda *_: False)
         return copy(stitcher, *given)
 
 
