@@ -175,9 +175,9 @@ def test_a_merge_that_loses_a_delete(kind: str, tmp_path: Path, monkeypatch: pyt
     case.mends()
 
 
-def _finely(output: str, role: Role, files: Any, deletes: Any, split_bytes: int) -> Any:
+def _finely(output: str, role: Role, files: Any, deletes: Any, split_bytes: int, *more: Any) -> Any:
     """Tasks that are all cut into parts."""
-    return make_tasks(output, role, files, deletes, 1)
+    return make_tasks(output, role, files, deletes, 1, *more)
 
 
 @pytest.mark.slow

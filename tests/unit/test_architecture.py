@@ -95,8 +95,8 @@ HEAVY = (
 )
 
 # All of the product: may only fall, but for what is new.
-# The last two: an export that is killed while it replaces another; row groups of Parquet passed over; plans that say what becomes of
-# stripes, and joins without another pass.
+# The last two: an export that is killed while it replaces another, row groups of Parquet passed over; plans that say
+# what becomes of stripes, and joins without another pass.
 MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 + 350
 
 # A file of more lines has two subjects; a function of more is two.

@@ -219,7 +219,6 @@ def _flipped(copy: Copy, stitcher: Stitcher, *given: Any) -> str:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitching, "write_all", write)
-        patch.setattr(Stitcher, "_by_kernel", lambda *_: False)
         return copy(stitcher, *given)
 
 
