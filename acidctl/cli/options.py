@@ -186,6 +186,13 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, **settings)
 
 
+class _Words(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """A choice that also takes `ready for cleaning`, as outputs and Hive show `ready_for_cleaning`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(value.replace(" ", "_") if isinstance(value, str) else value, param, ctx)
+
+
 def flag_of(one: Any) -> str:
     """The long name of an options class's field on the command line."""
     asked = option_of(one)
@@ -229,7 +236,7 @@ def _options_of(kind: type) -> list[Callable[[Any], Any]]:
         elif shown not in (None, ()):
             settings |= {"default": shown, "show_default": True}
         if asked.choices:
-            settings["type"] = click.Choice(asked.choices)
+            settings["type"] = _Words(asked.choices)
         elif asked.minimum is not None:
             settings["type"] = click.IntRange(asked.minimum, asked.maximum)
         elif asked.form == "integer":

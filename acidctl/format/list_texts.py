@@ -349,8 +349,9 @@ def _contradictions(what: str, ids: IdList) -> Iterator[str]:
     beyond = [id_ for id_ in ids.exceptions if id_ > ids.high_watermark]
     if beyond:
         yield f"The {what} excepts {describe_ids(beyond)}, above its own high watermark {ids.high_watermark}."
-    if ids.high_watermark in ids.aborted:
+    # That of a compaction ends below the lowest open id, whatever became of the one before.
+    if ids.high_watermark in ids.aborted and ids.min_open != ids.high_watermark + 1:
         yield (
-            f"The high watermark {ids.high_watermark} of the {what} is itself aborted: Hive 4 hands out such "
-            "a list when it forgot the committed ids above it, so rows of later commits may be missing."
+            f"The last id of the {what}, {ids.high_watermark}, is an aborted one: mostly the last write was rolled "
+            "back; but Hive 4 also ends a list there when it forgot committed ids above it, and their rows are missing."
         )

@@ -292,6 +292,10 @@ class Catalog:
             answer, ranges = self.client.call("get_open_txns_req", request), True
         except UnknownCallError:
             answer, ranges = self.client.call("get_open_txns"), False
+            if answer.open_txns is None:  # a set of ids, as before Hive 3
+                raise UnknownCallError(
+                    f"the metastore {self.client} has no call get_valid_write_ids, as a metastore has from Hive 3 on"
+                ) from None
         bits = answer.abortedBits or b""
         watermark = min(own, answer.txn_high_water_mark) if own else answer.txn_high_water_mark
         if below is not None:

@@ -140,8 +140,11 @@ def test_nobody_there() -> None:
 
 
 def test_other_releases() -> None:
-    """Impala's catalog has none of the calls, Hive 2 has no lists."""
-    for fake, call in ((FakeMetastore(), "get_table_req"), (FakeMetastore(get_table_req=_table), "get_open_txns")):
+    """Impala's catalog has none of the calls, Hive 2 has no write ids: its open transactions are no list."""
+    hive2 = FakeMetastore(get_table_req=_table, get_open_txns=lambda: IDL.GetOpenTxnsResponse(5))
+    none, no_txns = FakeMetastore(), FakeMetastore(get_table_req=_table)
+    calls = {none: "get_table_req", no_txns: "get_open_txns", hive2: "get_valid_write_ids"}
+    for fake, call in calls.items():
         with listening(fake.serve) as port:
             result = read(port)
         sentence = f"the metastore 127.0.0.1:{port} has no call {call}, as a metastore has from Hive 3 on"

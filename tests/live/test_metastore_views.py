@@ -207,7 +207,9 @@ def test_compactions_in_every_state_are_those_that_hive_shows(hive: Metastore) -
     assert found["succeeded"]["duration"] is not None
 
     for ds, state in words.items():
-        assert [one["partition"] for one in lines("compactions", "sales.items", "--state", state)] == [f"ds={ds}"]
+        assert [
+            one["partition"] for one in lines("compactions", "sales.items", "--state", state.replace("_", " "))
+        ] == [f"ds={ds}"]
         assert [one["partition"] for one in lines("compactions", "--pool", ds)] == [f"ds={ds}"]
     assert {one["partition"] for one in lines("compactions", "--kind", "minor", "--partition", "ds=r*")} == {"ds=ready"}
     text = acidctl("compactions", "sales.items", width=80).stdout

@@ -251,8 +251,10 @@ def test_contradictions_are_noted() -> None:
     """A list that no healthy metastore hands out is used and remarked upon."""
     notes = recognise(["db.t:2:9223372036854775807::2", "1000:55:50,2000:"]).notes
     assert len(notes) == 3
-    assert any("watermark 2" in note and "aborted" in note for note in notes)
+    assert any("last id" in note and "2, is an aborted one" in note for note in notes)
     assert any("55" in note and "50 is used" in note for note in notes)
+    # That of a compaction, whose end says nothing: id 3 is open.
+    assert recognise(["db.t:2:3::2"]).notes == ()
 
 
 def test_one_list_serves_as_both_on_acid_v1() -> None:
