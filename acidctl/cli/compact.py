@@ -576,6 +576,9 @@ def _report_text(out: Output, report: CompactionReport, limit: int | None) -> No
     target = "" if idle else f" for {_HIVES[report.target]}"
     by = "" if report.engine == "none" else f" by the {report.engine} engine"
     out.wrapped(f"{report.kind} compaction{target}: {what} in {_seconds(report.seconds)}{by}")
+    if out.verbose and any(report.phases.values()):
+        spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())
+        out.wrapped(f"time of all threads: {spent}")
     done = any(part.outcome is Outcome.COMPACTED for part in report.partitions)
     if done:
         out.line()

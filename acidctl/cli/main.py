@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from typing import Any, NoReturn
 
 import click
@@ -27,6 +26,7 @@ from acidctl.cli.output import (
     terminal_width,
 )
 from acidctl.cli.process import interrupts_reach_us, own_stderr
+from acidctl.engine import leave_pandas_out
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
 
@@ -115,17 +115,9 @@ def cli() -> None:
     """Inspect, read, compact and clean Hive ACID tables without Hive."""
 
 
-class _WithoutPandas(MetaPathFinder):
-    """With its first array pyarrow loads pandas if that is installed, which takes as long as many a command needs."""
-
-    def find_spec(self, name: str, *rest: Any) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("no command uses pandas", name=name)
-
-
 def main() -> NoReturn:
     """The console script."""
-    sys.meta_path.insert(0, _WithoutPandas())
+    leave_pandas_out()
     cli.main()
 
 

@@ -28,6 +28,7 @@ from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, 
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
+from acidctl.phases import phase
 from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, merge_events, valid_mask
 from acidctl.rows.projection import Projection
 from acidctl.rows.scan import (
@@ -272,7 +273,8 @@ class TaskEvents:
         sample = InputSample(
             self.columns, bucket_id=task.bucket_id, span=self._span, seed=seed, events=events, stored=stored
         )
-        sample.read(self._deletes if events else self._inserts, self.open)
+        with phase("verify"):
+            sample.read(self._deletes if events else self._inserts, self.open)
         return sample
 
     def _require_rows(

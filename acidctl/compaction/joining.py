@@ -23,6 +23,7 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, TARGET
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stitch import Stitcher, StripeRun, ends_of, first_key, like_of, mismatch, postscript_of, stitch
 from acidctl.orc.writer import Backend, Settings, WrittenFile, write_orc
+from acidctl.phases import phase
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
 from acidctl.types.hive_types import StructType
@@ -57,7 +58,8 @@ class Measure:
                 yield item
                 continue
             keys = item.keys if self.acid else None
-            self.digest.update(keys, item.columns)
+            with phase("verify"):
+                self.digest.update(keys, item.columns)
             self.rows += len(item)
             if keys is not None:
                 heads = keys.run_heads()

@@ -580,8 +580,9 @@ class TaskResult:
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
     input (`digest`), and equals that of the file read back: a task that finds otherwise fails. It is of the rows that
     were written anew; those of stripes that were copied have `copied` as their proof. `peak_memory` is
-    in bytes, of the process that ran it. `fingerprints` are those of all stripes, of a part whose stripes are to be put
-    together with those of others. `read` are the files of a full ACID table that were read, `committed` and
+    in bytes, of the process that ran it, whose number is `process`; `phases` are its seconds (`acidctl.phases`).
+    `fingerprints` are those of all stripes, of a part whose stripes are to be put together with those of others. `read`
+    are the files of a full ACID table that were read, `committed` and
     `hidden_ids` the write ids whose events were taken or left out.
     """
 
@@ -597,6 +598,8 @@ class TaskResult:
     writer: str = ""
     seconds: float = 0.0
     peak_memory: int = 0
+    process: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
     read: tuple[FileRead, ...] = ()
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()

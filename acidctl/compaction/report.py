@@ -119,6 +119,11 @@ class CompactionReport:
     partitions: Annotated[tuple[PartitionReport, ...], "in the order of the plan, which is that of their paths"]
     seconds: Annotated[float, "of the whole run, planning not counted"]
     notes: Annotated[tuple[str, ...], "notes about the plan, as on stderr"] = ()
+    phases: Annotated[
+        Mapping[str, float],
+        "seconds by phase, planning included, of all threads and processes together: `list` directories, `footers` of "
+        "files, `read` (fetch, inflate and decode), `merge`, `encode`, `deflate`, `verify` and `publish`",
+    ] = field(default_factory=dict)
 
     @property
     def summary(self) -> Annotated[Totals, "what all partitions add up to"]:

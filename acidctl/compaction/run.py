@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acidctl.compaction.coverage import require_read, require_selected
@@ -41,6 +41,7 @@ from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimi
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.options import CompactOptions, unwatched
+from acidctl.phases import added, phase, since, so_far
 from acidctl.rows.table_view import list_table, read
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location
@@ -85,8 +86,8 @@ class Prepared:
 
     `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
     `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
-    although their owner may be alive. `limit` bounds the time of the whole run. What `before_publishing` raises keeps a
-    partition as it is.
+    although their owner may be alive. `limit` bounds the time of the whole run, `began` are the seconds by phase that
+    this process had spent before it. What `before_publishing` raises keeps a partition as it is.
     """
 
     place: TablePlace
@@ -96,6 +97,7 @@ class Prepared:
     break_locks: bool = False
     limit: TimeLimit | None = None
     before_publishing: Callable[[], None] = lambda: None
+    began: Mapping[str, float] = field(default_factory=so_far)
 
     @property
     def bytes_in(self) -> int:
@@ -153,6 +155,7 @@ class Compaction:
         self._reach = Reach(self._place.storage, self._place.root)
         self._reporting = threading.Lock()
         self._open: dict[str, PartitionRun] = {}
+        self._elsewhere: list[Mapping[str, float]] = []
         self._reports: dict[str, PartitionReport] = {}
         todo = [part for part in self._plan.partitions if part.action is Action.COMPACT]
         self._progress = Progress("", 0, len(todo), 0, sum(map(_rows, todo)), 0, sum(map(_bytes, todo)))
@@ -220,6 +223,7 @@ class Compaction:
             partitions=tuple(self._reports[part.path] for part in plan.partitions),
             seconds=wall_clock() - started,
             notes=plan.notes,
+            phases=added([since(self._prepared.began), *self._elsewhere]),
         )
 
     def _abort(self) -> None:
@@ -255,6 +259,8 @@ class Compaction:
                 with closing(self._outcomes(task_parts, workers)) as outcomes:
                     for task_part, outcome in outcomes:
                         running = task_part.running
+                        if outcome.result is not None and outcome.result.process != os.getpid():
+                            self._elsewhere.append(outcome.result.phases)
                         joins += task_part.take(outcome)
                         self._report_progress(running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
                         if not running.left:
@@ -384,10 +390,12 @@ class Compaction:
         stopped = stopped or (error is None and self._reach.gone)
         if error is None and not stopped:
             try:
-                require_read(storage, running.root, part, table, running.complete(), running.joined)
+                with phase("verify"):
+                    require_read(storage, running.root, part, table, running.complete(), running.joined)
                 results = running.results()
                 self._prepared.before_publishing()
-                outputs = publish(storage, running.root, running.work, part, self._plan, results, running.lock)
+                with phase("publish"):
+                    outputs = publish(storage, running.root, running.work, part, self._plan, results, running.lock)
             except Exception as problem:
                 error = as_acidctl_error(problem)
                 self._reach.heed(part.path, error)
@@ -496,7 +504,7 @@ def prepare(
     write-id list is given nor `assume_committed`, and for a saved plan of another table or run; of an edited one that
     is accepted only what its editor may decide is taken.
     """
-    shown = storage.display(root)
+    shown, began = storage.display(root), so_far()
     # Other processes may stand in another directory.
     url = whole_path(storage, root) if isinstance(storage, LocalStorage) else url or shown
     place = TablePlace(storage, root, url, options_elsewhere(url, secrets, os.environ))
@@ -516,7 +524,7 @@ def prepare(
         listings = (location.listing for location in locations if not location.stray)
         # What an earlier run, or one that is going on, has left there is recovered too.
         leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
-        return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit)
+        return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, began=began)
     _require_own(saved, asked, shown)
     if accept_edited:
         # What was assumed when the plan was made is assumed again only where it is given again.

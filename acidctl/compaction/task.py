@@ -7,6 +7,7 @@ leaves nothing behind when it fails, so that engines may run it as often as they
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import resource
 import struct
@@ -35,6 +36,7 @@ from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
+from acidctl.phases import since, so_far, timed
 from acidctl.rows.pipeline import read_ahead
 from acidctl.state.resolve import data_files, live_entries
 from acidctl.storage.port import Storage, join
@@ -52,7 +54,7 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
     Raises DamagedDataError for inputs that cannot be read or merged, VerificationError when the file does not
     hold what was merged, StorageError.
     """
-    started = time.monotonic()
+    started, before = time.monotonic(), so_far()
     _allow_open_files()
     storage, root = resolve(spec.url, spec.storage_options)
     role = spec.task.role
@@ -78,6 +80,8 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
         result,
         seconds=time.monotonic() - started,
         peak_memory=peak if sys.platform == "darwin" else peak * 1024,
+        process=os.getpid(),
+        phases=since(before),
     )
 
 
@@ -118,7 +122,7 @@ def _write(
 ) -> TaskResult:
     role, metadata = spec.task.role, {TARGET: spec.table.dialect.encode()}
     measure = Measure(acid=role is not Role.ROWS)
-    stream = measure.passed(events)
+    stream = timed("merge", measure.passed(events))
     if threads:
         stream = read_ahead(stream)
     with closing(stream):  # type: ignore[type-var]

@@ -34,6 +34,7 @@ from acidctl.orc.stitch import Fingerprint
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import WrittenFile, index_of
+from acidctl.phases import phase, timed
 from acidctl.rows.opened import in_memory
 from acidctl.rows.pipeline import read_ahead
 from acidctl.storage.port import Storage, join
@@ -199,6 +200,7 @@ class _Content:
             batches = self._orc.scan(batch_size=self._orc.rows_per_batch(_BATCH_ROWS))
         else:
             batches = self._by_stripes()
+        batches = timed("verify", batches)
         yield from read_ahead(batches) if threads else batches
 
     def _by_stripes(self) -> Iterator[pa.RecordBatch]:
@@ -678,7 +680,8 @@ class Attempt:
 
         `read` is the result of the task as far as it has read.
         """
-        found = verify_file(self.open, self.name, expected, threads=threads, fingerprints=self._is_part)
+        with phase("verify"):
+            found = verify_file(self.open, self.name, expected, threads=threads, fingerprints=self._is_part)
         return replace(
             self.result(written, expected, read),
             fingerprints=found,

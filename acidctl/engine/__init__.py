@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -74,6 +75,21 @@ class Engine(Protocol):
     def close(self) -> None:
         """End what the engine started."""
         ...
+
+
+class _NoPandas:
+    """Finds no pandas, wherever it is installed."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this process makes no use of pandas", name=name)
+
+
+def leave_pandas_out() -> None:
+    """Keep pyarrow from importing pandas with its first array, which takes half a second; for processes of our own."""
+    if _NoPandas not in sys.meta_path:
+        sys.meta_path.insert(0, _NoPandas)
 
 
 def default_work() -> Work:

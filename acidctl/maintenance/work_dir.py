@@ -20,6 +20,7 @@ from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, Stora
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
 from acidctl.maintenance.lock import SCHEMA_VERSION, Lock, to_bytes, until_done
+from acidctl.phases import phase
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage, join
 from acidctl.storage.redact import without_credentials
@@ -106,7 +107,9 @@ def list_location(storage: Storage, root: str) -> Listing:
     StalePlanError when it holds partitions by now; DamagedDataError or StorageError for what may not be changed (see
     `listing.obstacle`).
     """
-    for place in gather(storage, root, locked=True):
+    with phase("list"):
+        places = gather(storage, root, locked=True)
+    for place in places:
         if place.listing.root == root and not place.stray:
             problem = obstacle(place.listing)
             if problem is not None:

@@ -32,6 +32,7 @@ from acidctl.orc.schema_evolution import arrow_type, null_array
 from acidctl.orc.stripe import INDEX_KINDS, StreamKind, StripeFooter, found_footer, moved_positions, recorded
 from acidctl.orc.tail import MAGIC, OrcKind, OrcType
 from acidctl.orc.tail_edit import CONTENT_LENGTH, STATISTICS, STRIPES, TYPES, Appended, end_lengths, sealed
+from acidctl.phases import phase
 from acidctl.types.format_scalars import seconds_and_nanos
 from acidctl.types.hive_types import HiveType, Primitive, StructType, TypeKind, UnionType, children, kinds
 
@@ -62,6 +63,7 @@ _FOOTER_CHUNKS = 64
 LARGEST_CHUNK = 256 << 10
 # Of igzip's levels 0 to 3 the fastest whose result is no larger than zlib's.
 _LEVEL = 1
+_DEFLATE = phase("deflate")
 _RAW = -15
 # Numbers of fields: of a stripe's footer, of a stream in it, of a type, of stripe statistics on both levels, and of a
 # stripe in the tail (its offset, and the lengths of index, data and footer).
@@ -99,7 +101,8 @@ class Chunks:
 
     def add(self, plain: memoryview, shrink: Shrink) -> None:
         """Append a chunk of plain bytes."""
-        chunk = bytes(plain) if self._compression is Compression.NONE else chunk_of(plain, shrink(plain))
+        with _DEFLATE:
+            chunk = bytes(plain) if self._compression is Compression.NONE else chunk_of(plain, shrink(plain))
         self.stored.append(chunk)
         self.plain.append(self.plain[-1] + len(plain))
         self.places.append(self.places[-1] + len(chunk))

@@ -54,6 +54,7 @@ from acidctl.orc.tail import (
     read_tail,
 )
 from acidctl.orc.tail_edit import offered_name, safe_tail
+from acidctl.phases import phase, timed
 from acidctl.types.hive_types import Dialect, StructType
 
 DEFAULT_BATCH_SIZE = 65536
@@ -86,7 +87,8 @@ def open_orc(file: ReadableFile, *, name: str, length: int | None = None, events
 
 def open_as_it_is(file: ReadableFile, *, name: str, length: int | None = None) -> OrcFile:
     """As `open_orc`, with the columns that the file declares even if it must be one of ACID events: for looking at."""
-    tail = read_tail(file, name=name, length=length)
+    with phase("footers"):
+        tail = read_tail(file, name=name, length=length)
     if tail.types[0].kind is not OrcKind.STRUCT:
         raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
     if tail.encrypted:
@@ -207,7 +209,7 @@ class OrcFile:
     def stripe_footers(self) -> tuple[StripeFooter, ...]:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:
-            with self._source.lock:
+            with phase("footers"), self._source.lock:
                 file, stripes = self._source.file, self.tail.stripes
                 if isinstance(file, PrefetchingFile):
                     file.expect_footers(self.tail, keys=self.is_acid)
@@ -240,7 +242,7 @@ class OrcFile:
         """
         batches = self._batches(columns, batch_size, fields, stripes, limit)
         _SCANS.add(batches)
-        return batches
+        return timed("read", batches)
 
     def _batches(
         self,

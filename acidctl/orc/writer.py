@@ -47,6 +47,7 @@ from acidctl.orc.tail_edit import (
     sealed,
     write_all,
 )
+from acidctl.phases import phase, timed
 from acidctl.types.hive_types import StructType
 
 if TYPE_CHECKING:
@@ -204,14 +205,16 @@ def _encode(
     try:
         for piece in _pieces(batches, settings.stripe_size):
             ends = []
-            for end in writer.write(piece):
+            for end in timed("encode", writer.write(piece)):
                 ends.append(end)
                 if stripes is not None:
-                    stripes.pass_on()
+                    with phase("encode"):
+                        stripes.pass_on()
             if acid:
                 keys.add(piece.keys, ends)
         held.hold()
-        writer.close()
+        with phase("encode"):
+            writer.close()
         if stripes is not None:
             stripes.finish()
     except BaseException as error:

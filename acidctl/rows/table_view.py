@@ -16,6 +16,7 @@ from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import ACID_PREFIXES, is_hidden, must_hold_events, must_not_hold_events, same_table
 from acidctl.format.write_ids import Reader, TxnListFormat
 from acidctl.options import Progress, ReadView
+from acidctl.phases import phase
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import has_hidden_part
 from acidctl.state.report import (
@@ -220,7 +221,8 @@ def list_table(storage: Storage, root: str, partitions: Sequence[str] = ()) -> t
         raise NotAcidTableError(
             f"{shown} is a file, and a table is a directory", path=shown, hint="Use `acidctl dump` to look into a file."
         )
-    locations = gather(storage, root, partitions)
+    with phase("list"):
+        locations = gather(storage, root, partitions)
     require_table(locations, shown, storage)
     return locations
 
