@@ -1,21 +1,30 @@
-"""`python -m tests.bench` runs all benchmarks; `read`, `compact`, `small`, `storage` or `worker` runs one."""
+"""`python -m tests.bench` measures what docs/performance.md shows, and draws it; with the name of a piece only that.
+
+`compact`, `memory`, `stripes` and `read` add to a JSON file (`--json`), each as soon as it is measured, and `show`
+prints and draws what is there; `small`, `storage` and `worker` print only.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
 if __name__ == "__main__":
-    from tests.bench import bench_compact, bench_read, bench_small, bench_storage, bench_worker
+    from tests.bench import bench_compact, bench_read, bench_small, bench_storage, bench_worker, results
 
+    pieces: dict[str, Callable[[list[str]], None]] = {
+        "compact": bench_compact.main,
+        "memory": partial(bench_compact.main, piece="memory"),
+        "read": bench_read.main,
+        "stripes": bench_read.stripes,
+        "show": results.main,
+        "small": bench_small.main,
+        "storage": bench_storage.main,
+        "worker": bench_worker.main,
+    }
     chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    sys.argv[1:] = rest
-    if chosen in ("", "read"):
-        bench_read.main()
-    if chosen in ("", "compact"):
-        bench_compact.main(rest)
-    if chosen in ("", "small"):
-        bench_small.main(rest)
-    if chosen in ("", "storage"):
-        bench_storage.main(rest)
-    if chosen in ("", "worker"):
-        bench_worker.main(rest)
+    if chosen and chosen not in pieces:
+        raise SystemExit(f"unknown piece {chosen}; expected one of {', '.join(pieces)}")
+    for name in [chosen] if chosen else ["compact", "memory", "read", "stripes", "show"]:
+        pieces[name](rest)

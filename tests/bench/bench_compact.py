@@ -1,8 +1,9 @@
-"""`compact major` with both engines, beside Hive 4's own compactor and a plain decode-encode pass of the same bytes.
+"""Compaction by both engines, beside Hive 4's own compactor, a rewrite by Spark, a plain pass over the bytes, `cp`.
 
-One run, one machine, the same files (linked, never copied), the same codec. acidctl is measured as whole processes,
-interpreter and Spark's start-up included; Hive's compactor by the wall time of its Worker, in a JVM that is warm; the
-plain pass as one process per core, by bucket. Peak memory is that of the largest worker process.
+One run, one machine, the same files (linked, never copied), the same codec, all contenders in turn, round after
+round. acidctl and Spark are measured as whole processes, start-up included; Hive's compactor by the wall time of its
+Worker, in a JVM that is warm; the plain pass as one process per core, by bucket. Memory is that of the largest worker.
+What a compaction made holds the same rows as before: that is checked after the first round.
 """
 
 from __future__ import annotations
@@ -17,29 +18,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import acidctl as acidctl_package
-from tests.bench.compact_tables import (
-    COLUMNS,
-    LAST_WRITE_ID,
-    VALID_TXNS,
-    VALID_WRITE_IDS,
-    data_files,
-    decode_and_encode,
-    make_compact_table,
-)
+from tests import ROOT
+from tests.bench import results
+from tests.bench.compact_tables import CASES, COLUMNS, Case, data_files, decode_and_encode, make_compact_table
+from tests.bench.results import Result
 
-LISTS = ("--validtxns", VALID_WRITE_IDS, "--validtxns", VALID_TXNS)
-ENGINES = {
-    "local": ("--engine", "local"),
-    "spark local[2]": ("--engine", "spark", "--master", "local[2]"),
+OWN = {
+    "acidctl, 2 processes": ("--engine", "local"),
+    "acidctl, 1 process": ("--engine", "local", "--parallelism", "1"),
+    "acidctl, Spark local[2]": ("--engine", "spark", "--master", "local[2]"),
 }
+CONTENDERS = (*OWN, "Hive, 1 task", "Hive, 2 tasks", "Spark DataFrames", "plain pass", "cp")
+# Hive's minor compaction is one task whatever is allowed; the others make no minor compaction.
+OF_MINOR = ("acidctl, 2 processes", "Hive, 1 task")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,31 +66,62 @@ def acidctl(*args: str) -> Any:
 
 def digest(table: Path, *lists: str) -> tuple[int, str]:
     """Rows and digest of what a reader sees."""
-    answer = acidctl("snapshot", str(table), *(lists or LISTS), "--digest")
+    answer = acidctl("snapshot", str(table), *lists, "--digest")
     return answer["rows"], answer["digest"]
 
 
-def compacted(table: Path, target: Path, options: Sequence[str]) -> Measured:
-    """One compaction by acidctl."""
-    copy = linked(table, target)
-    started = time.perf_counter()
-    report = acidctl("compact", "major", str(copy), *LISTS, *options)
-    seconds = time.perf_counter() - started
-    (part,) = report["partitions"]
-    assert part["outcome"] == "compacted", part
-    return Measured(seconds, part["peak_memory"] / 2**20)
+class Bench:
+    """One table, its case, and a folder for copies of it."""
 
+    def __init__(self, table: Path, case: Case, root: Path) -> None:
+        self.table, self.case, self.root = table, case, root
+        #: The compacted copy of each contender that is to hold the rows of the table.
+        self.made: dict[str, tuple[Path, tuple[str, ...]]] = {}
 
-def plain_pass(table: Path, target: Path) -> Measured:
-    """Decode and encode everything once, buckets side by side."""
-    target.mkdir()
-    started = time.perf_counter()
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for job in [pool.submit(decode_and_encode, files, target) for files in data_files(table).values()]:
-            job.result()
-    seconds = time.perf_counter() - started
-    shutil.rmtree(target)
-    return Measured(seconds)
+    def own(self, name: str) -> Measured:
+        """One compaction by acidctl."""
+        copy = linked(self.table, self.root / name.replace(" ", "_"))
+        exclusive = ("--assume-exclusive",) if self.case.kind == "minor" else ()
+        started = time.perf_counter()
+        report = acidctl("compact", self.case.kind, str(copy), *self.case.lists, *OWN[name], *exclusive)
+        seconds = time.perf_counter() - started
+        (part,) = report["partitions"]
+        assert part["outcome"] == "compacted", part
+        self.made[name] = copy, self.case.lists
+        return Measured(seconds, part["peak_memory"] / 2**20)
+
+    def plain_pass(self) -> Measured:
+        """Decode and encode everything once, buckets side by side."""
+        with self._target() as target:
+            started = time.perf_counter()
+            with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+                for job in [pool.submit(decode_and_encode, files, target) for files in data_files(self.table).values()]:
+                    job.result()
+            return Measured(time.perf_counter() - started)
+
+    def copy(self) -> Measured:
+        """`cp` of all files."""
+        with self._target() as target:
+            started = time.perf_counter()
+            subprocess.run(["cp", "-r", str(self.table), str(target)], check=True)
+            return Measured(time.perf_counter() - started)
+
+    def rewrite(self) -> Measured:
+        """Spark without acidctl, as a process of its own."""
+        with self._target() as target:
+            script = Path(__file__).with_name("spark_rewrite.py")
+            started = time.perf_counter()
+            subprocess.run(
+                [sys.executable, str(script), str(self.table), str(target / "out")],
+                stderr=subprocess.DEVNULL,
+                check=True,
+            )
+            return Measured(time.perf_counter() - started)
+
+    @contextmanager
+    def _target(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(dir=self.root) as folder:
+            yield Path(folder)
 
 
 class HiveCompactor:
@@ -101,103 +132,126 @@ class HiveCompactor:
         from tests.services.hive import HIVE4, Hive
 
         self.hive = Hive(dataclasses.replace(HIVE4, java_options=(*jvm.ADD_OPENS, "-Xmx4g")), folder)
+        self._turns = 0
 
-    def compact(self, table: Path, name: str, tasks: int) -> tuple[Measured, Path]:
+    def compact(self, bench: Bench, what: str, tasks: int) -> Measured:
         """Wall time of one Worker that compacts a copy of the table with so many tasks at a time."""
-        hive = self.hive
-        copy = self._adopted(table, name)
-        hive.run(f"alter table {name} compact 'major'")
+        hive, case = self.hive, bench.case
+        self._turns += 1
+        name = f"bench_{self._turns}"
+        copy = self._adopted(bench.table, name, case)
+        hive.run(f"alter table {name} compact '{case.kind}'")
         settings = {"mapreduce.local.map.tasks.maximum": str(tasks)}
         started = time.perf_counter()
         hive.call(hive.java.acidctl.Services.work, settings, what="compact")
         seconds = time.perf_counter() - started
         assert hive.compactions(name)[-1]["state"] in ("ready for cleaning", "succeeded"), hive.compactions(name)
-        return Measured(seconds), copy
+        bench.made[what] = copy, ("--as-of", str(case.last_write_id))
+        return Measured(seconds)
 
-    def rows(self, table: Path, name: str) -> int:
-        """What Hive counts in a copy of the table: it can read it."""
-        self._adopted(table, name)
-        return int(json.loads(self.hive.session().select(f"select count(id) from {name}").values[0][0]))
+    def warm(self, table: Path, case: Case, rows: int) -> None:
+        """Compact something small, after Hive has counted its rows: it can read it."""
+        self._adopted(table, "readable", case)
+        found = int(json.loads(self.hive.session().select("select count(id) from readable").values[0][0]))
+        assert found == rows, f"Hive counts {found} rows, not {rows}"
 
-    def _adopted(self, table: Path, name: str) -> Path:
+    def _adopted(self, table: Path, name: str, case: Case) -> Path:
         """The files of a copy of the table, all of whose writes are committed for Hive."""
         hive, java = self.hive, self.hive.java.acidctl
         hive.run(
-            f"create table {name} ({COLUMNS}) clustered by (id) into 4 buckets stored as orc "
+            f"create table {name} ({COLUMNS}) clustered by (id) into {case.buckets} buckets stored as orc "
             "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
         )
-        hive.call(java.Services.seedWriteIds, "default", name, LAST_WRITE_ID - 1, what="seed")
+        hive.call(java.Services.seedWriteIds, "default", name, case.last_write_id - 1, what="seed")
         hive.call(java.Adoption.writeIds, "default", name, "c", what="write ids")
         return linked(table, hive.warehouse / name)
 
 
-def best(action: Callable[[], Measured], rounds: int) -> Measured:
-    """The quickest of several rounds, with the largest memory of all."""
-    found = [action() for _ in range(rounds)]
-    memory = [one.memory for one in found if one.memory is not None]
-    return Measured(min(one.seconds for one in found), max(memory, default=None))
+def contenders(bench: Bench, chosen: Sequence[str], small: Path, stack: ExitStack) -> dict[str, Callable[[], Measured]]:
+    """What is measured, ready to run."""
+    found: dict[str, Callable[[], Measured]] = {name: partial(bench.own, name) for name in chosen if name in OWN}
+    if any(name.startswith("Hive") for name in chosen):
+        hive = HiveCompactor(bench.root / "hive")
+        stack.callback(hive.hive.close)
+        hive.warm(small, bench.case, digest(small, *bench.case.lists)[0])
+        little = Bench(small, bench.case, bench.root)
+        hive.compact(little, "", 1)
+        found |= {f"Hive, {n} task{'s' * (n > 1)}": partial(hive.compact, bench, f"Hive {n}", n) for n in (1, 2)}
+    found |= {"Spark DataFrames": bench.rewrite, "plain pass": bench.plain_pass, "cp": bench.copy}
+    return {name: found[name] for name in chosen}
 
 
-def measure(table: Path, root: Path, rounds: int, *, hive: bool, spark: bool) -> dict[str, Measured]:
-    """Everything on one table; what each compaction made holds the same rows."""
-    want = digest(table)
-    found = {"plain pass": best(lambda: plain_pass(table, root / "pass"), rounds)}
-    for name, options in ENGINES.items():
-        if name == "local" or spark:
-            target = root / name.replace(" ", "_")
-            found[name] = best(partial(compacted, table, target, options), rounds)
-            assert digest(target) == want, f"{name}: other rows"
-    if hive:
-        compactor = HiveCompactor(root / "hive")
-        try:
-            small = make_compact_table(root.parent, 100_000)
-            assert compactor.rows(small, "readable") == digest(small)[0]
-            compactor.compact(small, "warm", 1)
-            for tasks in (1, 2):
-                times = []
-                for turn in range(rounds):
-                    once, copy = compactor.compact(table, f"bench_{tasks}_{turn}", tasks)
-                    times.append(once)
-                assert digest(copy, "--as-of", str(LAST_WRITE_ID)) == want, "Hive made other rows"
-                found[f"Hive, {tasks} task{'s' * (tasks > 1)}"] = min(times, key=lambda one: one.seconds)
-        finally:
-            compactor.hive.close()
+def measure(options: argparse.Namespace, name: str) -> list[Result]:
+    """One case: all that was chosen, in turn."""
+    case, rows = CASES[name], options.rows if name != "minor" else min(options.rows, 1_000_000)
+    table, small = (make_compact_table(options.tables, count, name) for count in (rows, min(rows, 100_000)))
+    chosen = [what for what in options.what if case.kind == "major" or what in OF_MINOR]
+    size = sum(path.stat().st_size for files in data_files(table).values() for path in files) / 2**20
+    label = f"{case.name} ({size:.0f} MiB)"
+    with tempfile.TemporaryDirectory(dir=options.tables) as folder, ExitStack() as stack:
+        bench = Bench(table, case, Path(folder))
+        actions = contenders(bench, chosen, small, stack)
+        times: dict[str, list[Measured]] = {what: [] for what in actions}
+        for _ in range(options.rounds):
+            for what, action in actions.items():
+                times[what].append(action())
+        if not options.unchecked:
+            want = digest(table, *case.lists)
+            for what, (copy, lists) in bench.made.items():
+                assert digest(copy, *lists) == want, f"{what}: other rows"
+    return [
+        Result(
+            "compact",
+            label,
+            rows,
+            what,
+            tuple(one.seconds for one in all_),
+            max((one.memory for one in all_ if one.memory is not None), default=None),
+        )
+        for what, all_ in times.items()
+    ]
+
+
+def memory(options: argparse.Namespace, name: str) -> list[Result]:
+    """Peak memory of a worker at growing input."""
+    found = []
+    with tempfile.TemporaryDirectory(dir=options.tables) as folder:
+        for rows in options.linear:
+            table = make_compact_table(options.tables, rows, name)
+            once = Bench(table, CASES[name], Path(folder)).own("acidctl, 2 processes")
+            deletes = 2 * rows // 10
+            label = f"{CASES[name].name}, {deletes:,} delete events"
+            found.append(Result("memory", label, rows, "acidctl, 2 processes", (once.seconds,), once.memory))
     return found
 
 
-def show(found: dict[str, Measured]) -> None:
-    """The table of times and ratios."""
-    others = [name for name in ("Hive, 1 task", "Hive, 2 tasks", "plain pass") if name in found]
-    print(f"{'':18} {'seconds':>8}  " + "  ".join(f"{'x of ' + name:>18}" for name in others) + f"  {'MiB':>6}")
-    for name, figure in found.items():
-        ratios = "  ".join(f"{figure.seconds / found[other].seconds:18.2f}" for other in others)
-        memory = f"{figure.memory:6.0f}" if figure.memory is not None else ""
-        print(f"{name:18} {figure.seconds:8.1f}  {ratios}  {memory}")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(prog="bench compact", description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--linear", type=int, nargs="*", default=[1_000_000, 2_000_000, 5_000_000, 10_000_000])
-    parser.add_argument("--no-hive", action="store_true")
-    parser.add_argument("--no-spark", action="store_true")
+def main(arguments: Sequence[str] | None = None, piece: str = "compact") -> None:
+    """Measure, add to the file, print."""
+    parser = argparse.ArgumentParser(prog=f"bench {piece}", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the base: 1, 5, 10 or 40 million")
+    parser.add_argument(
+        "--cases", nargs="*", choices=CASES, default=list(CASES) if piece == "compact" else ["scattered"]
+    )
+    parser.add_argument("--what", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--linear", type=int, nargs="*", default=[1_000_000, 2_000_000, 5_000_000])
+    parser.add_argument("--tables", type=Path, default=Path(tempfile.gettempdir()) / "acidctl-bench")
+    parser.add_argument("--unchecked", action="store_true", help="do not read what was made")
+    parser.add_argument("--make-only", action="store_true", help="only make the tables")
+    parser.add_argument("--json", type=Path, default=results.DEFAULT)
     options = parser.parse_args(arguments)
-    tables = Path(tempfile.gettempdir()) / "acidctl-bench"
-    tables.mkdir(exist_ok=True)
+    options.tables.mkdir(exist_ok=True)
     # As after an installation: else each worker would compile all of it where nothing may write into the sources.
     compileall.compile_dir(Path(acidctl_package.__file__).parent, quiet=1)
-    table = make_compact_table(tables, options.rows)
-    size = sum(path.stat().st_size for files in data_files(table).values() for path in files) / 2**20
-    with tempfile.TemporaryDirectory(dir=tables) as folder:
-        print(f"compact major: {options.rows:,} rows of 10 columns and 10 rounds of changes, {size:.0f} MiB zlib")
-        show(measure(table, Path(folder), options.rounds, hive=not options.no_hive, spark=not options.no_spark))
-        print("\nlocal engine, by rows of the base")
-        for rows in options.linear:
-            figure = compacted(make_compact_table(tables, rows), Path(folder) / "linear", ENGINES["local"])
-            each = f"{1e6 * figure.seconds / rows:8.2f} s per million"
-            print(f"{rows:12,} {figure.seconds:8.1f} s {each} {figure.memory:6.0f} MiB")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    for name in options.cases:
+        if options.make_only:
+            for rows in (100_000, options.rows, *(options.linear if piece == "memory" else ())):
+                make_compact_table(options.tables, min(rows, 1_000_000) if name == "minor" else rows, name)
+            continue
+        found = (memory if piece == "memory" else measure)(options, name)
+        results.add(options.json, found)
+        print("\n".join(results.table(found)), flush=True)
 
 
 if __name__ == "__main__":

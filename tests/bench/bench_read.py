@@ -1,7 +1,7 @@
 """Reading a million-row bucket with 100,000 deletes, beside a plain scan of the same bytes and orc-tools.
 
 Each line is measured as a whole process (interpreter or JVM start included) except the two scans, which are timed
-inside one process, in turn. Figures are the best of several rounds; ratios compare figures of this run only.
+inside one process, in turn. Ratios compare figures of one run only.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 import acidctl
+from tests.bench import results
+from tests.bench.compact_tables import data_files, make_compact_table
+from tests.bench.results import Result
 from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 from tests.support import orc_tools
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Best wall time in seconds and largest resident memory in MiB of one command."""
+    """Wall time in seconds and largest resident memory in MiB of one run of a command."""
 
     seconds: float
     memory: float
@@ -46,15 +50,13 @@ def run(command: Sequence[str | Path]) -> Figure:
     return Figure(seconds, usage.ru_maxrss / 1024)
 
 
-def interleaved(commands: dict[str, Sequence[str | Path]], rounds: int) -> dict[str, Figure]:
+def interleaved(commands: dict[str, Sequence[str | Path]], rounds: int) -> dict[str, list[Figure]]:
     """All commands in turn, several rounds: noise of the machine falls on all of them alike."""
     found: dict[str, list[Figure]] = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
             found[name].append(run(command))
-    return {
-        name: Figure(min(f.seconds for f in figures), max(f.memory for f in figures)) for name, figures in found.items()
-    }
+    return found
 
 
 def plain_scan(base: Path) -> int:
@@ -85,44 +87,75 @@ def commands_for(table: Path, base: Path) -> dict[str, Sequence[str | Path]]:
     lists = ["--validtxns", VALID_WRITE_IDS, "--validtxns", VALID_TXNS]
     acidctl_command = [sys.executable, "-m", "acidctl"]
     return {
-        "snapshot --count": [*acidctl_command, "snapshot", table, "--count", *lists],
-        "snapshot -o jsonl": [*acidctl_command, "snapshot", table, "-o", "jsonl", *lists],
-        "dump --data": [*acidctl_command, "dump", "--data", base],
+        "acidctl snapshot --count": [*acidctl_command, "snapshot", table, "--count", *lists],
+        "acidctl -o jsonl": [*acidctl_command, "snapshot", table, "-o", "jsonl", *lists],
+        "acidctl dump --data": [*acidctl_command, "dump", "--data", base],
     }
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    root = Path(tempfile.gettempdir()) / "acidctl-bench"
-    table, base = make_table(root, options.rows)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, add to the file, print."""
+    options = _options("read", arguments)
+    table, base = make_table(options.tables, options.rows)
     commands: dict[str, Sequence[str | Path]] = {
         **commands_for(table, base),
         "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base],
     }
-    scans: dict[str, list[float]] = {"plain scan": [], "to_batches()": []}
-    plain_scan(base)
+    scans: dict[str, Callable[[], int]] = {
+        "plain scan": lambda: plain_scan(base),
+        "acidctl to_batches()": lambda: snapshot_scan(table),
+    }
+    for action in scans.values():
+        action()
+    case = f"{options.rows // 10:,} deletes"
+    times: dict[str, list[float]] = {name: [] for name in scans}
     for _ in range(options.rounds):
-        scans["plain scan"].append(timed(lambda: plain_scan(base)))
-        scans["to_batches()"].append(timed(lambda: snapshot_scan(table)))
+        for name, action in scans.items():
+            times[name].append(timed(action))
+    found = [Result("scan", case, options.rows, name, tuple(seconds)) for name, seconds in times.items()]
     figures = interleaved(commands, options.rounds)
-    larger = interleaved(commands_for(*make_table(root, 4 * options.rows)), 1)
-    size = base.stat().st_size / 2**20
-    print(
-        f"{options.rows:,} rows, 10 columns, {options.rows // 10:,} deletes, {size:.0f} MiB; best of {options.rounds}"
-    )
-    print(f"{'':20} {'seconds':>8} {'':16} {'MiB':>6} {'MiB, 4 x rows':>14}")
-    plain = min(scans["plain scan"])
-    for name, seconds in scans.items():
-        print(f"{name:20} {min(seconds):8.2f} {min(seconds) / plain:6.2f} x plain")
-    slowest = figures["orc-tools data"].seconds
-    for name, figure in figures.items():
-        ratio = f"{slowest / figure.seconds:.1f} x faster"
-        at_four = f"{larger[name].memory:14.0f}" if name in larger else ""
-        print(f"{name:20} {figure.seconds:8.2f} {ratio:>16} {figure.memory:6.0f} {at_four}")
+    found += [
+        Result("read", case, options.rows, name, tuple(one.seconds for one in all_), max(one.memory for one in all_))
+        for name, all_ in figures.items()
+    ]
+    results.add(options.json, found)
+    print("\n".join(results.table(found)))
+
+
+def stripes(arguments: Sequence[str] | None = None) -> None:
+    """What the size of stripes costs whoever scans: the same base with stripes of 16 and of 64 MiB."""
+    options = _options("stripes", arguments)
+    found = {}
+    for mib in (16, 64):
+        table = make_compact_table(options.tables, options.rows, "new", mib << 20)
+        files = [files[0] for files in data_files(table).values()]
+        found[mib] = partial(_scan_all, files)
+        found[mib]()
+    times: dict[int, list[float]] = {mib: [] for mib in found}
+    for _ in range(options.rounds):
+        for mib, action in found.items():
+            times[mib].append(timed(action))
+    made = [
+        Result("stripes", "plain scan of a base", options.rows, f"stripes of {mib} MiB", tuple(seconds))
+        for mib, seconds in times.items()
+    ]
+    results.add(options.json, made)
+    print("\n".join(results.table(made)))
+
+
+def _scan_all(files: Sequence[Path]) -> int:
+    return sum(plain_scan(path) for path in files)
+
+
+def _options(piece: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"bench {piece}", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tables", type=Path, default=Path(tempfile.gettempdir()) / "acidctl-bench")
+    parser.add_argument("--json", type=Path, default=results.DEFAULT)
+    options = parser.parse_args(arguments)
+    options.tables.mkdir(exist_ok=True)
+    return options
 
 
 if __name__ == "__main__":
