@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +23,8 @@ from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, TARGET
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stitch import Stitcher, StripeRun, ends_of, first_key, like_of, mismatch, postscript_of, stitch
-from acidctl.orc.writer import Backend, Settings, WrittenFile, write_orc
+from acidctl.orc.tail import read_tail
+from acidctl.orc.writer import Backend, Settings, WrittenFile, divided, write_orc
 from acidctl.phases import phase
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest, combined
@@ -117,7 +119,10 @@ def put_together(
 
         while waiting is not None:
             if isinstance(waiting, EventBatch):
-                stitcher.write(batches(), events.columns, settings, backend=backend)
+                if backend is Backend.ARROW:
+                    stitcher.write(batches(), events.columns, settings, backend=backend)
+                else:
+                    _write_divided(stitcher, batches(), events.columns, settings)
                 continue
             one = waiting
             file = file_of(one.source.name)
@@ -127,6 +132,38 @@ def put_together(
             waiting = next(items, None)
         values = {**metadata, ACID_VERSION: b"2", ACID_STATS: f"{rows},0,0".encode()}
         return stitcher.finish(values, backend if stitcher.stripes > len(proofs) else Backend.COPY), tuple(proofs)
+
+
+def write_exactly(
+    sink: BinaryIO,
+    batches: Iterable[EventBatch],
+    columns: StructType,
+    settings: Settings,
+    metadata: Mapping[str, bytes],
+    operation: Operation,
+) -> WrittenFile:
+    """Write events that Arrow's writer alone cannot write, all of one operation: as little as may be value by value."""
+    nothing = io.BytesIO()
+    write_orc(nothing, (), columns, settings, acid=True, metadata=metadata)
+    like = read_tail(nothing, name="a file without rows")
+    stitcher = Stitcher(sink, like, postscript_of(nothing, like))
+    rows = _write_divided(stitcher, batches, columns, settings)
+    counts = [rows if code is operation else 0 for code in Operation]
+    return stitcher.finish({**metadata, ACID_STATS: ",".join(map(str, counts)).encode()}, Backend.EXACT)
+
+
+def _write_divided(stitcher: Stitcher, batches: Iterable[EventBatch], columns: StructType, settings: Settings) -> int:
+    rows = 0
+
+    def counted(run: Iterable[EventBatch]) -> Iterator[EventBatch]:
+        nonlocal rows
+        for batch in run:
+            rows += len(batch)
+            yield batch
+
+    for backend, run in divided(batches, columns, settings.stripe_size):
+        stitcher.write(counted(run), columns, settings, backend=backend)
+    return rows
 
 
 def _sorted(counts: Counter[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:

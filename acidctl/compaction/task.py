@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from acidctl.compaction.cross_check import HINT
 from acidctl.compaction.inputs import PlainRows, TaskEvents, state_of
-from acidctl.compaction.joining import Measure, join_parts, put_together, rows_only
+from acidctl.compaction.joining import Measure, join_parts, put_together, rows_only, write_exactly
 from acidctl.compaction.plan import BYTES_DIGEST, CopyProof, Role, TaskResult, TaskSpec
 from acidctl.compaction.verify import Attempt, Expected
 from acidctl.engine import TaskOutcome
@@ -72,7 +72,7 @@ def run_task(spec: TaskSpec, *, threads: bool = True) -> TaskResult:
         try:
             result = _write(spec, storage, root, events, Backend.ARROW, threads)
         except NeedsExactWriter:
-            # Which values there are shows while they pass; then everything is written once more, value by value.
+            # Which values there are shows while they pass; then all is written once more, where need be value by value.
             result = _write(spec, storage, root, events, Backend.EXACT, threads)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Of this process so far, in bytes.
@@ -121,6 +121,7 @@ def _write(
     threads: bool,
 ) -> TaskResult:
     role, metadata = spec.task.role, {TARGET: spec.table.dialect.encode()}
+    operation = Operation.DELETE if role is Role.DELETES else Operation.INSERT
     measure = Measure(acid=role is not Role.ROWS)
     stream = timed("merge", measure.passed(events))
     if threads:
@@ -135,6 +136,8 @@ def _write(
         with attempt.create() as sink:
             if isinstance(events, TaskEvents) and events.stripes is not None and events.stripes.like is not None:
                 written, copied = put_together(sink, items, events, settings, metadata, backend)
+            elif measure.acid and backend is Backend.EXACT:
+                written = write_exactly(sink, rows_only(items), columns, settings, metadata, operation)
             else:
                 rows = rows_only(items)
                 written = write_orc(
@@ -146,7 +149,7 @@ def _write(
         columns=str(columns),
         counts=measure.sorted_counts(),
         acid=measure.acid,
-        operation=Operation.DELETE if role is Role.DELETES else Operation.INSERT,
+        operation=operation,
         collapsed=role is Role.SURVIVING,
         bucket_id=spec.task.bucket_id,
         metadata=metadata,

@@ -9,6 +9,7 @@ none outlives its parent, however that was ended.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -188,6 +189,8 @@ def serve(handle: int) -> None:
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(parent, tasks), daemon=True).start()
     usual = default_work()
+    # What was loaded stays: no collection need look at it again.
+    gc.freeze()
     while True:
         work, index, spec, threads = tasks.get()
         try:

@@ -383,12 +383,7 @@ class ArrowBackend:
 
     def __init__(self, sink: Appended, columns: StructType, physical: Physical, *, acid: bool) -> None:
         self._sink = sink
-        self._columns = columns
-        self._acid = acid
-        self._formers = formers(columns)
-        self._fragile = has_union(columns)
-        # The tail gets the real names.
-        self._names = [f"c{i}" for i in range(len(columns.fields))]
+        self._forms = Forms(columns, acid=acid)
         self._started = False
         self._writer: po.ORCWriter | None = po.ORCWriter(
             sink,
@@ -406,7 +401,7 @@ class ArrowBackend:
         """Append; gives the numbers of rows of the piece after which a stripe may have ended, each at once."""
         assert self._writer is not None
         before = self._sink.tell()
-        self._writer.write(self._table(piece))
+        self._writer.write(self._forms.table(piece))
         self._started = True
         if self._sink.tell() > before:
             yield len(piece)
@@ -416,7 +411,7 @@ class ArrowBackend:
         assert self._writer is not None
         if not self._started:
             empty = np.empty(0, dtype=np.int64)
-            self._writer.write(self._table(EventBatch(EventKeys(empty, empty, empty, empty))))
+            self._writer.write(self._forms.table(EventBatch(EventKeys(empty, empty, empty, empty))))
         self._writer.close()
         self._writer = None
 
@@ -424,7 +419,20 @@ class ArrowBackend:
         """Drop the writer and what it holds."""
         self._writer = None
 
-    def _table(self, piece: EventBatch) -> pa.Table:
+
+class Forms:
+    """Pieces of one file as tables that Arrow writes exactly."""
+
+    def __init__(self, columns: StructType, *, acid: bool) -> None:
+        self._columns = columns
+        self._acid = acid
+        self._formers = formers(columns)
+        self._fragile = has_union(columns)
+        # The tail gets the real names.
+        self._names = [f"c{i}" for i in range(len(columns.fields))]
+
+    def table(self, piece: EventBatch) -> pa.Table:
+        """The next piece; NeedsExactWriter where none of its forms keeps every bit."""
         columns = piece.columns or tuple(_nulls(self._columns, len(piece)))
         if not self._acid:
             return pa.table(self._formed(columns), names=self._names)
@@ -462,7 +470,7 @@ def _nulls(columns: StructType, rows: int) -> list[pa.Array]:
 _NANOS = 1_000_000_000
 # Seconds that int64 holds in a unit, whatever the fraction.
 _SECONDS = {"us": (1 << 63) // 1_000_000 - 1, "ns": (1 << 63) // _NANOS - 1}
-_TEXTS = (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR)
+TEXTS = (TypeKind.STRING, TypeKind.CHAR, TypeKind.VARCHAR)
 _TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL)
 
 Former = Callable[[pa.Array], pa.Array]
@@ -486,7 +494,7 @@ def _former(kind: HiveType) -> Former:
             return _Timestamps(kind).form
         if kind.kind is TypeKind.CHAR:
             return lambda array: padded(text(array), kind.length or 0)
-        return text if kind.kind in _TEXTS else partial(_plain, arrow_type(kind))
+        return text if kind.kind in TEXTS else partial(_plain, arrow_type(kind))
     inner = [_former(child) for child in children(kind)]
     if isinstance(kind, StructType):
         return partial(_struct, inner, has_union(kind))

@@ -1,9 +1,9 @@
 """What goes through pyorc, which is ORC's C++ library under Python values: the exact writer, and a second reader.
 
 `ExactBackend` is slower than Arrow's writer by more than an order of magnitude, and able to write what that cannot:
-moments before 1970 with fractions, timestamps of one column that no unit holds. Text goes through it as binary, since
-Hive's strings may be other than UTF-8, and gets its type back in the tail; unions go as structs, which `StripeSink`
-makes unions again.
+moments before 1970 with fractions, timestamps of one column that no unit holds. Text goes through it as binary where it
+is other than UTF-8, as Hive's strings may be, and gets its type back in the tail; unions go as structs, which
+`StripeSink` makes unions again.
 
 `Rows` is a second opinion on chosen rows of a file, as Arrow arrays of ours. It shares neither code nor decoder with
 `reader`: pyorc carries a copy of the library of its own and knows nothing of our footers. What it cannot hold is not
@@ -27,7 +27,7 @@ from pyorc.converters import ORCConverter
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.events import WIDE, EventBatch, Operation, flat
 from acidctl.format.names import EVENT_FIELDS
-from acidctl.orc.arrow_writer import Physical, alternatives, decoded, padded, text
+from acidctl.orc.arrow_writer import TEXTS, Physical, alternatives, decoded, padded, text
 from acidctl.orc.reader import OrcFile
 from acidctl.orc.tail import OrcKind, OrcType
 from acidctl.orc.tail_edit import event_type, orc_types
@@ -98,8 +98,11 @@ _CONVERTERS: dict[pyorc.TypeKind, type[ORCConverter]] = {
 class ExactBackend:
     """Writes pieces of any size; see `ArrowBackend` for the methods."""
 
-    def __init__(self, sink: io.RawIOBase, columns: StructType, physical: Physical, *, acid: bool) -> None:
+    def __init__(
+        self, sink: io.RawIOBase, columns: StructType, physical: Physical, *, acid: bool, as_text: bool = False
+    ) -> None:
         self._sink = sink
+        self._as_text = as_text
         self._columns = columns
         self._physical = physical
         self._acid = acid
@@ -138,7 +141,7 @@ class ExactBackend:
         physical = self._physical
         return pyorc.Writer(
             cast(BinaryIO, self._sink),
-            _type_text(orc_types(event_type(self._columns) if self._acid else self._columns), 0),
+            self._type_text(),
             batch_size=self._batch_rows,
             stripe_size=physical.stripe_size,
             row_index_stride=physical.row_index_stride,
@@ -149,10 +152,23 @@ class ExactBackend:
             converters=_CONVERTERS,
         )
 
+    def _type_text(self) -> str:
+        types = orc_types(event_type(self._columns) if self._acid else self._columns)
+        row = types[types[0].subtypes[-1]] if self._acid else types[0]
+        texts = zip(row.subtypes, self._columns.fields, strict=True) if self._as_text else ()
+        return _type_text(types, 0, frozenset(column for column, field in texts if field.type.kind in TEXTS))
+
+    def _column(self, kind: HiveType, array: pa.Array) -> list[Any]:
+        """The values of a column of the table."""
+        if self._as_text and isinstance(kind, Primitive) and kind.kind in TEXTS:
+            values: list[Any] = _stored_text(kind, decoded(array)).to_pylist()
+            return values
+        return _list(kind, array)
+
     def _values(self, piece: EventBatch) -> Iterator[tuple[Any, ...]]:
         fields = self._columns.fields
         given = zip(fields, piece.columns, strict=True) if piece.columns else ()
-        columns = [_list(field.type, column) for field, column in given]
+        columns = [self._column(field.type, column) for field, column in given]
         rows: Iterator[tuple[Any, ...] | None] = zip(*columns, strict=True)
         if not self._acid:
             return rows  # type: ignore[return-value]
@@ -166,10 +182,14 @@ class ExactBackend:
         return zip(*(part.tolist() for part in parts), rows, strict=True)
 
 
-def _type_text(types: tuple[OrcType, ...], column: int) -> str:
-    """The type as pyorc's own text, with names that cannot offend, text as binary, unions as in `StripeSink`."""
+def _type_text(types: tuple[OrcType, ...], column: int, texts: frozenset[int] = frozenset()) -> str:
+    """The type as pyorc's own text, with names that cannot offend, text but the columns in `texts` as binary, unions as
+    in `StripeSink`.
+    """
     entry = types[column]
-    inner = [_type_text(types, child) for child in entry.subtypes]
+    if column in texts:
+        return "string"
+    inner = [_type_text(types, child, texts) for child in entry.subtypes]
     if entry.kind is OrcKind.STRUCT:
         return f"struct<{','.join(f'f{i}:{text}' for i, text in enumerate(inner))}>"
     if entry.kind is OrcKind.UNION:
@@ -244,11 +264,15 @@ def _primitives(kind: Primitive, array: pa.Array) -> list[Any]:
     if kind.kind is TypeKind.DATE:
         array = array.cast(pa.int32())
     elif kind.kind in _TEXTS:
-        strings = text(array)
-        strings = padded(strings, kind.length or 0) if kind.kind is TypeKind.CHAR else strings
-        array = strings.view(pa.binary())
+        array = _stored_text(kind, array).view(pa.binary())
     values: list[Any] = array.to_pylist()
     return values
+
+
+def _stored_text(kind: Primitive, array: pa.Array) -> pa.Array:
+    """Strings with the blanks of a char."""
+    strings = text(array)
+    return padded(strings, kind.length or 0) if kind.kind is TypeKind.CHAR else strings
 
 
 def _unions(kind: UnionType, array: pa.Array) -> list[tuple[Any, ...] | None]:

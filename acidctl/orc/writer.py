@@ -9,10 +9,11 @@ raises NeedsExactWriter where it could not keep every bit, and the file has to b
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
@@ -23,12 +24,15 @@ from acidctl.format.events import EventBatch, EventKeys, Operation, RowId
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX
 from acidctl.orc.arrow_writer import (
     LARGEST_CHUNK,
+    TEXTS,
     ArrowBackend,
+    Forms,
     NeedsExactWriter,
     Physical,
     StripeSink,
     has_union,
     igzip,
+    text,
 )
 from acidctl.orc.codec import Compression, shrunk
 from acidctl.orc.protobuf import Message, Value, rewritten
@@ -74,10 +78,14 @@ _COMPRESSIONS = {
 
 
 class Backend(Enum):
-    """Which ORC library writes: Arrow's by columns, or pyorc value by value; COPY says that stripes were copied."""
+    """Which ORC library writes: Arrow's by columns, or pyorc value by value; COPY says that stripes were copied.
+
+    TEXT is pyorc for columns of text whose values are all UTF-8: only as such they get bounds in the statistics.
+    """
 
     ARROW = "arrow"
     EXACT = "exact"
+    TEXT = "text"
     COPY = "copy"
 
 
@@ -187,6 +195,43 @@ def write_stripes(
     return WrittenStripes(size, entries, statistics, tuple(keys.ends(tail)), rows)
 
 
+def divided(
+    batches: Iterable[EventBatch], columns: StructType, stripe_size: int
+) -> Iterator[tuple[Backend, Iterator[EventBatch]]]:
+    """Events in runs, each with the fastest backend that writes it exactly; one is to be taken before the next.
+
+    So one value that Arrow's writer would change costs the piece of a stripe in which it is, and not a whole file.
+    """
+    forms: Forms | None = None
+    turns = 0
+
+    def judged(piece: EventBatch) -> tuple[Backend, int]:
+        nonlocal forms, turns
+        for known in (forms, None):
+            try:
+                turns += known is None
+                forms = known or Forms(columns, acid=True)
+                forms.table(piece)
+                return Backend.ARROW, turns
+            except NeedsExactWriter:
+                forms = None
+        return (Backend.TEXT if _is_text(piece, columns) else Backend.EXACT), 0
+
+    for (backend, _), run in groupby(_pieces(batches, stripe_size), judged):
+        yield backend, run
+
+
+def _is_text(piece: EventBatch, columns: StructType) -> bool:
+    """Whether all values of columns of text are valid UTF-8."""
+    try:
+        for field, column in zip(columns.fields, piece.columns, strict=False):
+            if field.type.kind in TEXTS:
+                text(column).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _encode(
     held: _HeldSink,
     batches: Iterable[EventBatch],
@@ -258,12 +303,13 @@ def _stripe_sink(
     target: _HeldSink, columns: StructType, types: Sequence[OrcType], physical: Physical, backend: Backend
 ) -> tuple[StripeSink | None, Physical]:
     """What makes the stripes of the C++ writer anew, None where they will do; the form in which that has to write."""
-    shrink = igzip() if backend is Backend.ARROW and physical.compression is Compression.ZLIB else None
-    if backend is Backend.EXACT and has_union(columns):
+    exact = backend is not Backend.ARROW
+    shrink = igzip() if not exact and physical.compression is Compression.ZLIB else None
+    if exact and has_union(columns):
         shrink = partial(shrunk, compression=physical.compression)
     if shrink is None:
         return None, physical
-    sink = StripeSink(target, types, physical, shrink, unions=backend is Backend.EXACT)
+    sink = StripeSink(target, types, physical, shrink, unions=exact)
     # The size of a stripe is that of its plain bytes: a larger one would cost memory, and readers gain nothing.
     # C++ takes memory for each stream by the block.
     chunk = LARGEST_CHUNK if physical.stripe_size >= _LARGE_STRIPE else _BLOCK_UNIT
@@ -272,10 +318,10 @@ def _stripe_sink(
     return sink, replace(physical, compression=Compression.NONE, block_size=block_size, bloom=bloom)
 
 
-def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
+def _backend(kind: Backend) -> Callable[..., ArrowBackend | ExactBackend]:
     if kind is Backend.ARROW:
         return ArrowBackend
-    assert kind is Backend.EXACT
+    assert kind in (Backend.EXACT, Backend.TEXT)
     try:
         # A machine without pyorc writes nearly every table.
         from acidctl.orc.pyorc_files import ExactBackend
@@ -284,7 +330,7 @@ def _backend(kind: Backend) -> type[ArrowBackend] | type[ExactBackend]:
             "pyorc is not installed, and this table holds values that only it can write exactly",
             hint="Install the Python package pyorc where the tasks run.",
         ) from error
-    return ExactBackend
+    return partial(ExactBackend, as_text=kind is Backend.TEXT)
 
 
 # --- The end of a file, held back until it is right.

@@ -18,13 +18,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from acidctl.compaction.joining import write_exactly
 from acidctl.errors import DamagedDataError, UsageError
-from acidctl.format.events import WIDE, RowId
+from acidctl.format.events import WIDE, Operation, RowId
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.schema_evolution import arrow_type, null_array
+from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.stripe import StreamKind, read_column_index
 from acidctl.orc.tail import Calendar
-from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
+from acidctl.orc.writer import Backend, NeedsExactWriter, divided, write_orc
 from acidctl.rows.file_report import acid_facts
 from acidctl.types.hive_types import Dialect, HiveType, ListType, MapType, Primitive, StructType, UnionType
 from acidctl.types.schema import parse_type
@@ -510,3 +512,37 @@ def test_stripes_are_as_large_as_asked_for() -> None:
         data, done = written([batch], columns_of("struct<a:bigint,s:string>"), stripe_size=size, compression="zlib")
         assert size / 3 < rows * width / done.stripes < size * 1.5
         assert [row["row"][0] for row in read_all(data)[:: rows - 1]] == values[:: rows - 1].tolist()
+
+
+def test_one_old_moment_costs_a_piece() -> None:
+    """What Arrow would change is written value by value, its neighbours are not, and text keeps its bounds."""
+    rows, columns = 9000, columns_of("struct<t:timestamp,s:string,c:char(4)>")
+
+    def batch(place: int, moment: int, word: bytes = b"\xc3\xa9\0") -> EventBatch:
+        moments = np.arange(rows, dtype=np.int64) * 10**9
+        moments[7] = moment
+        words = pa.array([b"%05d" % (place * rows + i) + word for i in range(rows)]).view(pa.string())
+        return EventBatch(
+            keys(rows, start=place * rows), (pa.array(moments, pa.timestamp("ns")), words, pa.array(["ab"] * rows))
+        )
+
+    old = -1_500_000_001
+    events = [batch(0, 0), batch(1, 0), batch(2, old), batch(3, 1), batch(4, old, b"\xff"), batch(5, 0)]
+    runs = [(backend, sum(map(len, run))) for backend, run in divided(events, columns, SETTINGS.stripe_size)]
+    arrow, text, exact = Backend.ARROW, Backend.TEXT, Backend.EXACT
+    assert runs == [(arrow, 2 * rows), (text, rows), (arrow, rows), (exact, rows), (arrow, rows)]
+    for count, bounded in ((4, True), (6, False)):
+        sink = io.BytesIO()
+        done = write_exactly(sink, events[:count], columns, SETTINGS, {"k": b"v"}, Operation.INSERT)
+        assert (done.rows, done.backend, opened(sink.getvalue()).tail.metadata_value("k")) == (
+            count * rows,
+            exact,
+            b"v",
+        )
+        want = [row for one in events[:count] for row in zip(*map(plain, one.columns), strict=True)]
+        assert [row["row"] for row in read_all(sink.getvalue())] == [(t, s, c) for t, s, c in want]
+        stated = [opened(sink.getvalue()).tail.statistics[column].of(StatisticsKind.STRING) for column in (8, 9)]
+        assert all(one is not None for one in stated) is bounded
+        if bounded and stated[0] is not None and stated[1] is not None:
+            assert (stated[0].minimum, stated[0].maximum) == ("00000\u00e9\0", "35999\u00e9\0")
+            assert (stated[1].minimum, stated[1].maximum) == ("ab  ", "ab  ")
