@@ -26,7 +26,7 @@ from acidctl.cli.output import (
     terminal_width,
 )
 from acidctl.cli.process import interrupts_reach_us, own_stderr
-from acidctl.engine import leave_pandas_out
+from acidctl.engine import set_up_process
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
 
@@ -117,7 +117,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The console script."""
-    leave_pandas_out()
+    set_up_process()
     cli.main()
 
 

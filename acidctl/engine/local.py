@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
 from typing import Any
 
-from acidctl.engine import Task, TaskOutcome, Work, default_work, leave_pandas_out
+from acidctl.engine import Task, TaskOutcome, Work, default_work, set_up_process
 from acidctl.errors import AcidctlError
 
 #: What a task may need at most, whatever its size.
@@ -184,7 +184,7 @@ class _Worker:
 def serve(handle: int) -> None:
     """Carry out tasks until the parent closes the connection, or dies: then at once, in the middle of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    leave_pandas_out()
+    set_up_process()
     parent = Connection(handle)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(parent, tasks), daemon=True).start()

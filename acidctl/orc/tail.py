@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property, lru_cache
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, overload
 
 from acidctl.errors import AcidctlError, DamagedDataError, StorageError
 from acidctl.format.names import EVENT_FIELDS
@@ -44,6 +44,8 @@ _MAX_USER_METADATA = 16 << 20
 _MAX_USER_KEYS = 10_000
 _MAX_NESTING = 100
 _MAX_STRIPE_ROWS = 1 << 32
+# Statistics of so few bytes are kept for the next file that has the same ones.
+_SHORT = 64
 # The writer version of the ORC that Hive 3 carries; it writes proleptic dates and does not say so.
 _ORC_517 = 7
 RESTORE_HINT = "Restore the file from its source; dump other files of the directory to see what else is affected."
@@ -219,7 +221,7 @@ class Tail:
     stripes: tuple[Stripe, ...]
     rows: int
     row_index_stride: int
-    statistics: tuple[ColumnStatistics, ...]
+    statistics: Sequence[ColumnStatistics]
     user_metadata: tuple[tuple[str, bytes], ...]
     writer: Writer
     writer_code: int
@@ -246,6 +248,53 @@ class Tail:
     def metadata_value(self, key: str) -> bytes | None:
         """The value of a user metadata key, or None."""
         return next((value for name, value in self.user_metadata if name == key), None)
+
+
+@lru_cache(maxsize=256)
+def _short_statistics(encoded: bytes) -> ColumnStatistics:
+    """Those of key columns are mostly the same in many files, and in several columns of a file."""
+    return parse_statistics(Message(encoded))
+
+
+class _Statistics(Sequence[ColumnStatistics]):
+    """Statistics of all columns, each taken apart when it is asked for: who counts rows needs those of keys alone."""
+
+    __slots__ = ("_budget", "_encoded", "_known", "_name")
+
+    def __init__(self, name: str, encoded: tuple[bytes, ...], budget: Budget) -> None:
+        self._name = name
+        self._encoded = encoded
+        self._budget = budget
+        self._known: dict[int, ColumnStatistics] = {}
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    @overload
+    def __getitem__(self, column: int) -> ColumnStatistics: ...
+
+    @overload
+    def __getitem__(self, column: slice) -> tuple[ColumnStatistics, ...]: ...
+
+    def __getitem__(self, column: int | slice) -> ColumnStatistics | tuple[ColumnStatistics, ...]:
+        if isinstance(column, slice):
+            return tuple(self[place] for place in range(*column.indices(len(self))))
+        found = self._known.get(column)
+        if found is None:
+            try:
+                encoded = self._encoded[column]
+                short = len(encoded) <= _SHORT
+                found = _short_statistics(encoded) if short else parse_statistics(Message(encoded, self._budget))
+                self._known[column] = found
+            except WireError as error:
+                raise damaged(self._name, f"has damaged statistics of column {column}: {error}") from error
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
 
 def _hive_type(types: TypeTree, column: int) -> HiveType:
@@ -352,7 +401,8 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         window = read_range(file, end - wanted, wanted - len(window), name) + window
     raw = window[len(window) - wanted : len(window) - after]
     footer_bytes = expand(raw, post.compression, post.block_size, _MAX_FOOTER)
-    footer = Message(footer_bytes, Budget(len(raw)))
+    budget = Budget(len(raw))
+    footer = Message(footer_bytes, budget)
     # Numbers that no writer makes are refused before anything is built from them.
     if footer.count(3) > _MAX_STRIPES:
         raise WireError(f"it lists {footer.count(3)} stripes")
@@ -367,7 +417,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     _check_stripes(stripes, rows, content_end)
     if footer.count(7) not in (0, len(types)):
         raise WireError(f"it has statistics of {footer.count(7)} columns and types of {len(types)}")
-    statistics = tuple(map(parse_statistics, footer.messages(7)))
+    statistics = _Statistics(name, tuple(footer.blobs(7)), budget)
     # Hive's compactor and streaming writers leave row indexes out, and then count nothing at all.
     if statistics and stride and statistics[0].count not in (None, rows):
         raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")
@@ -380,7 +430,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         rows=rows,
         row_index_stride=stride,
         statistics=statistics,
-        user_metadata=tuple((item.text(1) or "", item.data(2) or b"") for item in footer.messages(5)),
+        user_metadata=_user_metadata(tuple(footer.blobs(5))),
         writer=Writer(code) if code <= Writer.CUDF else Writer.UNKNOWN,
         writer_code=code,
         software_version=footer.text(12),
@@ -449,6 +499,13 @@ def _types(declared: tuple[bytes, ...]) -> TypeTree:
         types.append(OrcType(OrcKind(code), message.uints(2), names, length, precision, scale, attributes))
     _check_types(types)
     return TypeTree(types)
+
+
+@lru_cache(maxsize=16)
+def _user_metadata(stored: tuple[bytes, ...]) -> tuple[tuple[str, bytes], ...]:
+    budget = Budget(sum(map(len, stored)))
+    items = (Message(data, budget) for data in stored)
+    return tuple((item.text(1) or "", item.data(2) or b"") for item in items)
 
 
 _ARITY = {OrcKind.LIST: 1, OrcKind.MAP: 2}
