@@ -21,7 +21,7 @@ from acidctl.compaction.cross_check import (
     require_rows,
 )
 from acidctl.compaction.plan import FileRead, Role, StripeCounts, TaskResult, TaskSpec
-from acidctl.compaction.stripes import CopiedStripe, Stretch, StripePlan
+from acidctl.compaction.stripes import CopiedStripe, PlainPlan, Stretch, StripePlan
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
@@ -76,19 +76,27 @@ class PlainRows:
         self._projection = _projection(spec)
         self._sources, _ = live_sources(storage, root, state_of(spec))
         paths = {storage.display(join(root, path)): path for path in spec.task.files}
-        self._open = lambda name: storage.open(join(root, paths[name]))
+        #: Opens an input, by the name of its source.
+        self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, paths[name]))
         self.columns = self._projection.columns
+        types = orc_types(self.columns)
+        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False))
+        self.stripes.choose(self._sources)
 
-    def __iter__(self) -> Iterator[EventBatch]:
+    def __iter__(self) -> Iterator[EventBatch | CopiedStripe]:
         sources, rows = self._sources, 0
         sample = InputSample(self.columns, bucket_id=None, span=None, seed=self.read.output, stored=True)
-        sample.read(sources, self._open)
+        sample.read(sources, self.open)
         for source in sources:
+            if copied := self.stripes.of(source):
+                rows += sum(one.rows for one in copied)
+                yield from copied
+                continue
             for batch in sample.compared(source.events(self._projection, BATCH_ROWS), source):
                 if len(batch):
                     rows += len(batch)
                     yield batch
-        self.read = replace(self.read, rows_in=rows)
+        self.read = replace(self.read, rows_in=rows, stripes=self.stripes.counts)
 
 
 @dataclass(slots=True)
@@ -211,6 +219,7 @@ class TaskEvents:
         last: RowId | None = None
         for piece in plan.pieces():
             if isinstance(piece, CopiedStripe):
+                assert piece.first is not None
                 if last is not None and piece.first <= last:
                     raise _double(piece.first, self._task.output)
                 sample.copied(piece.source.name, piece.index)

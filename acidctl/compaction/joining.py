@@ -12,11 +12,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import wrong
-from acidctl.compaction.inputs import TaskEvents
+from acidctl.compaction.inputs import PlainRows, TaskEvents
 from acidctl.compaction.plan import CopyProof, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.stripes import CopiedStripe
-from acidctl.compaction.verify import Attempt, Expected, verify_joined
+from acidctl.compaction.verify import Expected, verify_joined
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch, Operation, keys_of
 from acidctl.format.names import BASE_PREFIX, DELETE_DELTA_PREFIX
@@ -85,13 +86,13 @@ def rows_only(items: Iterable[Item]) -> Iterator[EventBatch]:
 def put_together(
     sink: BinaryIO,
     items: Iterator[Item],
-    events: TaskEvents,
+    events: TaskEvents | PlainRows,
     settings: Settings,
     metadata: Mapping[str, bytes],
     backend: Backend,
 ) -> tuple[WrittenFile, tuple[CopyProof, ...]]:
     """Write rows and stripes into one file, in this order; what was written, and the proofs of what was copied."""
-    plan = events.stripes
+    plan, acid = events.stripes, isinstance(events, TaskEvents)
     assert plan is not None
     assert plan.like is not None
     proofs: list[CopyProof] = []
@@ -120,9 +121,9 @@ def put_together(
         while waiting is not None:
             if isinstance(waiting, EventBatch):
                 if backend is Backend.ARROW:
-                    stitcher.write(batches(), events.columns, settings, backend=backend)
+                    stitcher.write(batches(), events.columns, settings, acid=acid, backend=backend)
                 else:
-                    _write_divided(stitcher, batches(), events.columns, settings)
+                    _write_divided(stitcher, batches(), events.columns, settings, acid=acid)
                 continue
             one = waiting
             file = file_of(one.source.name)
@@ -130,7 +131,9 @@ def put_together(
             proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.keys))
             rows += one.rows
             waiting = next(items, None)
-        values = {**metadata, ACID_VERSION: b"2", ACID_STATS: f"{rows},0,0".encode()}
+        values = dict(metadata)
+        if acid:
+            values |= {ACID_VERSION: b"2", ACID_STATS: f"{rows},0,0".encode()}
         return stitcher.finish(values, backend if stitcher.stripes > len(proofs) else Backend.COPY), tuple(proofs)
 
 
@@ -147,12 +150,14 @@ def write_exactly(
     write_orc(nothing, (), columns, settings, acid=True, metadata=metadata)
     like = read_tail(nothing, name="a file without rows")
     stitcher = Stitcher(sink, like, postscript_of(nothing, like))
-    rows = _write_divided(stitcher, batches, columns, settings)
+    rows = _write_divided(stitcher, batches, columns, settings, acid=True)
     counts = [rows if code is operation else 0 for code in Operation]
     return stitcher.finish({**metadata, ACID_STATS: ",".join(map(str, counts)).encode()}, Backend.EXACT)
 
 
-def _write_divided(stitcher: Stitcher, batches: Iterable[EventBatch], columns: StructType, settings: Settings) -> int:
+def _write_divided(
+    stitcher: Stitcher, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, acid: bool
+) -> int:
     rows = 0
 
     def counted(run: Iterable[EventBatch]) -> Iterator[EventBatch]:
@@ -162,7 +167,7 @@ def _write_divided(stitcher: Stitcher, batches: Iterable[EventBatch], columns: S
             yield batch
 
     for backend, run in divided(batches, columns, settings.stripe_size):
-        stitcher.write(counted(run), columns, settings, backend=backend)
+        stitcher.write(counted(run), columns, settings, acid=acid, backend=backend)
     return rows
 
 

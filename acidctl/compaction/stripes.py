@@ -48,15 +48,16 @@ DELETED, HIDDEN, OVERLAP, EVENTS, SMALL = "deleted", "hidden", "overlap", "event
 class CopiedStripe:
     """A stripe that stays as it is: where it lies, and what its key columns held when they were read.
 
-    `counts` are its rows by write id and bucket property, `keys` is the digest of its keys (`RowDigest`).
+    `counts` are its rows by write id and bucket property, `keys` is the digest of its keys (`RowDigest`). Without keys
+    (rows of an insert-only table) `first` and `last` are None.
     """
 
     source: DataSource
     tail: Tail
     index: int
     statistics: bytes
-    first: RowId
-    last: RowId
+    first: RowId | None
+    last: RowId | None
     counts: Mapping[tuple[int, int], int]
     keys: str
 
@@ -224,6 +225,7 @@ class StripePlan:
                     yield self._stretch(KeySpan(lower, copied.first), file, copied.index)
                     file.taken = copied.index + 1
                     yield copied
+                    assert copied.last is not None
                     lower = RowId(copied.last.write_id, copied.last.bucket_property, copied.last.row_id + 1)
         yield self._stretch(KeySpan(lower, self.span.upper), None, 0)
         self.finish()
@@ -294,6 +296,60 @@ class StripePlan:
                 copied, copied_bytes = copied + 1, copied_bytes + file.size(index)
                 rows += file.orc.tail.stripes[index].rows
         self.counts = StripeCounts(copied, copied_bytes, rows, reasons.total(), tuple(sorted(reasons.items())))
+
+
+@dataclass(slots=True)
+class PlainPlan:
+    """The stripes of files without keys, which are put one behind the other: those of a file are copied all or none."""
+
+    types: Sequence[OrcType]
+    physical: Physical
+    #: The tail whose claims hold for the new file; None where nothing can be copied.
+    like: Tail | None = None
+    counts: StripeCounts = field(default_factory=StripeCounts)
+    _copied: dict[str, tuple[CopiedStripe, ...]] = field(default_factory=dict)
+
+    def choose(self, sources: Sequence[DataSource]) -> None:
+        """Judge the files by their tails and the footers of their stripes."""
+        for source in sources:
+            with source.open() as orc:
+                if not isinstance(orc, OrcFile) or not orc.rows:
+                    continue
+                why, stripes = self._obstacle(orc), orc.tail.stripes
+                size = sum(stripe.end - stripe.offset for stripe in stripes)
+                if why is not None:
+                    found = StripeCounts(anew=len(stripes), reasons=((why, len(stripes)),))
+                else:
+                    self.like, messages = self.like or orc.tail, orc.stripe_messages()
+                    self._copied[source.name] = tuple(
+                        CopiedStripe(source, orc.tail, index, messages[index], None, None, {}, "")
+                        for index in range(len(stripes))
+                    )
+                    found = StripeCounts(len(stripes), size, orc.rows)
+                self.counts += found
+
+    def _obstacle(self, orc: OrcFile) -> str | None:
+        tail, messages = orc.tail, orc.stripe_messages()
+        least = min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
+        if tail.file_length < least * len(tail.stripes) and orc.rows < FEW_ROWS * len(tail.stripes):
+            return SMALL
+        found = obstacle_of_file(tail, self.types, self.physical)
+        if found is None and self.like is not None and claims(tail) != claims(self.like):
+            found = Obstacle.WRITER
+        if found is None and len(messages) != len(tail.stripes):
+            found = Obstacle.STATISTICS
+        if found is None:
+            parts = zip(orc.stripe_footers(), messages, strict=True)
+            each = (
+                obstacle_of_stripe(tail, index, footer, message, self.physical)
+                for index, (footer, message) in enumerate(parts)
+            )
+            found = next((one for one in each if one is not None), None)
+        return None if found is None else found.value
+
+    def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
+        """The stripes of a file that are copied: all, or none."""
+        return self._copied.get(source.name, ())
 
 
 Bounds = tuple[RowId, RowId]

@@ -24,11 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import HINT
 from acidctl.compaction.inputs import PlainRows, TaskEvents, state_of
 from acidctl.compaction.joining import Measure, join_parts, put_together, rows_only, write_exactly
 from acidctl.compaction.plan import BYTES_DIGEST, CopyProof, Role, TaskResult, TaskSpec
-from acidctl.compaction.verify import Attempt, Expected
+from acidctl.compaction.verify import Expected
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError
 from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, opened, readable
@@ -134,7 +135,7 @@ def _write(
         items, columns, settings = chain([first], stream), events.columns, spec.table.writer
         copied: tuple[CopyProof, ...] = ()
         with attempt.create() as sink:
-            if isinstance(events, TaskEvents) and events.stripes is not None and events.stripes.like is not None:
+            if events.stripes is not None and events.stripes.like is not None:
                 written, copied = put_together(sink, items, events, settings, metadata, backend)
             elif measure.acid and backend is Backend.EXACT:
                 written = write_exactly(sink, rows_only(items), columns, settings, metadata, operation)

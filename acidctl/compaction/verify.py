@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, BinaryIO
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
-from acidctl.compaction.plan import CopyProof, TaskResult, TaskSpec
+from acidctl.compaction.plan import CopyProof
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
@@ -33,11 +33,10 @@ from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stitch import Fingerprint
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
-from acidctl.orc.writer import WrittenFile, index_of
-from acidctl.phases import phase, timed
+from acidctl.orc.writer import index_of
+from acidctl.phases import timed
 from acidctl.rows.opened import in_memory
 from acidctl.rows.pipeline import read_ahead
-from acidctl.storage.port import Storage, join
 from acidctl.types.digest import RowDigest
 
 _BATCH_ROWS = 32768
@@ -184,6 +183,7 @@ class _Content:
         self._counts: dict[tuple[int, int], int] = {}
         self._last: tuple[int, int, int, int] | None = None
         self._ends: list[RowId] = []
+        self._stripe = 0
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._copied = {proof.stripe: proof for proof in expected.copied}
         self._keys_seen = RowDigest()
@@ -207,14 +207,18 @@ class _Content:
         rows = self._orc.rows_per_batch(_BATCH_ROWS)
         for copied, group in groupby(range(len(self._orc.tail.stripes)), self._copied.__contains__):
             numbers = list(group)
+            if copied and not self._expected.acid:
+                # Of rows without keys the bytes say all; each stripe counts as it passes.
+                yield from (pa.record_batch([pa.nulls(self._orc.tail.stripes[i].rows)], [""]) for i in numbers)
+                continue
             columns = KEY_FIELDS if copied else None
             yield from self._orc.scan(columns, batch_size=rows, stripes=range(numbers[0], numbers[-1] + 1))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows, which lie in one stripe."""
-        proof = self._copied.get(len(self._ends))
+        proof = self._copied.get(self._stripe)
         if proof is not None:
-            self._add_copied(keys_of(batch, name=self._orc.name), proof)
+            self._add_copied(batch, proof)
             return
         keys, columns = self._parts(batch)
         if keys is not None:
@@ -227,21 +231,25 @@ class _Content:
             parts += zip(self._key_ids, map(pa.array, numbers), strict=True)
         self._index.add(parts, len(batch))
         self.rows += len(batch)
-        if keys is not None and self.rows == self._boundaries[len(self._ends)]:
-            self._ends.append(keys.at(-1))
+        if self.rows == self._boundaries[self._stripe]:
+            self._stripe += 1
+            self._ends += [] if keys is None else [keys.at(-1)]
 
-    def _add_copied(self, keys: EventKeys, proof: CopyProof) -> None:
-        self._add_keys(keys)
-        self._keys_seen.update(keys, ())
-        self.rows += len(keys)
-        if self.rows == self._boundaries[len(self._ends)]:
-            if self._keys_seen.hexdigest() != proof.keys:
+    def _add_copied(self, batch: pa.RecordBatch, proof: CopyProof) -> None:
+        keys = keys_of(batch, name=self._orc.name) if self._expected.acid else None
+        if keys is not None:
+            self._add_keys(keys)
+            self._keys_seen.update(keys, ())
+        self.rows += len(batch)
+        if self.rows == self._boundaries[self._stripe]:
+            if keys is not None and self._keys_seen.hexdigest() != proof.keys:
                 raise self._error(
                     f"the keys of its stripe {proof.stripe} are not those of the stripe it was copied from"
                 )
             self._keys_seen = RowDigest()
             self._index.skip()
-            self._ends.append(keys.at(-1))
+            self._stripe += 1
+            self._ends += [] if keys is None else [keys.at(-1)]
 
     def finish(self) -> None:
         """What is checked of the whole file only."""
@@ -632,67 +640,3 @@ def _blank(figures: _Figures) -> _Figures:
 def _text(text: str | None) -> bytes | None:
     """Bytes that compare as ORC compares them; None where the text is not what the file holds."""
     return None if text is None or "\ufffd" in text else text.encode("utf-8", "surrogatepass")
-
-
-# --- Files in the work directory that no two runs of a task share.
-
-
-ATTEMPTS_DIRECTORY = "attempts"
-_RANDOM_BYTES = 6
-
-
-class Attempt:
-    """A file below `attempts/` that this run of a task alone writes; `path` is relative to the work directory."""
-
-    def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
-        part = "" if spec.part is None else f"p{spec.part}-"
-        name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
-        self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
-        self._storage = storage
-        self._is_part = spec.part is not None
-        self._place = join(root, f"{spec.work}/{self.path}")
-        # Nobody may read it who may not read what it is made of.
-        files = [info.path for entry in spec.inputs for info in entry.files]
-        self._like = join(root, files[0] if files else spec.work)
-
-    @property
-    def name(self) -> str:
-        """The file as a user would name it."""
-        return self._storage.display(self._place)
-
-    @contextmanager
-    def create(self) -> Iterator[BinaryIO]:
-        """The file for writing, once; durable after the block, gone when the block fails."""
-        with self._storage.create(self._place, self._like) as sink:
-            yield sink
-
-    def open(self) -> BinaryIO:
-        """The file for reading, after it was written."""
-        return self._storage.open(self._place)
-
-    def size(self) -> int:
-        """Its bytes on the storage."""
-        found = self._storage.stat(self._place)
-        return 0 if found is None else found.size
-
-    def verified(self, written: WrittenFile, expected: Expected, read: TaskResult, *, threads: bool) -> TaskResult:
-        """The result of an attempt that wrote an ORC file, which is read back first; errors as `verify_file`.
-
-        `read` is the result of the task as far as it has read.
-        """
-        with phase("verify"):
-            found = verify_file(self.open, self.name, expected, threads=threads, fingerprints=self._is_part)
-        return replace(self.result(written, expected, read), fingerprints=found)
-
-    def result(self, written: WrittenFile, expected: Expected, read: TaskResult) -> TaskResult:
-        """The result of an attempt that was verified."""
-        return replace(
-            read,
-            path=self.path,
-            rows=written.rows,
-            bytes=written.bytes,
-            counts=expected.counts,
-            digest=expected.digest,
-            writer=written.backend.value,
-            copied=expected.copied,
-        )

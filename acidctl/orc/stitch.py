@@ -57,6 +57,8 @@ from acidctl.orc.writer import Backend, Settings, WrittenFile, index_of, write_s
 from acidctl.types.hive_types import StructType
 
 _COPIED = 4 << 20
+# Of a stripe whose first key is wanted: batches of one row would be made of all of it.
+_FIRST_ROWS = 1 << 14
 
 
 # --- What keeps a stripe out of a file.
@@ -259,10 +261,10 @@ class Stitcher:
         self._at += stripe.end - stripe.offset
 
     def write(
-        self, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, backend: Backend
+        self, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, acid: bool, backend: Backend
     ) -> None:
-        """Append events as stripes of their own; raises as `write_orc`."""
-        new = write_stripes(self._sink, batches, columns, settings, backend=backend)
+        """Append events, or rows, as stripes of their own; raises as `write_orc`."""
+        new = write_stripes(self._sink, batches, columns, settings, acid=acid, backend=backend)
         parts = zip(new.entries, new.statistics, new.ends, new.rows, strict=True)
         for entry, statistics, end, rows in parts:
             offset = self._at + (Message(entry).uint(1) or 0)
@@ -437,5 +439,5 @@ def first_key(runs: Sequence[StripeRun]) -> RowId | None:
     if first is None or first.numbers[0]:
         return None
     orc = open_orc(first.file, name=first.tail.name, length=first.tail.file_length)
-    with closing(cast(Generator[pa.RecordBatch, None, None], orc.scan(KEY_FIELDS, batch_size=1))) as batches:
+    with closing(cast(Generator[pa.RecordBatch, None, None], orc.scan(KEY_FIELDS, batch_size=_FIRST_ROWS))) as batches:
         return keys_of(next(batches), name=orc.name).at(0)

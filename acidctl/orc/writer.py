@@ -165,23 +165,29 @@ class WrittenStripes:
     """Stripes of events without head and tail, `length` bytes together.
 
     Of each stripe `entries` is what a footer says of it, with an offset that counts from the first, `statistics` its
-    encoded statistics, `ends` its last key.
+    encoded statistics, `ends` its last key where rows have keys.
     """
 
     length: int
     entries: tuple[bytes, ...]
     statistics: tuple[bytes, ...]
-    ends: tuple[RowId, ...]
+    ends: tuple[RowId | None, ...]
     rows: tuple[int, ...]
 
 
 def write_stripes(
-    sink: BinaryIO, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, backend: Backend
+    sink: BinaryIO,
+    batches: Iterable[EventBatch],
+    columns: StructType,
+    settings: Settings,
+    *,
+    acid: bool,
+    backend: Backend,
 ) -> WrittenStripes:
-    """Write events as stripes for a file that is put together of several; as `write_orc`, of which this is a part."""
+    """Write events, or rows, as stripes for a file that is put together; as `write_orc`, of which this is a part."""
     held = _HeldSink(sink, skip=len(MAGIC))
-    types = orc_types(event_type(columns))
-    keys = _encode(held, batches, columns, types, settings, True, backend)
+    types = orc_types(event_type(columns) if acid else columns)
+    keys = _encode(held, batches, columns, types, settings, acid, backend)
     tail = read_tail(held, name="the stripes being written")
     renamed_types(tail, types)
     entries = tuple(
@@ -192,7 +198,8 @@ def write_stripes(
     post = tail.postscript
     size = held.release(post.metadata_length + post.footer_length + post.length + 1, b"")
     rows = tuple(stripe.rows for stripe in tail.stripes)
-    return WrittenStripes(size, entries, statistics, tuple(keys.ends(tail)), rows)
+    ends = tuple(keys.ends(tail)) if acid else (None,) * len(rows)
+    return WrittenStripes(size, entries, statistics, ends, rows)
 
 
 def divided(

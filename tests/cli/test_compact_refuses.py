@@ -17,9 +17,9 @@ import pytest
 from acidctl.compaction import joining, task
 from acidctl.compaction import task as plainfiles
 from acidctl.compaction import tasks as planned_tasks
+from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.plan import Role
 from acidctl.compaction.tasks import make_tasks
-from acidctl.compaction.verify import Attempt
 from acidctl.engine import TaskOutcome
 from acidctl.engine.local import LocalEngine
 from acidctl.errors import ExitCode

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import gzip
 import io
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 
 from acidctl import open_table
+from acidctl.compaction import stripes
 from acidctl.compaction import task as plainfiles
-from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, TaskResult, TaskSpec
+from acidctl.compaction.attempts import Attempt
+from acidctl.compaction.plan import InputEntry, PlannedTask, Role, TableFacts, TaskResult, TaskSpec, WriterSettings
 from acidctl.compaction.task import renamed, run_task
-from acidctl.compaction.verify import Attempt
 from acidctl.errors import DamagedDataError, NotAcidTableError, VerificationError
 from acidctl.format.listing import FileInfo
+from acidctl.orc.reader import open_orc
+from acidctl.orc.stitch import Stitcher
+from acidctl.types.schema import parse_schema
+from tests.support.orc_events import EventBatch, keys, read_all
+from tests.support.orc_events import written as orc_written
 from tests.support.specs import WORK
 
 
@@ -205,3 +214,52 @@ def test_the_report_of_text(buckets: int, tmp_path: Path) -> None:
     assert (part.outcome.value, part.rows_out, part.files_out) == ("compacted", 2 * buckets, buckets)
     assert part.verified is not None
     assert part.verified.digest.startswith("sha256:")
+
+
+# --- ORC: stripes of files of one form go over as they are.
+
+
+def orc_file(numbers: range, **options: Any) -> bytes:
+    """A file of rows without keys, in stripes of about a thousand rows."""
+    batches = [
+        EventBatch(keys(1000), (pa.array(range(start, min(start + 1000, numbers.stop)), pa.int32()),))
+        for start in range(numbers.start, numbers.stop, 1000)
+    ]
+    columns = parse_schema("a int").columns
+    return orc_written(batches, columns, acid=False, **{"stripe_size": 1 << 10, "compression": "none", **options})[0]
+
+
+def test_orc_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the table's form go over byte for byte, one of another codec is written anew between them."""
+    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    contents = [orc_file(range(5000)), orc_file(range(5000, 7000), compression="snappy"), orc_file(range(7000, 9000))]
+    spec = spec_of(tmp_path, contents, "orc")
+    spec = replace(spec, table=replace(spec.table, writer=WriterSettings(compression="none")))
+    result = run_task(spec)
+    data = written(tmp_path, result)
+    assert [row["a"] for row in read_all(data)] == list(range(9000))
+    assert po.ORCFile(io.BytesIO(data)).read().column("a").to_pylist() == list(range(9000))
+    first = open_orc(io.BytesIO(contents[0]), name="f").tail.stripes
+    assert data[: first[-1].end] == contents[0][: first[-1].end]
+    counts = result.stripes
+    assert (counts.copied_rows, dict(counts.reasons)) == (7000, {"compression": 1})
+    assert result.rows == result.rows_in == 9000
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_wrong_copies_of_orc_files_are_refused(lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second stripe is not what was read of its source, or is left out."""
+    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    spec = spec_of(tmp_path, [orc_file(range(5000)), orc_file(range(5000, 9000))], "orc")
+    spec = replace(spec, table=replace(spec.table, writer=WriterSettings(compression="none")))
+    copy, calls = Stitcher.copy, list[int]()
+
+    def wrong(self: Stitcher, file: BinaryIO, tail: Any, index: int, *rest: Any) -> str:
+        calls.append(index)
+        if len(calls) != 2:
+            return copy(self, file, tail, index, *rest)
+        return "" if lost else copy(self, file, tail, index, *rest)[::-1]
+
+    monkeypatch.setattr(Stitcher, "copy", wrong)
+    with pytest.raises(VerificationError):
+        run_task(spec)
