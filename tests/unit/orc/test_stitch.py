@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -27,10 +30,11 @@ from acidctl.orc.stats import (
     merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import Stitcher, StripeRun, mismatch, stitch
+from acidctl.orc.stitch import Stitcher, StripeRun, mismatch, postscript_of, stitch
 from acidctl.orc.stripe import encoded_statistics
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import acid_facts
+from acidctl.storage.local import LocalStorage
 from acidctl.storage.prefetch import RangedFile, Tuning
 from tests.support.orc_events import EventBatch, keys, read_all, written
 from tests.unit.orc.test_writer import columns_of
@@ -111,6 +115,40 @@ def test_stripes_are_copied_byte_for_byte() -> None:
     assert file.key_range() == (RowId(1, 536870912, 9000), RowId(1, 536870912, 30_499))
     assert done.first_key == RowId(1, 536870912, 30_000)
     assert [row["row"][0] for row in read_all(result)] == [*range(9000, 18_000), *range(30_000, 30_500)]
+
+
+@pytest.mark.parametrize("refusal", [None, errno.EXDEV, errno.ENOSYS])
+def test_local_files_are_copied_by_the_kernel(
+    refusal: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without their bytes passing through this process, but for their hash; where it refuses, they pass through."""
+    part = written([events(0, 60_000)], COLUMNS, compression="none", stripe_size=1 << 20)[0]
+    (tmp_path / "part").write_bytes(part)
+    by_kernel: list[int] = []
+
+    def copied(source: int, target: int, count: int, offset: int) -> int:
+        if refusal is not None:
+            raise OSError(refusal, "no")
+        # Never more than a part of what is asked for.
+        by_kernel.append(os_copy(source, target, min(count, 50_000), offset))
+        return by_kernel[-1]
+
+    os_copy = os.copy_file_range
+    monkeypatch.setattr(os, "copy_file_range", copied)
+    storage = LocalStorage()
+    with storage.open(str(tmp_path / "part")) as file, storage.create(str(tmp_path / "whole")) as sink:
+        run = StripeRun.whole(file, name="part")
+        statistics = encoded_statistics(file, run.tail)
+        stitcher = Stitcher(sink, run.tail, postscript_of(file, run.tail))
+        for index in run.numbers:
+            add = stitcher.copy if index % 2 else stitcher.append
+            add(file, run.tail, index, statistics[index], None)
+        stitcher.finish({})
+    assert len(run.numbers) > 4
+    sizes = [stripe.end - stripe.offset for stripe in run.tail.stripes]
+    assert sum(by_kernel) == (0 if refusal else sum(size for size in sizes if size >= 64 << 10))
+    assert (tmp_path / "whole").read_bytes()[: run.tail.stripes[-1].end] == part[: run.tail.stripes[-1].end]
+    assert StripeRun.whole(io.BytesIO((tmp_path / "whole").read_bytes()), name="whole").rows == 60_000
 
 
 def test_adjacent_stripes_come_in_few_requests() -> None:
