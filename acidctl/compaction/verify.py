@@ -155,12 +155,12 @@ def verify_joined(
     They have to be those, in this order, under a tail that fits them; errors as of `verify_file`. No row is decoded.
     """
     try:
-        with open_file() as file, open_file() as other, ThreadPoolExecutor(1) as aside:
+        with open_file() as file, open_file() as other, ThreadPoolExecutor(1) as beside:
             orc = open_orc(file, name=name)
             _check_tail(orc, expected)
             tail, statistics, count = orc.tail, orc.stripe_messages(), len(orc.tail.stripes)
             # Hashing takes most of the time, and each half a core.
-            later = aside.submit(_fingerprints, tail, statistics, other, range(count // 2, count))
+            later = beside.submit(_fingerprints, tail, statistics, other, range(count // 2, count))
             found = [*_fingerprints(tail, statistics, file, range(count // 2)).values(), *later.result().values()]
             if found != list(fingerprints):
                 raise wrong(name, "its stripes are not those that it was put together of")
