@@ -214,7 +214,8 @@ class Output:
         for number, row in enumerate(cells):
             self._lines((before or {}).get(number, ()))
             if below:
-                self._lines([line(row, number), *wrap(row[-1].text, self.width, indent=indent)])
+                first = line(row, number)
+                self._lines([*([first] if first else ()), *wrap(row[-1].text, self.width, indent=indent)])
             elif columns[-1].below:
                 first, *more = wrap(row[-1].text, widths[-1]) or [""]
                 self._lines([line([*row[:-1], Cell(first, row[-1].paint)], number), *(indent + text for text in more)])

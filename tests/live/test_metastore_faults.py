@@ -25,10 +25,10 @@ from tests.support.extent import EXTENT, SAMPLE, amount, some
 
 pytestmark = pytest.mark.metastore
 
-# The calls by which a request is carried out, in their order; a process may die after each.
-CALLS = (
-    *("find_next_compact2", "get_table_req", "open_txns", "lock", "update_compactor_state", "set_hadoop_jobid"),
-    *("heartbeat", "commit_txn", "mark_compacted"),
+# The calls by which a request is carried out, in their order; a process may die after each, and once all is published.
+DEATHS = (
+    *map(Moment, ("find_next_compact2", "get_table_req", "open_txns", "lock", "update_compactor_state")),
+    *(queued.WORKING, Moment("heartbeat"), queued.COMMITTING, Moment("commit_txn"), Moment("mark_compacted")),
 )
 
 
@@ -104,19 +104,21 @@ def test_a_request_that_another_has_in_hand_is_left_to_it(metastore4: Metastore,
     assert (one.state, one.workerid) == ("working", "another")
 
 
-@pytest.mark.parametrize("call", some(CALLS, first=3))
-def test_a_worker_killed_after_any_call(metastore4: Metastore, table: str, call: str) -> None:
+@pytest.mark.parametrize("moment", some(DEATHS, first=3), ids=lambda one: f"{one.call}-{one.number}")
+def test_a_worker_killed_after_any_call(metastore4: Metastore, table: str, moment: Moment) -> None:
     """No reader sees another row; the next worker recovers the request, compacts, and Hive's cleaner follows."""
     before = rows(metastore4, table)
     metastore4.hive.run(f"alter table {table} compact 'major' pool 'acidctl'")
-    with queued.started(metastore4, "worker", "--once", "--slots", "1", at=Moment(call)) as dead:
+    with queued.started(metastore4, "worker", "--once", "--slots", "1", at=moment) as dead:
         said, _ = dead.communicate(timeout=180)
     assert dead.returncode == -signal.SIGKILL, said
     assert rows(metastore4, table) == before
+    published = any(name.startswith("base") for name in directories(metastore4, table))
+    assert published == (DEATHS.index(moment) >= DEATHS.index(queued.COMMITTING))
     done = command(metastore4, "worker", "--once")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert rows(metastore4, table) == before
-    if call not in ("commit_txn", "mark_compacted"):
+    if moment.call not in ("commit_txn", "mark_compacted"):
         assert states(metastore4, table) == ["failed"]
         assert command(metastore4, "compact", "major", table).returncode == 0
     assert states(metastore4, table)[-1] == "ready for cleaning"

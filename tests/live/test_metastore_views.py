@@ -237,6 +237,7 @@ def test_tables_stand_in_the_order_of_their_need(hive: Metastore) -> None:
     result = acidctl("ls", "sales.*", "--by-table", width=80)
     assert result.code == ExitCode.FINDINGS
     assert result.stdout.splitlines()[1] == "sales.returns"
+    assert "" not in result.stdout.splitlines()
     assert "does not exist" in " ".join(result.stdout.split())
     assert acidctl("ls", "sales.nothing*", "--by-table").code == ExitCode.NO_SUCH_TABLE
     (hive.hive.warehouse / "sales.db/returns").mkdir()
