@@ -27,6 +27,7 @@ from acidctl.rows.export import (
     text_schema,
 )
 from acidctl.rows.snapshot import ROW_ID_STRUCT, Rows
+from acidctl.storage.local import is_special
 from acidctl.types.digest import RowDigest
 from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 from acidctl.types.format_scalars import Damage
@@ -81,7 +82,9 @@ def form_of(asked: ExportOptions, *, row_id: bool = False) -> tuple[FileForm, bo
     name = asked.to.rstrip("/").rpartition("/")[2]
     stem, kind, packed = _by_name(name)
     folder = asked.to.endswith("/") or (not kind and (asked.format is not None or asked.partitioned))
-    if folder:
+    if folder and asked.format is not None and not asked.partitioned and is_special(asked.to):
+        folder, kind = False, asked.format  # /dev/stdout, whose name cannot tell
+    elif folder:
         kind = asked.format or "parquet"
     elif not kind or not stem:
         names = ", ".join(f".{one}" for one in KINDS)

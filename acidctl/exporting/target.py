@@ -53,7 +53,9 @@ class Target(WorkPlace):
 
     def __init__(self, storage: Storage, path: str, *, folder: bool, overwrite: bool) -> None:
         """Makes nothing yet; ExistsError and UsageError for what may not be replaced."""
-        if isinstance(storage, LocalStorage) and os.path.islink(path):
+        # A rename would put a file in the place of a device or a pipe.
+        special = isinstance(storage, LocalStorage) and is_special(path)
+        if isinstance(storage, LocalStorage) and os.path.islink(path) and not special:
             path = os.path.realpath(path)  # a link stays a link
         name = path.rpartition("/")[2]
         if name in ("", ".", ".."):
@@ -61,8 +63,6 @@ class Target(WorkPlace):
             raise UsageError(f"--to {shown} names no file or directory of its own", path=shown)
         beside = path[: len(path) - len(name)]
         token = secrets.token_hex(4)
-        # A rename would put a file in the place of a device or a pipe.
-        special = isinstance(storage, LocalStorage) and is_special(path)
         super().__init__(storage, path if special else f"{beside}.{name}.{token}.part", special=special)
         self.path = path
         self.folder = folder

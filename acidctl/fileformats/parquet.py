@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, BinaryIO
 
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 
 from acidctl.errors import AcidctlError, DamagedDataError, NotAcidTableError
 from acidctl.format.events import WIDE, rebuilt
-from acidctl.orc.calendar import hybrid_seconds_to_proleptic, hybrid_to_proleptic, is_utc, wall_clock
+from acidctl.orc.calendar import SWITCH_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic, is_utc, wall_clock
 from acidctl.types.hive_types import (
     Dialect,
     Field,
@@ -145,6 +146,31 @@ class ParquetFile:
         groups = [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
         widest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=0)
         return min(most, max(1, int(_BATCH_BYTES / (widest + 8 * len(self._schema)))))
+
+    def bounds(self, place: int, group: int) -> tuple[Any, Any] | None:
+        """Values that no value of a column in a row group is less or greater than: whole numbers, days since 1970, text
+        as bytes, decimals; None where that is in doubt.
+
+        Floating point is, because some writers leave out NaN and minus zero, and so are moments. Arrow knows which
+        writers compared wrongly.
+        """
+        kind, leaf = self._schema.field(place).type, sum(_leaves(self._schema.field(i).type) for i in range(place))
+        column = self._file.schema.column(leaf)
+        if pa.types.is_nested(kind) or column.path != self._schema.field(place).name:
+            return None
+        found = self._metadata.row_group(group).column(leaf).statistics
+        if found is None or not found.has_min_max:
+            return None
+        low, high = found.min_raw, found.max_raw
+        if pa.types.is_string(kind) and isinstance(low, bytes):
+            return low, high
+        if not isinstance(low, int) or isinstance(low, bool):
+            return None
+        if pa.types.is_decimal(kind):
+            return Decimal(low).scaleb(-kind.scale), Decimal(high).scaleb(-kind.scale)
+        if pa.types.is_date32(kind):
+            return (low, high) if self._proleptic or low >= SWITCH_DAY else None
+        return (low, high) if pa.types.is_signed_integer(kind) else None
 
     def is_wide(self) -> bool:
         """Whether a moment of the file is beyond what nanoseconds since 1970 hold; it reads the timestamp columns."""
@@ -296,6 +322,13 @@ def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
     if pa.types.is_map(kind):
         return _holds(kind.key_type, wanted) or _holds(kind.item_type, wanted)
     return pa.types.is_nested(kind) and any(_holds(kind.field(i).type, wanted) for i in range(kind.num_fields))
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many columns of Parquet there are of a type."""
+    if pa.types.is_map(kind):
+        return _leaves(kind.key_type) + _leaves(kind.item_type)
+    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
 
 
 def _hive_type(kind: pa.DataType, where: str) -> HiveType:

@@ -401,15 +401,10 @@ class _Parser:
                 if (field.name == token.text) if exact else (field.name.lower() == name):
                     return Column(field.name, field.type, place)
         names = {field.name.lower(): field.name for field in self._fields} | {"row__id.writeid": WRITE_ID.name}
-        near = [names[one] for one in get_close_matches(name, names, n=3)]
-        more = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else f"The columns are: {', '.join(list(names.values())[:-1])}."
-        )
-        if near:
-            raise wrong(token.at, f"there is no column '{token.text}'; {more}")
-        raise wrong(token.at, f"there is no column '{token.text}'", more)
+        near = " or ".join(names[one] for one in get_close_matches(name, names, n=3))
+        more = f"; did you mean {near}?" if near else ""
+        listed = f"The columns are: {', '.join(list(names.values())[:-1])}."
+        raise wrong(token.at, f"there is no column '{token.text}'{more}", listed)
 
     def _at_literal(self) -> bool:
         token = self.peek()

@@ -61,7 +61,8 @@ class Fitting:
         every = plan_fit(columns, StructType(fields), dialect=projection.dialect).children
         self._fits = [(fields[position].type, every[position]) for position in wanted]
         self.places = tuple(sorted({fit[0] for _, fit in self._fits if fit}))
-        self._every = () if projection.dialect is Dialect.PARQUET else every
+        own = projection.wanted if projection.dialect is Dialect.PARQUET else range(len(every))
+        self._every = dict(zip(own, every, strict=True))
 
     def fitted(self, arrays: Sequence[pa.Array], rows: int) -> tuple[pa.Array, ...]:
         """The wanted columns, given those at `places`."""
@@ -72,8 +73,6 @@ class Fitting:
 
     def place_of(self, column: Column) -> int | None:
         """Where a reader's column stands in the file; -1 where it has none, None where its values are converted."""
-        if not self._every:
-            return None
         fit = self._every[column.place]
         return -1 if fit is None else fit[0] if fit[1].action is FitAction.KEEP else None
 

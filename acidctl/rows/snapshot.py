@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from typing import Annotated, Any, TypedDict
@@ -530,7 +531,9 @@ class Snapshot:
         for name, place in zip(columns, found, strict=True):
             if place is None:
                 known = ", ".join(field.name for field in fields) or "none"
-                raise UsageError(f"there is no column '{name}'", hint=f"The columns are: {known}.")
+                near = " or ".join(fields[places[one]].name for one in get_close_matches(name.lower(), places, 3))
+                more = f"; did you mean {near}?" if near else ""
+                raise UsageError(f"there is no column '{name}'{more}", hint=f"The columns are: {known}.")
         return tuple(place for place in found if place is not None)
 
     def _partition_values(self, partition: PartitionState) -> tuple[pa.Array, ...]:

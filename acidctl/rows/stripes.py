@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from acidctl.fileformats.parquet import ParquetFile
 from acidctl.fileformats.plain import RowFile
 from acidctl.format.events import KeySpan, RowId
 from acidctl.orc.acidmeta import key_range
@@ -78,6 +79,11 @@ def matching_stripes(
     `raw` are the row ids of a file that stores none.
     """
     among = range(len(orc.stripe_rows)) if among is None else among
+    if isinstance(orc, ParquetFile):
+        for index in among:
+            if True in outcomes(where, _facts_in(orc, index, places)):
+                yield range(index, index + 1)
+        return
     if not isinstance(orc, OrcFile):
         yield among
         return
@@ -114,6 +120,19 @@ class _Facts:
 _UNKNOWN = _Facts()
 Outcomes = frozenset[bool | None]
 _ANY: Outcomes = frozenset({True, False, None})
+
+
+def _facts_in(file: ParquetFile, group: int, places: Callable[[Column], int | None]) -> Callable[[Column], _Facts]:
+    """What a row group says of columns; of NULLs, and whether all are, it says nothing that every writer counts."""
+
+    def facts(column: Column) -> _Facts:
+        place = None if column.place < 0 else places(column)
+        if place == -1:
+            return _Facts(values=False)
+        bounds = None if place is None else file.bounds(place, group)
+        return _UNKNOWN if bounds is None else _Facts(low=bounds[0], high=bounds[1])
+
+    return facts
 
 
 class _Judge:

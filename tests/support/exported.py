@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from acidctl import open_table
 from acidctl.errors import UsageError
 from acidctl.format.events import WIDE
 from acidctl.types.format_rows import json_lines
-from acidctl.types.hive_types import Field, TypeKind, kinds
+from acidctl.types.hive_types import Field, HiveType, TypeKind, kinds
+from tests.services.jvm import HERE, jars, resolve
 from tests.support.steps import STEPS, Step, sorted_rows
 
+_EXACT = Context(prec=38)
 READ = [step for step in STEPS if step.transactional and not step.facts["hive_fault"]]
 
 
@@ -44,10 +51,12 @@ class Exported:
         return rows
 
 
-def export_step(step: Step, path: Path) -> Exported:
-    """Without unions, and without columns of moments that microseconds cannot hold: both are refused."""
+def export_step(step: Step, path: Path, without: Callable[[HiveType], bool] = lambda kind: False) -> Exported:
+    """Without unions, and without columns of moments that microseconds cannot hold: both are refused; and `without`
+    types that a reader does not have.
+    """
     snapshot = open_table(str(step.table)).snapshot(**step.view)
-    fields = [field for field in snapshot.fields if TypeKind.UNION not in kinds(field.type)]
+    fields = [field for field in snapshot.fields if TypeKind.UNION not in kinds(field.type) and not without(field.type)]
     own = [name.lower() for name in snapshot.partition_names]
     while True:
         names = [field.name for field in fields]
@@ -61,6 +70,45 @@ def export_step(step: Step, path: Path) -> Exported:
             fields = [field for field in fields if field.name != refused[1]]
     rows = [{field.name: row[field.name] for field in fields} for row in step.hive_rows]
     return Exported(path, tuple(fields), len(own), rows)
+
+
+def by_parquet_cli(files: Sequence[Path], work: Path) -> Iterator[pa.Table]:
+    """What `parquet cat` shows of each file, Java's reader through Avro, as the types that the file states."""
+    work.mkdir()
+    # Hadoop takes names of folders such as `..` or `a:b` for something else.
+    links = [work / f"{number}.parquet" for number in range(len(files))]
+    for link, file in zip(links, files, strict=True):
+        link.symlink_to(file)
+    classpath = os.pathsep.join(map(str, jars(resolve(HERE / "parquet" / "pom.xml"))))
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, "org.apache.parquet.cli.Main", "cat"]
+    done = subprocess.run([*command, *map(str, links)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode()[-2000:]
+    rows = map(json.loads, filter(None, done.stdout.decode().split("\n")))
+    for file in files:
+        known = pq.ParquetFile(file)
+        stated = known.schema_arrow
+        own = [next(rows) for _ in range(known.metadata.num_rows)]
+        columns = [pa.array([_from_avro(row[one.name], one.type) for row in own], one.type) for one in stated]
+        yield pa.Table.from_arrays(columns, schema=stated.remove_metadata())
+    assert not list(rows)
+
+
+def _from_avro(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_decimal(kind):
+        return Decimal(int.from_bytes(bytes(one % 256 for one in value), signed=True)).scaleb(-kind.scale, _EXACT)
+    if pa.types.is_binary(kind):
+        return value.encode("latin-1")
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_map(kind):
+        return [(key, _from_avro(one, kind.item_type)) for key, one in value.items()]
+    if pa.types.is_list(kind):
+        return [_from_avro(one, kind.value_type) for one in value]
+    if pa.types.is_struct(kind):
+        return {name: _from_avro(one, kind.field(name).type) for name, one in value.items()}
+    return value
 
 
 def _widened(table: pa.Table) -> pa.Table:
