@@ -243,24 +243,26 @@ class Compaction:
         """Feed the engine until nothing is left, the time is over, or the storage gone."""
         ending: list[Future[None]] = []
         joins: list[TaskPart] = []
+        coming: list[Future[PartitionRun | None]] = []
         begun = False
         try:
-            while queue or joins:
+            while queue or joins or coming:
                 # One wave at least, so that run after run gets somewhere even where planning has taken all the time.
                 if begun and self._limit is not None and self._limit.over:
                     self._leave_for_later(queue)
                 # Parts that are complete are joined along with the next wave.
                 task_parts, joins, begun = joins, [], True
-                for running in workers.map(self._begin, self._wave(queue)):
+                for made in coming or self._beginning(queue, workers):
+                    running = made.result()
                     if running is not None:
                         task_parts += running.task_parts()
                         if not running.left:
                             ending.append(workers.submit(self._end, running))
+                # The next ones are made ready while the engine is at work, unless the time may end before their turn.
+                coming = [] if self._limit is not None else self._beginning(queue, workers)
                 with closing(self._outcomes(task_parts, workers)) as outcomes:
                     for task_part, outcome in outcomes:
                         running = task_part.running
-                        if outcome.result is not None and outcome.result.process != os.getpid():
-                            self._elsewhere.append(outcome.result.phases)
                         joins += task_part.take(outcome)
                         self._report_progress(running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
                         if not running.left:
@@ -270,12 +272,16 @@ class Compaction:
                 self._engine.close()
             self._leave_for_later(queue)
             late = [running for running in list(self._open.values()) if running.left]
+            late += [running for made in coming if (running := made.result()) is not None]
             ending += [workers.submit(self._end, running, stopped=True) for running in late]
         for future in ending:
             future.result()
             # What still waits for its turn is not begun any more.
             if self._cancelled and not all(other.done() for other in ending):
                 raise KeyboardInterrupt
+
+    def _beginning(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> list[Future[PartitionRun | None]]:
+        return [workers.submit(self._begin, part) for part in self._wave(queue)]
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""

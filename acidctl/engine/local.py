@@ -33,6 +33,8 @@ ATTEMPTS = 2
 _SMALL_BYTES = 16 << 20
 # What opening, checking and verifying costs a task, whatever its size, as bytes that could be compacted in that time.
 _TASK_BYTES = 1 << 20
+# Small tasks that a worker has at a time: it need not wait for the next one while its parent does something else.
+_AHEAD = 4
 # From this size on threads make a task faster.
 _THREADS_BYTES = 8 << 20
 # Until a worker that was asked to end is killed.
@@ -44,6 +46,10 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# What workers are at, by their connections: tasks in their order, each by its place and its attempt.
+_Running = dict[Connection, tuple["_Worker", deque[tuple[int, int]]]]
 
 
 class LocalEngine:
@@ -95,36 +101,57 @@ class LocalEngine:
 
     def _distribute(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         waiting = deque((index, 1) for index in range(len(specs)))
-        running: dict[Connection, tuple[_Worker, int, int]] = {}
+        running: _Running = {}
         try:
             while waiting or running:
-                while waiting and len(running) < self.parallelism:
-                    index, attempt = waiting.popleft()
-                    # While every core has a task, threads inside of one only get into each other's way.
-                    large = specs[index].bytes_in >= _THREADS_BYTES
-                    threads = large and len(waiting) + len(running) + 1 < usable_cores()
-                    worker = self._idle_worker(running)
-                    running[worker.connection] = worker, index, attempt
-                    with suppress(BrokenPipeError):  # that the worker is gone shows when its answer is read
-                        worker.connection.send((self._work, index, specs[index], threads))
+                while waiting and self._hand_out(specs, waiting, running):
+                    pass
                 for connection in wait(list(running)):
                     assert isinstance(connection, Connection)
-                    worker, index, attempt = running.pop(connection)
+                    worker, given = running[connection]
+                    index, attempt = given.popleft()
                     try:
                         outcome: TaskOutcome = connection.recv()
                     except (EOFError, OSError):
+                        del running[connection]
                         status = self._bury(worker)
+                        # The others had not begun.
+                        waiting.extendleft(reversed(given))
                         if attempt < ATTEMPTS:
                             waiting.appendleft((index, attempt + 1))
                             continue
                         outcome = TaskOutcome(index, error=_died(specs[index], status))
+                    else:
+                        if not given:
+                            del running[connection]
                     yield outcome
         finally:
-            for worker, _, _ in running.values():
+            for worker, _ in running.values():
                 worker.process.kill()
                 self._bury(worker)
 
-    def _idle_worker(self, running: dict[Connection, tuple[_Worker, int, int]]) -> _Worker:
+    def _hand_out(self, specs: Sequence[Task], waiting: deque[tuple[int, int]], running: _Running) -> bool:
+        """Give the next task to a worker; False where none is to have one now."""
+        index, attempt = waiting[0]
+        if len(running) < self.parallelism:
+            worker = self._idle_worker(running)
+            given = running.setdefault(worker.connection, (worker, deque()))[1]
+        else:
+            worker, given = min(running.values(), key=lambda one: len(one[1]))
+            # A task that may have ended its worker is alone, so that none is taken for another.
+            small = all(tries == 1 and specs[one].bytes_in < _TASK_BYTES for one, tries in (*given, waiting[0]))
+            if not small or len(given) >= _AHEAD:
+                return False
+        waiting.popleft()
+        # While every core has a task, threads inside of one only get into each other's way.
+        large = specs[index].bytes_in >= _THREADS_BYTES
+        threads = large and len(waiting) + len(running) < usable_cores()
+        given.append((index, attempt))
+        with suppress(BrokenPipeError):  # that the worker is gone shows when its answer is read
+            worker.connection.send((self._work, index, specs[index], threads))
+        return True
+
+    def _idle_worker(self, running: _Running) -> _Worker:
         for worker in self._workers:
             if worker.connection not in running:
                 return worker
