@@ -384,8 +384,8 @@ def _decided(
         return plan.left(why)
     if not (forms := survey.tails_of(plan.path)):
         return plan
-    types = orc_types(event_type(chosen.columns))
-    physical = physical_of(settings, types, acid=True)
+    types = orc_types(chosen.columns if context.insert_only else event_type(chosen.columns))
+    physical = physical_of(settings, types, acid=not context.insert_only)
     return replace(plan, tasks=tuple(with_form(task, forms, types, physical) for task in plan.tasks))
 
 

@@ -190,6 +190,7 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
             columns=orc.schema,
             dialect=orc.dialect,
             codec=orc.tail.postscript.compression.name.lower(),
+            tail=None if orc.tail.file_length < SMALL_BYTES else orc.tail,
         )
 
 

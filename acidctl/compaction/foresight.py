@@ -62,10 +62,30 @@ def foreseen(
             accepted.append(file)
     around = united(others)
     found = [choice for file in large for choice in _of_file(file, file in accepted, around, touched, ids, codec)]
-    if small:
-        count, size = sum(len(file.stripes) + 1 for file in small), sum(file.size for file in small)
-        found.append(StripeChoice("", 0, count, size, Fate.ENCODE, SMALL))
-    return tuple(found)
+    return (*found, *_small(small))
+
+
+def foreseen_rows(files: Sequence[InputFile], codec: str | None) -> tuple[StripeChoice, ...]:
+    """The same of files of an insert-only table, whose stripes are copied all or none."""
+    found = []
+    for file in files:
+        if file.tail is None or not file.rows:
+            continue
+        stripes, obstacle = file.tail.stripes, _in_any_case(file.tail, codec)
+        size = sum(stripe.end - stripe.offset for stripe in stripes)
+        why = None if obstacle is None else obstacle.value
+        if size < SMALL_BYTES * len(stripes) and file.rows < FEW_ROWS * len(stripes):
+            why = SMALL
+        fate = Fate.COPY if why is None else Fate.ENCODE
+        found.append(StripeChoice(file.path, 0, len(stripes), size, fate, why or ""))
+    return (*found, *_small([file for file in files if file.rows and file.tail is None]))
+
+
+def _small(files: Sequence[InputFile]) -> tuple[StripeChoice, ...]:
+    if not files:
+        return ()
+    count, size = sum(len(file.stripes) + 1 for file in files), sum(file.size for file in files)
+    return (StripeChoice("", 0, count, size, Fate.ENCODE, SMALL),)
 
 
 def _of_file(

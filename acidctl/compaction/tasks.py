@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acidctl.compaction.footers import InputFile
-from acidctl.compaction.foresight import cuts, foreseen, part_bytes
+from acidctl.compaction.foresight import cuts, foreseen, foreseen_rows, part_bytes
 from acidctl.compaction.plan import Action, NotPlannedError, PartitionPlan, PlannedTask, Role
 from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
 from acidctl.format.names import BucketFile, format_bucket_file, parse_file
@@ -111,7 +111,7 @@ def make_tasks(
     return tuple(tasks)
 
 
-def make_plain_tasks(directory: str, files: Sequence[InputFile]) -> tuple[PlannedTask, ...]:
+def make_plain_tasks(directory: str, files: Sequence[InputFile], codec: str | None = None) -> tuple[PlannedTask, ...]:
     """Tasks of an insert-only output: files of equal number go into one, so that buckets stay buckets."""
     groups: dict[tuple[int, bool], list[InputFile]] = defaultdict(list)
     for file in files:
@@ -126,6 +126,7 @@ def make_plain_tasks(directory: str, files: Sequence[InputFile]) -> tuple[Planne
             files=tuple(file.path for file in members),
             rows_in=sum(file.rows for file in members),
             bytes_in=sum(file.size for file in members),
+            stripes=foreseen_rows(members, codec) if members[0].table_format == "orc" else (),
         )
         for (number, compressed), members in sorted(groups.items())
     )
@@ -179,7 +180,9 @@ def plan_location(context: PlanContext, draft: PartitionDraft, files: Sequence[I
     if context.insert_only:
         _require_joinable(context.view.schema, [file for file in files if file.size])
         whole = replace(plan.outputs[0], rows_in=rows)
-        return replace(plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files))
+        return replace(
+            plan, outputs=(whole,), rows_in=rows, tasks=make_plain_tasks(whole.name, files, request.compression)
+        )
     _require_of_version(context, files)
     sides = _sides(context, plan, files)
     outputs = tuple(

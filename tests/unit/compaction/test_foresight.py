@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pyarrow as pa
 import pytest
 
 import acidctl
@@ -15,7 +16,9 @@ from acidctl.compaction.plan import Fate, StripeChoice
 from acidctl.compaction.report import PartitionReport
 from acidctl.format.events import Operation
 from acidctl.storage.local import LocalStorage
+from acidctl.types.schema import parse_schema
 from tests.cli.runner import acidctl as command
+from tests.support.orc_events import EventBatch, keys, written
 from tests.support.specs import delta, write_events
 
 # `write_events` makes stripes of fifty rows.
@@ -113,6 +116,20 @@ def test_only_what_is_written_anew_is_divided(tmp_path: Path) -> None:
     part = done(tmp_path, split_bytes=1)
     assert acidctl.open_table(str(tmp_path)).snapshot().count_and_digest() == whole
     assert part.files_out == 1
+
+
+def test_files_of_rows_are_copied_whole(tmp_path: Path) -> None:
+    """Of an insert-only table: those of the form of the new file, and the run does what the plan says."""
+    for write_id, codec in enumerate(("zlib", "snappy", "zlib"), 1):
+        batch = EventBatch(keys(100), (pa.array(range(100), pa.int32()),))
+        data = written([batch], parse_schema("a int").columns, acid=False, compression=codec)[0]
+        place = tmp_path / f"delta_{write_id:07}_{write_id:07}_0000"
+        place.mkdir()
+        (place / "000000_0").write_bytes(data)
+    asked = {"compression": "zlib", "table_type": "insert-only"}
+    assert fates(foretold(tmp_path, **asked)) == {(Fate.COPY, ""): 2, (Fate.ENCODE, "compression"): 1}
+    part = done(tmp_path, **asked)
+    assert (part.stripes_copied, part.stripes_encoded) == (2, {"compression": 1})
 
 
 def test_how_large_parts_are() -> None:
