@@ -73,7 +73,7 @@ def test_python_reads_what_was_stitched(stitched: Path) -> None:
 def test_spark_reads_what_was_stitched(stitched: Path, tmp_path: Path) -> None:
     """All events, and rows of an insert-only table by conditions that skip stripes and row groups.
 
-    Of events it takes all columns or none: ORC's library looks for those of ACID files in the columns that are asked for.
+    Of events it takes all columns or none: ORC's library looks for those of ACID files among what is asked for.
     """
     for number in range(STRIPES):
         place = tmp_path / "rows" / f"delta_{number + 1:07}_{number + 1:07}_0000"
