@@ -1,8 +1,7 @@
 """The commit: from finished task attempts to directories that readers see.
 
-    list the location                                    inputs as planned? outputs free?
     winners -> out/<directory>/, markers beside them     in the work directory, invisible
-    list the location again                              both once more; outputs complete? read as meant?
+    list the location                                    inputs as planned? outputs free, complete, read as meant?
     lock still ours?
     journal                                              only where it takes more than one step
     rename out/<directory> -> <location>/<directory>     the moment at which the table is compacted
@@ -125,8 +124,12 @@ def publish(
             hint="Plan anew with --visibility-txn, or with --assume-exclusive while nobody uses the table.",
         )
     kept = _outputs_with_rows(storage, root, plan, results)
-    _require_unchanged(storage, root, kept)
-    _stage(storage, root, work, kept, results, copies=copies)
+    try:
+        _stage(storage, root, work, kept, results, copies=copies)
+    except AcidctlError:
+        # What owner and mode are taken from may be gone: then that is what is wrong.
+        _require_unchanged(storage, root, kept)
+        raise
     listing = _require_unchanged(storage, root, kept)
     files = _files(kept, results, copies=copies)
     _require_complete(listing, work, files)
