@@ -42,6 +42,8 @@ _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 32 << 20
 _BATCH_ROWS = 1 << 16
 _READ_BYTES = 4 << 20
+# Of each column that is read back; else a whole row group is held as it is stored.
+_BUFFER_BYTES = 1 << 16
 # Of which calendar and clock the values are, as others look for it. Without it Hive (`DataWritableReadSupport`) takes
 # old days for those of the calendar before 1582, and Spark 3 (`DataSourceUtils.datetimeRebaseSpec`) refuses them: it
 # looks for the version of a Spark that writes the proleptic calendar.
@@ -295,6 +297,9 @@ class FileWriter:
         self.table = table if self._memory is not None else None
         if self._form.kind == "parquet":
             self._writer.write_table(table, row_group_size=_GROUP_ROWS)
+            if self._memory is None:
+                del table
+                _give_back()
         else:
             self._writer.write_table(table.combine_chunks(), max_chunksize=_BATCH_ROWS)
 
@@ -306,6 +311,12 @@ class FileWriter:
             self._sink.write(self._memory.getvalue())
         digest = self._sink.digest if self._form.is_text else self._digest.hexdigest()
         return Content(self._rows, self._sink.count, digest)
+
+
+def _give_back() -> None:
+    """Return to the system what decoders and encoders have freed; it adds up to more than they hold at a time."""
+    pa.default_memory_pool().release_unused()
+    pa.system_memory_pool().release_unused()  # of malloc, which the C++ reader of ORC takes from
 
 
 def require_same(stream: BinaryIO, written: Content, form: FileForm, shown: str, table: pa.Table | None = None) -> None:
@@ -340,7 +351,7 @@ def _batches_content(stream: BinaryIO, form: FileForm, shown: str, table: pa.Tab
     source = pa.BufferReader(stream.read()) if small else pa.PythonFile(stream, mode="r")
     try:
         if form.kind == "parquet":
-            file = parquet().ParquetFile(source)
+            file = parquet().ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             if table is not None and small:
                 found = file.read(use_threads=False)
                 if found.equals(table):  # not where there is a NaN, which equals nothing
