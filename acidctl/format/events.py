@@ -200,20 +200,23 @@ def keys_of(batch: pa.RecordBatch, *, name: str) -> EventKeys:
     )
 
 
-def coalesce(batches: Iterator[EventBatch], size: int) -> Iterator[EventBatch]:
-    """The same events in batches of at most `size` rows, small neighbours joined while they are not large in bytes."""
+def coalesce(batches: Iterator[EventBatch], size: int, enough: int | None = None) -> Iterator[EventBatch]:
+    """The same events in batches of at most `size` rows, small neighbours joined while they are not large in bytes.
+
+    To join copies: a batch of `enough` rows is passed on as it is.
+    """
     held: list[EventBatch] = []
     rows = width = 0
     for batch in batches:
         for start in range(0, len(batch), size):
             piece = batch.slice(start, min(start + size, len(batch))) if len(batch) > size else batch
-            if rows + len(piece) > size and held:
+            if held and (rows + len(piece) > size or len(piece) >= (enough or size)):
                 yield EventBatch.concat(held)
                 held, rows, width = [], 0, 0
             held.append(piece)
             rows += len(piece)
             width += sum(column.nbytes for column in piece.columns)
-            if rows == size or width >= _JOINED_BYTES:  # what is whole does not wait for what comes next
+            if rows >= (enough or size) or width >= _JOINED_BYTES:  # what is whole does not wait for what comes next
                 yield EventBatch.concat(held)
                 held, rows, width = [], 0, 0
     if held:

@@ -426,7 +426,7 @@ class LocationReader:
                     yield RowBatch(batch.columns, len(batch))
             return
         merged = self._merge(group.sources, wider, batch_rows, group.span, threads, updates=group.updates)
-        for batch in coalesce(projection.matching(merged, row_ids=True), batch_rows):
+        for batch in coalesce(projection.matching(merged, row_ids=True), batch_rows, batch_rows // 4):
             yield RowBatch(batch.columns, len(batch), batch.keys)
 
     def merge(
