@@ -65,6 +65,11 @@ def _projection(spec: TaskSpec) -> Projection:
     return Projection(columns, tuple(range(len(columns.fields))), Dialect(spec.table.dialect))
 
 
+def _sizes(spec: TaskSpec, storage: Storage, root: str) -> dict[str, int]:
+    """The bytes of each input, by the name of its source."""
+    return {storage.display(join(root, info.path)): info.size for entry in spec.inputs for info in entry.files}
+
+
 class PlainRows:
     """The rows of a task of an insert-only ORC table, file after file, as they are to be written.
 
@@ -80,7 +85,8 @@ class PlainRows:
         self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, paths[name]))
         self.columns = self._projection.columns
         types = orc_types(self.columns)
-        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False))
+        sizes = _sizes(spec, storage, root)
+        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False), sizes)
         self.stripes.choose(self._sources)
 
     def __iter__(self) -> Iterator[EventBatch | CopiedStripe]:
@@ -148,9 +154,7 @@ class TaskEvents:
         self._settings = spec.table.writer
         # Rows that Hive 1 and 2 updated in place lie in files of any later write.
         self._copies = spec.task.role is not Role.DELETES and not spec.table.acid_v1 and spec.table.file_format == "orc"
-        self._sizes = {
-            storage.display(join(root, info.path)): info.size for entry in spec.inputs for info in entry.files
-        }
+        self._sizes = _sizes(spec, storage, root)
         #: What becomes of the stripes of the inputs; `like` is None where all rows are written anew.
         self.stripes: StripePlan | None = None
 

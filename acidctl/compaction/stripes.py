@@ -300,10 +300,14 @@ class StripePlan:
 
 @dataclass(slots=True)
 class PlainPlan:
-    """The stripes of files without keys, which are put one behind the other: those of a file are copied all or none."""
+    """The stripes of files without keys, which are put one behind the other: those of a file are copied all or none.
+
+    `sizes` are the bytes of each file by its name; small ones are not looked into.
+    """
 
     types: Sequence[OrcType]
     physical: Physical
+    sizes: Mapping[str, int]
     #: The tail whose claims hold for the new file; None where nothing can be copied.
     like: Tail | None = None
     counts: StripeCounts = field(default_factory=StripeCounts)
@@ -312,6 +316,9 @@ class PlainPlan:
     def choose(self, sources: Sequence[DataSource]) -> None:
         """Judge the files by their tails and the footers of their stripes."""
         for source in sources:
+            if self.sizes.get(source.name, 0) < self._small:
+                self.counts += StripeCounts(anew=1, reasons=((SMALL, 1),))
+                continue
             with source.open() as orc:
                 if not isinstance(orc, OrcFile) or not orc.rows:
                     continue
@@ -330,8 +337,7 @@ class PlainPlan:
 
     def _obstacle(self, orc: OrcFile) -> str | None:
         tail, messages = orc.tail, orc.stripe_messages()
-        least = min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
-        if tail.file_length < least * len(tail.stripes) and orc.rows < FEW_ROWS * len(tail.stripes):
+        if tail.file_length < self._small * len(tail.stripes) and orc.rows < FEW_ROWS * len(tail.stripes):
             return SMALL
         found = obstacle_of_file(tail, self.types, self.physical)
         if found is None and self.like is not None and claims(tail) != claims(self.like):
@@ -346,6 +352,10 @@ class PlainPlan:
             )
             found = next((one for one in each if one is not None), None)
         return None if found is None else found.value
+
+    @property
+    def _small(self) -> int:
+        return min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
         """The stripes of a file that are copied: all, or none."""
