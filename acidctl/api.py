@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from acidctl.engine import EngineChoice
+from acidctl.engine import EngineChoice, early_engine
 from acidctl.errors import UsageError
 from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
 from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
@@ -258,15 +258,23 @@ class Table:
         choice = EngineChoice(
             asked.engine, asked.master, asked.conf or {}, asked.spark, asked.parallelism, asked.memory
         )
-        return self.prepare_compaction(**asked.keywords()).compact(
-            choice,
-            planned=asked.planned,
-            watch=asked.watch,
-            finished=asked.finished,
-            notify=asked.notify,
-            during=asked.during,
-            verbose=asked.verbose,
-        )
+        with early_engine(choice, notify=asked.notify, verbose=asked.verbose) as (early, begin):
+
+            def progress(done: int, total: int | None) -> None:
+                if total:
+                    begin()  # there is something to do
+                asked.progress(done, total)
+
+            return self.prepare_compaction(**replace(asked, progress=progress).keywords()).compact(
+                choice,
+                planned=asked.planned,
+                watch=asked.watch,
+                finished=asked.finished,
+                notify=asked.notify,
+                during=asked.during,
+                verbose=asked.verbose,
+                early=early,
+            )
 
     # --- cleaning
 

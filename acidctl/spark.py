@@ -12,18 +12,20 @@ DataFrame has pushed down Spark uses for the next one too, which then misses row
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import types as spark_types
 
 from acidctl.api import open_table
-from acidctl.by_name import Metastore
-from acidctl.by_name import open_table as open_named
+from acidctl.engine.cluster import explain
 from acidctl.engine.spark import SparkEngine
-from acidctl.errors import AcidctlError, UsageError
+from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
 from acidctl.rows.export import ROW_ID
 from acidctl.rows.snapshot import ROW_ID_STRUCT, Snapshot
 from acidctl.rows.splits import SPLIT_BYTES
@@ -34,12 +36,20 @@ try:
 except ImportError:  # PySpark 3.5 has none
     DataSource = DataSourceReader = InputPartition = object  # type: ignore[assignment,misc]
 
+if TYPE_CHECKING:
+    from acidctl.by_name import Metastore
+
 FORMAT = "acidctl"
-_STORAGE = "storage."
+# Applications and their Pythons that have been looked at; and by how many tasks.
+_READY: set[tuple[str, str]] = set()
+_LOOKED_AT = 16
+_STORAGE, _METASTORE = "storage.", "metastore."
+# Spark shows what its Python processes log on stderr, and has no other way for a source to say something.
+_LOG = logging.getLogger("acidctl")
 _VIEW = ("schema", "table", "list_format", "profile", "table_type")
 _OPTIONS = (
     *("path", "metastore", "validtxns", "as_of", "assume_committed", *_VIEW),
-    *("partitions", "columns", "where", "row_id", "timestamps", "split_bytes"),
+    *("partitions", "columns", "where", "row_id", "timestamps", "split_bytes", "strict"),
 )
 _PLAIN: Mapping[TypeKind, spark_types.DataType] = {
     TypeKind.BOOLEAN: spark_types.BooleanType(),
@@ -64,10 +74,14 @@ _MOMENTS: Mapping[TypeKind, spark_types.DataType] = {
 
 
 class Planned(NamedTuple):
-    """What executors are to read: the schema of it, and the splits as pickles."""
+    """What executors are to read: the schema of it, and the splits as pickles.
+
+    `strict` makes an error of rows that may come twice, as soon as one is read.
+    """
 
     schema: spark_types.StructType
     splits: tuple[bytes, ...]
+    strict: bool = False
 
 
 class AcidTable(DataSource):
@@ -86,13 +100,16 @@ class AcidTable(DataSource):
 
     def reader(self, schema: spark_types.StructType) -> DataSourceReader:
         """What executors read with; UsageError for a schema of Spark's that is not the table's own."""
-        planned = self._planned()
-        if schema != planned.schema:
-            raise UsageError(
-                f"the schema given is {schema.simpleString()}, and the table's is {planned.schema.simpleString()}; "
-                "leave out schema(...), and tell the columns as Hive knows them by the option schema"
-            )
-        return _reader(planned.splits)
+        reader: DataSourceReader = _source(self._planned()).reader(schema)
+        return reader
+
+    def __reduce__(self) -> Any:
+        """Once it is planned what travels is the plan: the process in which Spark asks for the reader starts anew for
+        each query, and need not load acidctl.
+        """
+        if self._known is None:
+            return super().__reduce__()
+        return type(_source(self._known)), tuple(self._known)
 
     def _planned(self) -> Planned:
         if self._known is None:
@@ -103,10 +120,31 @@ class AcidTable(DataSource):
 def register(spark: Any) -> None:
     """Make the format `acidctl` known to a session, and send this package to its executors.
 
-    `spark.dataSource.register(acidctl.spark.AcidTable)` is enough where every node has acidctl.
+    MissingDependencyError where their Python lacks what it takes. `spark.dataSource.register(acidctl.spark.AcidTable)`
+    is enough where every node has acidctl.
     """
-    SparkEngine(session=spark).start()
+    _ready(spark)
     spark.dataSource.register(AcidTable)
+
+
+def _ready(spark: Any) -> Any:
+    """The context of a session whose executors have what it takes, as far as a small job tells; looked at once."""
+    context = SparkEngine(session=spark).start()
+    known = (context.applicationId, context.pythonExec)
+    if known not in _READY:
+        count = min(context.defaultParallelism, _LOOKED_AT)
+        try:
+            found = context.parallelize(range(count), count).map(lacking()).collect()
+        except Exception as error:
+            raise explain(error, ())[0] from error
+        for python, names in found:
+            if names:
+                raise MissingDependencyError(
+                    f"Spark's Python {python} has no {' and no '.join(names)}. Install it there on every node, or name "
+                    "another Python by spark.pyspark.python or PYSPARK_PYTHON"
+                )
+        _READY.add(known)
+    return context
 
 
 def read(spark: Any, table: str, **options: Any) -> Any:
@@ -120,15 +158,18 @@ def read(spark: Any, table: str, **options: Any) -> Any:
         for name, value in options.items()
     }
     planned = plan({"path": table, **joined, **{f"{_STORAGE}{name}": value for name, value in storage.items()}})
-    context = SparkEngine(session=spark).start()
+    context = _ready(spark)
     rows = [(bytearray(split),) for split in planned.splits]
     # An RDD, since the plan of a DataFrame shows its values, and these may hold secrets.
     splits = spark.createDataFrame(context.parallelize(rows, max(1, len(rows))), "split binary")
-    return splits.mapInArrow(mapped(), planned.schema)
+    return splits.mapInArrow(mapped(planned.strict), planned.schema)
 
 
 def plan(options: Mapping[str, Any]) -> Planned:
-    """Judge the table that these options name, and divide what a reader sees of it; errors are one sentence."""
+    """Judge the table that these options name, and divide what a reader sees of it; errors are one sentence.
+
+    Warnings of the answer, and why its rows may be missing or come twice, are logged; with `strict` the latter raise.
+    """
     try:
         known = {name.lower(): value for name, value in options.items()}
         snapshot = _snapshot(known)
@@ -144,27 +185,34 @@ def plan(options: Mapping[str, Any]) -> Planned:
             split_bytes=_number(known, "split_bytes", SPLIT_BYTES),
         )
         places = {field.name.lower(): field for field in reversed(snapshot.fields)}
+        strict = _flag(known, "strict")
+        if strict:
+            snapshot.require_certain()
+        for sentence in dict.fromkeys((*snapshot.warnings, *snapshot.findings)):
+            _LOG.warning("%s: %s", snapshot.location, sentence)
+        if snapshot.findings:
+            _LOG.warning("%s: rows may be missing or come twice, for the reasons above", snapshot.location)
         fields = [places[name.lower()] for name in snapshot.column_names(columns)]
         if row_id:
             fields = [Field(ROW_ID, ROW_ID_STRUCT), *fields]
         schema = spark_types.StructType(
             [spark_types.StructField(one.name, spark_type(one.type, one.name, form == "exact")) for one in fields]
         )
-        return Planned(schema, tuple(pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits))
+        return Planned(schema, tuple(pickle.dumps(split, pickle.HIGHEST_PROTOCOL) for split in splits), strict)
     except AcidctlError as error:
         # Spark shows the text of an error, and the hint is no part of it.
-        raise type(error)(f"{error.message}. {error.hint}" if error.hint else error.message) from None
+        end = "" if error.message.endswith("?") else "."
+        raise type(error)(f"{error.message}{end} {error.hint}" if error.hint else error.message) from None
 
 
 def _snapshot(options: Mapping[str, Any]) -> Snapshot:
-    unknown = [name for name in options if name not in _OPTIONS and not name.startswith(_STORAGE)]
+    unknown = [name for name in options if name not in _OPTIONS and not name.startswith((_STORAGE, _METASTORE))]
     if unknown:
         near = get_close_matches(unknown[0], _OPTIONS, 1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(
-            f"there is no option '{unknown[0]}'", hint=f"{meant}The options are: {', '.join(_OPTIONS)}, storage.NAME."
-        )
-    path, metastore = options.get("path"), options.get("metastore")
+        meant = f"Did you mean {near[0]}? " if near else ""
+        known = f"{', '.join(_OPTIONS)}, storage.NAME, metastore.NAME"
+        raise UsageError(f"there is no option '{unknown[0]}'", hint=f"{meant}The options are: {known}.")
+    path = options.get("path")
     if not path:
         raise UsageError("no table is named", hint='Give its path or URL: .load("hdfs://nn/warehouse/orders").')
     storage = {name.removeprefix(_STORAGE): value for name, value in options.items() if name.startswith(_STORAGE)}
@@ -172,17 +220,50 @@ def _snapshot(options: Mapping[str, Any]) -> Snapshot:
     view["validtxns"] = _words(options, "validtxns", "\n")
     view["partitions"] = _words(options, "partitions", "\n")
     view["as_of"] = _number(options, "as_of", None)
-    if metastore:
-        with Metastore(metastore, storage_options=storage) as catalog:
-            return catalog.table(path).snapshot(**view)
+    address, name = options.get("metastore"), path
     if path.startswith("thrift://"):
-        return open_named(path, storage_options=storage).snapshot(**view)
+        host, _, name = path.removeprefix("thrift://").partition("/")
+        address = f"thrift://{host}"
+    metastore = _metastore(options, address, storage)
+    if metastore is not None:
+        if _flag(options, "assume_committed"):
+            raise UsageError(
+                "assume_committed is about tables by path, and the metastore says what is committed",
+                hint="Leave it out, or give the path of the table and leave out the metastore.",
+            )
+        with metastore:
+            return metastore.table(name).snapshot(**view)
     if not (view["validtxns"] or view["as_of"] is not None or _flag(options, "assume_committed")):
         raise UsageError(
             "which writes are committed is unknown: there is neither the option validtxns nor as_of",
             hint="Give Hive's lists, one a line, as validtxns; or assume_committed=true if all that is on disk counts.",
         )
     return open_table(path, storage_options=storage).snapshot(**view)
+
+
+def _metastore(options: Mapping[str, Any], address: str | None, storage: Mapping[str, str]) -> Metastore | None:
+    """The metastore at an address, by options that are called as the keys of `[metastore]`; None without an address."""
+    values: dict[str, Any] = {
+        name.removeprefix(_METASTORE): value for name, value in options.items() if name.startswith(_METASTORE)
+    }
+    if not address:
+        for name in values:
+            raise UsageError(
+                f"option metastore.{name} is about a metastore, and none is named",
+                hint="Give its address as the option metastore, such as thrift://host:9083.",
+            )
+        return None
+    if "tls" in values:
+        values["tls"] = _flag(options, "metastore.tls")
+    if "timeout" in values:
+        values["timeout"] = _number(options, "metastore.timeout", 0)
+    if "headers" in values:
+        pairs = (line.partition(":") for line in _words(options, "metastore.headers", "\n"))
+        values["headers"] = {key.strip(): value.strip() for key, _, value in pairs}
+    from acidctl.by_name import Metastore, find_metastore
+
+    settings = find_metastore(address, values, os.environ)
+    return None if settings is None else Metastore(settings, storage_options=storage)
 
 
 def _words(options: Mapping[str, Any], name: str, separator: str) -> list[str]:
@@ -227,9 +308,26 @@ def spark_type(kind: HiveType, column: str, exact: bool) -> spark_types.DataType
 # acidctl can say what it lacks.
 
 
-def _batches() -> Any:
+def lacking() -> Any:
+    """A function for executors: their Python, and which packages it lacks."""
+    required = ("numpy", "pyarrow", "acidctl")
+
+    def look(_: int) -> tuple[str, list[str]]:
+        missing = []
+        for name in required:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                missing.append(name)
+        return sys.executable, missing
+
+    return look
+
+
+def _batches(strict: bool) -> Any:
     def batches(split: bytes) -> Iterator[Any]:
         try:
+            scan = importlib.import_module("acidctl.rows.scan")
             importlib.import_module("acidctl.rows.splits")
         except ImportError as error:
             raise RuntimeError(
@@ -237,7 +335,10 @@ def _batches() -> Any:
                 "acidctl.spark.register(spark), which sends acidctl itself"
             ) from None
         try:
-            yield from pickle.loads(split).to_batches()
+            findings = scan.Findings(strict=strict)
+            yield from pickle.loads(split).to_batches(findings=findings)
+            for sentence in findings:
+                logging.getLogger("acidctl").warning(sentence)
         except Exception as error:
             hint = getattr(error, "hint", None)
             if hint is None:
@@ -248,9 +349,9 @@ def _batches() -> Any:
     return batches
 
 
-def mapped() -> Any:
+def mapped(strict: bool = False) -> Any:
     """What `read` hands to mapInArrow: batches of splits in, batches of rows out."""
-    batches = _batches()
+    batches = _batches(strict)
 
     def of_splits(received: Iterator[Any]) -> Iterator[Any]:
         for batch in received:
@@ -260,8 +361,9 @@ def mapped() -> Any:
     return of_splits
 
 
-def _reader(splits: tuple[bytes, ...]) -> DataSourceReader:
-    batches = _batches()
+def _source(planned: Planned) -> Any:
+    """What is planned as a data source."""
+    batches = _batches(planned.strict)
 
     class Part(InputPartition):
         def __repr__(self) -> str:
@@ -282,4 +384,25 @@ def _reader(splits: tuple[bytes, ...]) -> DataSourceReader:
             # Each task gets its own split, and not all of them.
             return {"splits": ()}
 
-    return Reader(splits)
+    class Source(DataSource):
+        def __init__(self, schema: spark_types.StructType, splits: tuple[bytes, ...], strict: bool) -> None:
+            super().__init__({})
+            self.known, self.splits = schema, splits
+
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> spark_types.StructType:
+            return self.known
+
+        def reader(self, schema: spark_types.StructType) -> DataSourceReader:
+            if schema != self.known:
+                errors = importlib.import_module("acidctl.errors")
+                raise errors.UsageError(
+                    f"the schema given is {schema.simpleString()}, and the table's is {self.known.simpleString()}; "
+                    "leave out schema(...), and tell the columns as Hive knows them by the option schema"
+                )
+            return Reader(self.splits)
+
+    return Source(*planned)

@@ -119,15 +119,20 @@ class Prepared:
         notify: Callable[[str], None],
         during: Callable[[Compaction], AbstractContextManager[object]],
         verbose: bool,
+        early: Engine | None = None,
     ) -> CompactionReport:
-        """Carry it out with the engine that was chosen; where it is idle, without any."""
+        """Carry it out with the engine that was chosen, which may have been begun `early`; where it is idle, without
+        any.
+        """
         if self.idle:
             planned(self.plan, "")
             return self.start(_Idle(), on_partition=finished).run()
-        engine, why = make_engine(choice, self.bytes_in, notify=notify, verbose=verbose)
+        engine, why = make_engine(choice, self.bytes_in, notify=notify, verbose=verbose, early=early)
+        tasks = sum(len(part.tasks) for part in self.plan.partitions if part.action is Action.COMPACT)
+        noted = replace(self.plan, notes=(*self.plan.notes, *choice.advice(tasks, self.bytes_in)))
         with closing(engine):
-            planned(self.plan, why)
-            run = self.start(engine, watch=watch, on_partition=finished)
+            planned(noted, why)
+            run = replace(self, plan=noted).start(engine, watch=watch, on_partition=finished)
             with during(run):
                 return run.run()
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,8 +19,9 @@ NAMES = ("auto", "local", "spark")
 #: A Spark inside the driver's own JVM: its cores, and how often a task may fail.
 LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\])?")
 
-# What a core gets through in about an hour, read and written compressed.
+# What a core gets through in about an hour, read and written compressed; and while Spark starts.
 _HOUR_OF_A_CORE = 32 << 30
+_START_OF_SPARK = 64 << 20
 #: The module of the function that carries out a task, and its name; loaded where tasks run, which takes half a second.
 WORK = ("acidctl.compaction.task", "outcome_of")
 
@@ -150,6 +152,35 @@ class EngineChoice:
             return "local", "Running locally: the input is large for this machine, but PySpark is not installed."
         return "spark", "Running on Spark, because the input is large for this machine."
 
+    def advice(self, tasks: int, bytes_in: int) -> tuple[str, ...]:
+        """A sentence for who asked for a Spark of its own where this machine would be done before that has started."""
+        if not tasks or self.session is not None or bytes_in > (os.cpu_count() or 1) * _START_OF_SPARK:
+            return ()
+        if self.decide(bytes_in)[0] != "spark":
+            return ()
+        what = "1 task that reads" if tasks == 1 else f"{tasks:,} tasks that read"
+        return (f"For {what} {max(bytes_in >> 20, 1):,} MiB in all --engine local is quicker than Spark's start.",)
+
+
+@contextmanager
+def early_engine(
+    choice: EngineChoice,
+    *,
+    notify: Callable[[str], None] = lambda sentence: None,
+    verbose: bool = False,
+    work: Work | None = None,
+) -> Iterator[tuple[Engine | None, Callable[[], None]]]:
+    """An engine that takes seconds to start, and what begins to start it, before it is known how much there is to do.
+
+    None where the engine is another, or is running. It is closed at the end; for the arguments see `make_engine`.
+    """
+    if choice.session is not None or choice.decide(0)[0] == "local":
+        yield None, lambda: None
+        return
+    engine, _ = make_engine(choice, 0, notify=notify, verbose=verbose, work=work)
+    with closing(engine):
+        yield engine, getattr(engine, "begin", lambda: None)
+
 
 def make_engine(
     choice: EngineChoice,
@@ -158,14 +189,17 @@ def make_engine(
     notify: Callable[[str], None] = lambda sentence: None,
     verbose: bool = False,
     work: Work | None = None,
+    early: Engine | None = None,
 ) -> tuple[Engine, str]:
     """The engine for so many bytes of input, and why it is this one; it starts nothing before its first task.
 
     `notify` gets sentences on settings that Spark does not know and on waiting for executors; `verbose` lets Spark's
-    own errors through to stderr; `work` carries out the tasks, where they are not those of a compaction.
-    MissingDependencyError where Spark is to run and PySpark is not installed.
+    own errors through to stderr; `work` carries out the tasks, where they are not those of a compaction; `early` is
+    that of `early_engine`. MissingDependencyError where Spark is to run and PySpark is not installed.
     """
     name, why = choice.decide(bytes_in)
+    if early is not None:
+        return early, why
     if name == "local":
         from acidctl.engine.local import LocalEngine
 

@@ -20,6 +20,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ class SparkEngine:
         self._notify = notify
         self._work = work
         self._application: _Application | None = None
+        self._beginning: Future[SparkContext] | None = None
         self._context: SparkContext | None = None
         self._packages: Path | None = None
 
@@ -125,8 +127,10 @@ class SparkEngine:
             if self._session is not None:
                 context = _context_of(self._session)
             else:
-                self._application = _Application(self._master, self._conf, self._verbose)
-                context = self._application.start(self._start_seconds)
+                self.begin()
+                assert self._application is not None
+                assert self._beginning is not None
+                context = self._beginning.result()
                 for sentence in self._application.unknown_settings():
                     self._notify(sentence)
             with _SHIPPING:
@@ -134,9 +138,26 @@ class SparkEngine:
             self._context = context
         return self._context
 
+    def begin(self) -> None:
+        """Starts an own application in the background; `start` waits for it, and raises what went wrong."""
+        if self._session is None and self._application is None:
+            application = self._application = _Application(self._master, self._conf, self._verbose)
+            beginning = self._beginning = Future()
+
+            def start() -> None:
+                try:
+                    beginning.set_result(application.start(self._start_seconds))
+                except BaseException as error:
+                    beginning.set_exception(error)
+
+            threading.Thread(target=start, name="acidctl-spark-begin", daemon=True).start()
+
     def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
-        """See `Engine.run`. Leaving the iterator early, or Ctrl-C, cancels what still runs."""
-        pending = list(range(len(specs)))
+        """See `Engine.run`. Leaving the iterator early, or Ctrl-C, cancels what still runs.
+
+        What reads most is handed out first, so that no executor begins it when the others are done.
+        """
+        pending = largest_first(specs)
         while pending:
             # A job ends with the first task that failed for good; the others go on in a new one.
             for outcome in self._run_job(specs, tuple(pending)):
@@ -148,6 +169,9 @@ class SparkEngine:
         self._context = None
         if self._application is not None:
             self._application.close()
+            if self._beginning is not None:  # which ends what it has half started
+                wait([self._beginning], _JVM_ENDING_SECONDS)
+            self._beginning = None
             self._application = None
             if self._packages is not None:
                 shutil.rmtree(self._packages, ignore_errors=True)
@@ -193,6 +217,11 @@ class SparkEngine:
             yield TaskOutcome(indices[place], error=error)
         elif unanswered:
             raise AcidctlError("Spark ended its job without the answers of all tasks", hint="Run it again.")
+
+
+def largest_first(specs: Sequence[Task]) -> list[int]:
+    """The places of tasks in the order in which they are handed out."""
+    return sorted(range(len(specs)), key=lambda index: -specs[index].bytes_in)
 
 
 def _context_of(session: Any) -> SparkContext:

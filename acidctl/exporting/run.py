@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Any, NamedTuple, TypedDict
 
-from acidctl.engine import EngineChoice, make_engine
+from acidctl.engine import EngineChoice, early_engine, make_engine
 from acidctl.errors import UsageError
 from acidctl.exporting.forms import Content, FileForm, Renderer, form_of
 from acidctl.exporting.parts import Parts
@@ -116,20 +117,22 @@ def _by_tasks(
     snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, target: Target, prepared: Prepared
 ) -> tuple[list[Content], int]:
     """The files, written by an engine, in the order of the answer; and how many strings were repaired."""
-    tasks = list(_tasks(snapshot, asked, chosen, target, prepared))
-    for task in tasks:
-        target.make_folders(task.name)
     choice = EngineChoice(asked.engine, asked.master, asked.conf or {}, asked.spark)
-    engine, _ = make_engine(choice, sum(task.bytes_in for task in tasks), work=outcome_of)
     done: dict[int, Written] = {}
-    try:
-        for outcome in engine.run(tasks) if tasks else ():
-            if outcome.error is not None:
-                raise outcome.error
-            done[outcome.index] = outcome.result
-    finally:
-        engine.close()
+    with early_engine(choice, work=outcome_of) as (early, begin):
+        begin()
+        tasks = list(_tasks(snapshot, asked, chosen, target, prepared))
+        for task in tasks:
+            target.make_folders(task.name)
+        engine, _ = make_engine(choice, sum(task.bytes_in for task in tasks), work=outcome_of, early=early)
+        with closing(engine):
+            for outcome in engine.run(tasks) if tasks else ():
+                if outcome.error is not None:
+                    raise outcome.error
+                done[outcome.index] = outcome.result
     written = [done[index] for index in sorted(done)]
+    for sentence in chain.from_iterable(one.findings for one in written):
+        snapshot.add_finding(sentence)
     known = {one.relative for one in written}
     if tasks and target.storage.stat(target.work) is not None:
         # Attempts that lost against others, or died, have left theirs.

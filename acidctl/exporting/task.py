@@ -18,6 +18,7 @@ from acidctl.errors import AcidctlError
 from acidctl.exporting.forms import Content, FileForm, Renderer
 from acidctl.exporting.parts import PartFile
 from acidctl.exporting.target import WorkPlace
+from acidctl.rows.scan import Findings
 from acidctl.rows.snapshot import Rows
 from acidctl.rows.splits import Split
 from acidctl.storage.resolve import resolve
@@ -55,11 +56,15 @@ class ExportTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of the export by its path below the work directory; None where the part had no rows."""
+    """A file of the export by its path below the work directory; None where the part had no rows.
+
+    `findings` is why its rows may come twice.
+    """
 
     relative: str | None
     content: Content | None
     replaced: int = 0
+    findings: tuple[str, ...] = ()
 
 
 def outcome_of(index: int, task: Any, threads: bool) -> TaskOutcome:
@@ -76,14 +81,15 @@ def run_task(task: ExportTask) -> Written:
     renderer = Renderer(task.form, task.fields)
     relative = f"{task.name}-{secrets.token_hex(4)}{task.form.suffix}"
     part: PartFile | None = None
+    findings = Findings()
     try:
-        for batch in task.split.to_batches():
+        for batch in task.split.to_batches(findings=findings):
             if len(batch):
                 part = part or PartFile(WorkPlace(storage, task.work), renderer, relative, task.partition)
                 part.add(renderer.render(_rows_of(batch, task)))
         if part is None:
-            return Written(None, None)
-        return Written(relative, part.finish(), renderer.damage.count)
+            return Written(None, None, findings=tuple(findings))
+        return Written(relative, part.finish(), renderer.damage.count, tuple(findings))
     except BaseException as error:
         if part is not None:
             part.abandon(error)

@@ -639,14 +639,18 @@ class Findings:
     disorder).
     """
 
-    def __init__(self, known: Sequence[str] = ()) -> None:
+    def __init__(self, known: Sequence[str] = (), *, strict: bool = False) -> None:
+        """`strict` raises DamagedDataError with what is added."""
         self._texts = dict.fromkeys(known)
+        self._strict = strict
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._texts))
 
     def add(self, text: str) -> None:
         """Take in one sentence."""
+        if self._strict:
+            raise DamagedDataError(f"rows may be missing or come twice: {text}")
         self._texts[text] = None
 
     def watch(self, sources: Sequence[DataSource]) -> Notice:

@@ -192,6 +192,10 @@ class Snapshot:
         """
         return tuple(self._findings)
 
+    def add_finding(self, sentence: str) -> None:
+        """Take in what another process has noticed in the rows of a split."""
+        self._findings.add(sentence)
+
     def require_certain(self) -> None:
         """DamagedDataError where rows may be missing or come twice, as far as that is known by now."""
         for first in self.findings[:1]:
@@ -383,14 +387,16 @@ class Snapshot:
     ) -> tuple[Split, ...]:
         """The same rows in parts of about `split_bytes` that other processes can read, each from a pickle.
 
-        Their batches one after the other are those of `to_batches`. The end of each file is read once, here.
+        Their batches one after the other are those of `to_batches`. The end of each file is read once, here; where two
+        files may have the same row ids, these are read too, and what comes twice is in `findings`.
         """
         chosen = self._chosen(partitions)
         selection = self._selection(columns, where, chosen)
         form = self._timestamp_form(timestamps, selection.fields)
         write_ids = self.lists.effective_write_ids
         splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id, self._plain)
-        return tuple(splitter.splits(self._located(chosen, selection), split_bytes))
+        located = (one.checked() for one in self._located(chosen, selection))
+        return tuple(splitter.splits(located, split_bytes))
 
     def _selection(
         self, columns: Sequence[str] | None, where: str | Predicate | None, partitions: Iterable[PartitionState]

@@ -27,6 +27,7 @@ from acidctl.rows.scan import (
     BATCH_ROWS,
     DataSource,
     FileFacts,
+    Findings,
     Group,
     LocationReader,
     RowBatch,
@@ -61,6 +62,15 @@ class Located(NamedTuple):
     state: AcidState
     values: tuple[pa.Array, ...]
     reader: LocationReader
+
+    def checked(self) -> Located:
+        """Have doubled rows noticed where the tails of files say that there may be some: then their keys are read."""
+        found, write_ids = self.reader.findings, self.reader.write_ids
+        for group in self.reader.groups() if found is not None else ():
+            if group.merged and not group.updates and found is not None and found.overlap(group.sources):
+                for _ in LocationReader(group.sources, (), write_ids, findings=found).merge(None):
+                    pass
+        return self
 
 
 class Piece(NamedTuple):
@@ -220,13 +230,13 @@ class _Part:
     deletes: Mapping[str, _File]
     group: Group
 
-    def batches(self, split: Split, batch_rows: int) -> Iterator[RowBatch]:
+    def batches(self, split: Split, batch_rows: int, findings: Findings | None) -> Iterator[RowBatch]:
         """Its rows, read where this process is."""
         storage, root = resolve(self.root if split.local else split.place.url, split.place.options)
         inserts, deletes = live_sources(storage, root if split.local else self.root, self.state, split.plain)
         sources = tuple(one.known(*self.files[one.path]) for one in inserts if one.path in self.files)
         events = [one.known(*self.deletes[one.path]) for one in deletes if one.path in self.deletes]
-        reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only)
+        reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only, findings)
         group = replace(self.group, sources=sources)
         projection = split.selection.in_partition(self.values) or split.selection.projection
         return _read(reader, group, projection, batch_rows, threads=False)
@@ -252,13 +262,16 @@ class Split:
     local: bool = field(repr=False)
     parts: tuple[_Part, ...] = field(repr=False)
 
-    def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Its rows as Arrow record batches, as `Snapshot.to_batches` gives them for the whole."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows))
+    def to_batches(self, *, batch_rows: int = BATCH_ROWS, findings: Findings | None = None) -> pa.RecordBatchReader:
+        """Its rows as Arrow record batches, as `Snapshot.to_batches` gives them for the whole.
 
-    def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        Why they may come twice is added to `findings`, as far as it shows on the way.
+        """
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows, findings))
+
+    def _batches(self, batch_rows: int, findings: Findings | None) -> Iterator[pa.RecordBatch]:
         for part in self.parts:
-            for batch in part.batches(self, batch_rows):
+            for batch in part.batches(self, batch_rows, findings):
                 ids = row_id_array(row_ids_of(batch), batch.rows) if self.row_id else None
                 columns = self.selection.delivered(batch, part.values)
                 yield public_batch(columns, self.selection.fields, ids, self.schema, self.form)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 import acidctl.spark
 from acidctl import open_table
 from acidctl.engine.spark import SparkEngine
+from acidctl.storage.resolve import resolve
 from tests.live.test_spark_source import PARTITIONED, READ, shown
 from tests.services.hdfs import Hdfs
 from tests.services.spark import SparkCluster, descendants, spark_cluster
@@ -123,3 +124,33 @@ def test_executors_of_a_killed_worker_are_replaced(read: Read, spark_cluster: Sp
         spark_cluster.restore()
     found = [{"ROW__ID": row["ROW__ID"].asDict(), **{name: row[name] for name in frame.columns[1:]}} for row in answer]
     assert sorted_rows(found) == sorted_rows(CHANGED.hive_rows)
+
+
+def test_an_export_survives_a_killed_worker(
+    read: Read, spark: SparkSession, spark_cluster: SparkCluster, hdfs_cluster: Hdfs
+) -> None:
+    """kill -9 of a Spark worker while its executor writes to HDFS: all rows are there once, and nothing else is."""
+    read(PARTITIONED)  # so that it is there
+    table = f"{hdfs_cluster.url}/source/{str(PARTITIONED).replace('/', '-')}"
+    snapshot = open_table(table).snapshot(**PARTITIONED.view)
+    target = f"{hdfs_cluster.url}/source/out"
+    how: dict[str, Any] = {"engine": "spark", "spark": spark, "partitioned": True, "row_id": True}
+    answer: list[Any] = []
+    thread = threading.Thread(target=lambda: answer.append(snapshot.export(f"{target}/", **how)))
+    tracker = spark.sparkContext.statusTracker()
+    thread.start()
+    try:
+        wait_for(lambda: bool(tracker.getActiveStageIds()), 120)
+        spark_cluster.kill_worker(next(iter(spark_cluster.executors())))
+        thread.join(300)
+    finally:
+        spark_cluster.restore()
+    (report,) = answer
+    rows = [row["ROW__ID"] for row in PARTITIONED.hive_rows]
+    assert report["rows"] == len(rows)
+    found = spark.read.parquet(target).select("ROW__ID").collect()
+    assert sorted_rows(row["ROW__ID"].asDict() for row in found) == sorted_rows(rows)
+    storage, folder = resolve(f"{hdfs_cluster.url}/source", {})
+    there = {info.path for info in storage.walk(folder).files if "out" in info.path.partition("/")[0]}
+    assert len(there) == report["files"] + 1
+    assert all(path == "out/_SUCCESS" or path.startswith("out/ds=") for path in there)
