@@ -1,7 +1,7 @@
 """Many small things, each command as a whole process: partitions and deltas of ten rows, and deltas of 10,000.
 
-Figures are processor time of the command and its workers, the least of several rounds; another checkout of acidctl
-(`--other`) runs in turn with this one, and the ratio is to it.
+Figures are elapsed time, and processor time of the command and its workers, each the least of several rounds; another
+checkout of acidctl (`--other`) runs in turn with this one, and the ratios are to it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,18 +21,18 @@ from tests import ROOT
 from tests.bench.small_tables import make_deltas, make_partitions
 
 
-def cost(tree: Path, command: Sequence[str]) -> float:
-    """Seconds of processor time of one run with the sources below `tree`."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def cost(tree: Path, command: Sequence[str]) -> tuple[float, float]:
+    """Seconds of one run with the sources below `tree`: elapsed, and of processor time."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     subprocess.run(
         [sys.executable, "-m", "acidctl", *command], cwd="/", env=environment, stdout=subprocess.DEVNULL, check=True
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    elapsed, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return elapsed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(tree: Path, table: Path, lists: Sequence[str], what: str) -> float:
+def measured(tree: Path, table: Path, lists: Sequence[str], what: str) -> tuple[float, float]:
     """One command on a copy of the table whose files are links."""
     texts = [part for text in lists for part in ("--validtxns", text)]
     if what == "count":
@@ -61,8 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         trees = [ROOT] if options.other is None else [ROOT, options.other]
         found = [[measured(tree, *table, what) for tree in trees] for _ in range(options.rounds)]
-        best = [min(column) for column in zip(*found, strict=True)]
-        print(f"{name:34} {best[0]:8.2f} s" + (f" {best[0] / best[1]:6.2f} x the other" if len(best) > 1 else ""))
+        line = f"{name:34}"
+        for place, kind in enumerate(("elapsed", "processor")):
+            best = [min(one[place] for one in column) for column in zip(*found, strict=True)]
+            line += f" {best[0]:8.2f} s {kind}" + (f" ({best[0] / best[1]:.2f} x the other)" if len(best) > 1 else "")
+        print(line)
 
 
 if __name__ == "__main__":
