@@ -51,7 +51,7 @@ def test_an_aborted_transaction_publishes_nothing(metastore4: Metastore, table: 
     assert (report.outcome, report.reason_code) == (Outcome.FAILED, "transaction_lost")
     assert directories(metastore4, table) == there
     assert states(metastore4, table) == ["failed"]
-    assert command(metastore4, "compact", "major", table).returncode == 0
+    assert command(metastore4, "compact", "major", table).code == 0
     metastore4.clean()
     assert rows(metastore4, table) == before
 
@@ -66,7 +66,7 @@ def test_a_transaction_that_is_timed_out(metastore4: Metastore, table: str, mome
     assert (report.outcome, report.reason_code) == (Outcome.FAILED, "transaction_lost"), report
     assert rows(metastore4, table) == before
     assert states(metastore4, table) == ["failed"]
-    assert command(metastore4, "compact", "major", table).returncode == 0
+    assert command(metastore4, "compact", "major", table).code == 0
     queued.clean(metastore4, table)
     assert states(metastore4, table) == ["failed", "succeeded"]
     assert rows(metastore4, table) == before
@@ -116,11 +116,11 @@ def test_a_worker_killed_after_any_call(metastore4: Metastore, table: str, momen
     published = any(name.startswith("base") for name in directories(metastore4, table))
     assert published == (DEATHS.index(moment) >= DEATHS.index(queued.COMMITTING))
     done = command(metastore4, "worker", "--once")
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.code == 0, (done.stdout, done.stderr)
     assert rows(metastore4, table) == before
     if moment.call not in ("commit_txn", "mark_compacted"):
         assert states(metastore4, table) == ["failed"]
-        assert command(metastore4, "compact", "major", table).returncode == 0
+        assert command(metastore4, "compact", "major", table).code == 0
     assert states(metastore4, table)[-1] == "ready for cleaning"
     queued.release(metastore4)  # one of which no request knows yet keeps all cleaners waiting
     queued.clean(metastore4, table)
@@ -176,7 +176,7 @@ def test_a_worker_that_wakes_up_too_late(
         if moment in (queued.PUBLISHING, queued.RENAMING):
             # The lock in the directory is of a process that lives: another acidctl keeps out of its way, and says so.
             other = command(metastore4, "compact", kind, table)
-            assert other.returncode == ExitCode.STALE_PLAN, other
+            assert other.code == ExitCode.STALE_PLAN, other
             assert f"process {sleeper.pid} " in " ".join((other.stdout + other.stderr).split()), other
         assert metastore4.hive.compact(table, kind) == "ready for cleaning"
         if cleaned:
@@ -193,7 +193,7 @@ def test_a_worker_that_wakes_up_too_late(
     assert rows(metastore4, table) == before
     run(f"insert into {table} values (9, 'later')")
     before = rows(metastore4, table)
-    assert command(metastore4, "compact", "major", table).returncode == 0
+    assert command(metastore4, "compact", "major", table).code == 0
     queued.clean(metastore4, table)
     assert rows(metastore4, table) == before
     assert [name for name in directories(metastore4, table) if name.startswith("delta_0000001")] == []
@@ -365,7 +365,7 @@ def test_a_metastore_that_is_away(metastore4: Metastore, table: str, lives: bool
         assert report.outcome is Outcome.COMPACTED, report
     else:
         assert report.outcome is Outcome.FAILED, report
-        assert command(metastore4, "compact", "major", table).returncode == 0
+        assert command(metastore4, "compact", "major", table).code == 0
     queued.clean(metastore4, table)
     assert states(metastore4, table) == (["succeeded"] if lives else ["failed", "succeeded"])
     assert rows(metastore4, table) == before

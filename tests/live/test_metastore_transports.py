@@ -103,7 +103,7 @@ def test_tls_http_and_passwords(metastore4: Metastore, tmp_path: Path) -> None:
 
 
 def test_tickets(secure_metastore: SecureMetastore, tmp_path: Path) -> None:
-    """With a ticket it reads and compacts; without one, or for another realm's server, it says so."""
+    """With a ticket it reads and compacts, sealed too; without one, or for another realm's server, it says so."""
     metastore, realm = secure_metastore.metastore, secure_metastore.realm
     run = metastore.hive.run
     run(f"create table tickets (id int) {ACID}")
@@ -123,7 +123,15 @@ def test_tickets(secure_metastore: SecureMetastore, tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout, done.stderr)
     metastore.clean()
     assert len(metastore.hive.rows("select id from tickets")) == 3
+    for protection in ("integrity", "privacy"):
+        port = metastore.serve_also({"hadoop.rpc.protection": protection})
+        run(f"insert into tickets values ({port})")
+        other = settings.replace(metastore.url, f"thrift://localhost:{port}")
+        done = with_ticket(hive, other, "compact", "minor", "tickets")
+        assert done.returncode == 0, (protection, done.stdout, done.stderr)
+    assert len(metastore.hive.rows("select id from tickets")) == 5
     assert "Kerberos gives no access" in sentence(with_ticket(None, settings, "ls", "tickets"))
+    assert "Ticket expired" in sentence(with_ticket(realm.expired("alice"), settings, "ls", "tickets"))
     other = settings.replace("ACIDCTL.TEST", "OTHER.TEST")
     assert "Kerberos gives no access" in sentence(with_ticket(hive, other, "ls", "tickets"))
     plain = f'uris = "{metastore.url}"\ntimeout = 10'

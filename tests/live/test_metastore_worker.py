@@ -90,7 +90,7 @@ def test_a_worker_serves_its_pool(metastore4: Metastore, table: str) -> None:
     before = [metastore4.hive.rows(f"select * from {name} order by id") for name in ("w_inserts", "w_due", table)]
     done = command(metastore4, "worker", "--once", "-o", "jsonl")
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.code == 0, (done.stdout, done.stderr)
     ended = {one["table"]: one["outcome"] for one in events if one["event"] == "ended"}
     assert ended == {"default.w_inserts": "compacted", "default.w_due": "compacted"}
     assert states(metastore4, table) == ["initiated"]
@@ -100,7 +100,7 @@ def test_a_worker_serves_its_pool(metastore4: Metastore, table: str) -> None:
         assert len(directories(metastore4, name)) == 1
     after = [metastore4.hive.rows(f"select * from {name} order by id") for name in ("w_inserts", "w_due", table)]
     assert after == before
-    assert command(metastore4, "worker", "--once", "--pool", "other").returncode == 0
+    assert command(metastore4, "worker", "--once", "--pool", "other").code == 0
     assert states(metastore4, table) == ["ready for cleaning"]
     for name in ("w_inserts", "w_due"):
         run(f"drop table {name}")
@@ -117,7 +117,7 @@ def test_what_hive_refuses_is_refused(metastore4: Metastore, table: str) -> None
             number = getattr(IDL.CompactionType, kind)
             thrift.compact2(IDL.CompactionRequest("default", name, partition, type=number, poolName="acidctl"))
     done = command(metastore4, "worker", "--once")
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.code == 0, (done.stdout, done.stderr)
     with ask(metastore4.url) as thrift:
         for name, _, _ in asked:
             (entry,) = thrift.show_compact(IDL.ShowCompactRequest(dbName="default", tbName=name)).compacts
@@ -130,7 +130,7 @@ def test_a_request_may_overwrite_table_properties(metastore4: Metastore, table: 
     """WITH OVERWRITE TBLPROPERTIES says how the result is written."""
     how = "with overwrite tblproperties ('tblprops.orc.compress'='SNAPPY', 'compactor.mapreduce.map.memory.mb'='512')"
     metastore4.hive.run(f"alter table {table} compact 'major' pool 'acidctl' {how}")
-    assert command(metastore4, "worker", "--once").returncode == 0
+    assert command(metastore4, "worker", "--once").code == 0
     queued.clean(metastore4, table)
     (base,) = directories(metastore4, table)
     (file,) = (metastore4.hive.warehouse / table / base).glob("bucket_*")
@@ -141,7 +141,7 @@ def test_a_second_request_is_told_of_the_first(metastore4: Metastore, table: str
     """What Hive has in its queue already is left to Hive."""
     metastore4.hive.run(f"alter table {table} compact 'major'")
     done = command(metastore4, "compact", "major", table)
-    assert done.returncode == 3, (done.stdout, done.stderr)
+    assert done.code == 3, (done.stdout, done.stderr)
     assert "is already scheduled" in " ".join(done.stdout.split())
     metastore4.work()
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import thriftpy2
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.thrift import TClient
-from thriftpy2.transport import TBufferedTransportFactory, TCySaslClientTransport, TSocket, TSSLSocket
+from thriftpy2.transport import TBufferedTransportFactory, TSocket
 
 from . import certificate
 from .hive import Hive, HiveVersion
@@ -93,46 +93,19 @@ def _kerberos_settings(keytab: Path) -> dict[str, str]:
     }
 
 
-class PlainLogin:
-    """SASL's PLAIN for thriftpy2: `ask(url, trans_factory=PlainLogin.factory())`."""
-
-    def __init__(self, user: str, password: str) -> None:
-        self._message = f"\0{user}\0{password}".encode()
-
-    @classmethod
-    def factory(cls, user: str = USER, password: str = PASSWORD) -> Any:
-        """What makes a connection that logs in with these."""
-
-        class Factory:
-            def get_transport(self, socket: Any) -> Any:
-                return TCySaslClientTransport(lambda: cls(user, password), "PLAIN", socket)
-
-        return Factory()
-
-    def start(self, mechanism: str) -> tuple[bool, str, bytes]:
-        """The first message says all."""
-        return True, mechanism, self._message
-
-    def encode(self, data: bytes) -> tuple[bool, bytes]:
-        """Nothing is encrypted."""
-        return True, data
-
-
 @contextmanager
-def ask(url: str, *, cafile: str | None = None, trans_factory: Any = None, timeout: int = 30_000) -> Iterator[Any]:
-    """A connection to `thrift://host:port`, by TLS if there is a `cafile`; `timeout` in milliseconds.
+def ask(url: str, *, timeout: int = 30_000) -> Iterator[Any]:
+    """A connection to `thrift://host:port`; `timeout` in milliseconds.
 
     Its methods are Hive's, their requests classes of `IDL`.
     """
     address = urlsplit(url)
-    where = {"host": address.hostname, "port": address.port, "socket_timeout": timeout}
-    socket = TSSLSocket(cafile=cafile, **where) if cafile else TSocket(**where)
+    socket = TSocket(host=address.hostname, port=address.port, socket_timeout=timeout)
     try:
-        transport: Any = (trans_factory or TBufferedTransportFactory()).get_transport(socket)
+        transport = TBufferedTransportFactory().get_transport(socket)
         transport.open()
         yield TClient(IDL.Metastore, TBinaryProtocolFactory().get_protocol(transport))
     finally:
-        # thriftpy2 would leave it open where the login fails.
         socket.close()
 
 

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-from thriftpy2.http import THttpHeaderFactory, client_context
 
-from tests.services import certificate
 from tests.services.fixtures import SecureMetastore
-from tests.services.metastore import (
-    HTTP_SETTINGS,
-    IDL,
-    PLAIN_SETTINGS,
-    USER,
-    Metastore,
-    PlainLogin,
-    ask,
-    end_writes,
-    tls_settings,
-)
+from tests.services.metastore import IDL, Metastore, ask, end_writes
 from tests.services.processes import answers
 
 pytestmark = pytest.mark.metastore
 
-ROOT = Path(__file__).parents[2]
 BOTH = pytest.mark.parametrize("service", ["metastore4", pytest.param("metastore3", marks=pytest.mark.hive3)])
 ACID = "stored as orc tblproperties ('transactional'='true')"
 
@@ -176,120 +158,6 @@ def test_the_port_goes_and_comes_back(service: str, request: pytest.FixtureReque
         assert thrift.getVersion() == version
     metastore.hive.run(f"create table m4 (id int) {ACID}")
     metastore.hive.run("drop table m4")
-
-
-def test_a_port_behind_tls(metastore4: Metastore, tmp_path: Path) -> None:
-    """Who trusts the certificate is answered, by either name of loopback; plain Thrift and strangers are not."""
-    for name in ("server", "stranger"):
-        certificate.make(tmp_path / name)
-    port = metastore4.serve_also(tls_settings(tmp_path / "server"))
-    for host in ("localhost", "127.0.0.1"):
-        with ask(f"thrift://{host}:{port}", cafile=str(tmp_path / "server/ca.pem")) as thrift:
-            assert "default" in thrift.get_all_databases()
-    with (
-        pytest.raises(Exception, match="Could not connect"),
-        ask(f"thrift://localhost:{port}", cafile=str(tmp_path / "stranger/ca.pem")),
-    ):
-        pass
-    with ask(f"thrift://localhost:{port}") as thrift, pytest.raises(Exception, match="No protocol version"):
-        thrift.getVersion()
-
-
-def test_a_port_for_http(metastore4: Metastore) -> None:
-    """Who names a user is answered."""
-    port = metastore4.serve_also(HTTP_SETTINGS)
-
-    def asked(headers: dict[str, str]) -> list[str]:
-        with client_context(
-            IDL.Metastore,
-            host="127.0.0.1",
-            port=port,
-            path="metastore",
-            http_header_factory=THttpHeaderFactory(headers),
-            timeout=30_000,
-        ) as thrift:
-            return list(thrift.get_all_databases())
-
-    assert "default" in asked({"x-actor-username": USER})
-    with pytest.raises(Exception, match="No protocol version"):
-        asked({})
-
-
-def test_a_port_that_asks_for_a_password(metastore4: Metastore) -> None:
-    """The right one opens, another does not, and without a login the connection ends."""
-    url = f"thrift://127.0.0.1:{metastore4.serve_also(PLAIN_SETTINGS)}"
-    with ask(url, trans_factory=PlainLogin.factory()) as thrift:
-        assert "default" in thrift.get_all_databases()
-    with (
-        pytest.raises(Exception, match="Error validating the login"),
-        ask(url, trans_factory=PlainLogin.factory(password="wrong")),
-    ):
-        pass
-    with ask(url) as thrift, pytest.raises(Exception, match="read 0 bytes"):
-        thrift.getVersion()
-
-
-WITH_TICKET = """
-import sys
-import gssapi
-from thriftpy2.transport import TCySaslClientTransport
-from tests.services.metastore import ask
-
-url, private = sys.argv[1], sys.argv[2] == "private"
-
-class Ticket:
-    def __init__(self):
-        name = gssapi.Name("hive@localhost", gssapi.NameType.hostbased_service)
-        self.context = gssapi.SecurityContext(name=name, usage="initiate")
-
-    def start(self, mechanism):
-        return True, mechanism, self.context.step()
-
-    def step(self, token):
-        if not self.context.complete:
-            return True, self.context.step(token) or b""
-        self.context.unwrap(token)
-        layer = b"\\4\\0\\xff\\xff" if private else b"\\1\\0\\0\\0"
-        return True, self.context.wrap(layer, False).message
-
-    def encode(self, data):
-        if not private:
-            return True, data
-        sealed = self.context.wrap(data, True).message
-        return True, len(sealed).to_bytes(4, "big") + sealed
-
-    def decode(self, data):
-        return True, self.context.unwrap(data[4:]).message
-
-class Factory:
-    def get_transport(self, socket):
-        return TCySaslClientTransport(Ticket, "GSSAPI", socket)
-
-with ask(url, trans_factory=Factory()) as thrift:
-    print(thrift.get_all_databases())
-"""
-
-
-def test_a_metastore_that_asks_for_tickets(secure_metastore: SecureMetastore) -> None:
-    """Who has a ticket is answered, in the open and encrypted; who has none, or one that is over, is not."""
-    metastore, realm = secure_metastore.metastore, secure_metastore.realm
-    private = f"thrift://localhost:{metastore.serve_also({'hadoop.rpc.protection': 'privacy'})}"
-
-    def asked(cache: Path | None, url: str = metastore.url, kind: str = "open") -> str:
-        environment = {**os.environ, **realm.environment(cache, packages=True)}
-        environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
-        command = [sys.executable, "-c", WITH_TICKET, url, kind]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        return done.stdout or done.stderr
-
-    alice = realm.kinit("alice")
-    assert asked(alice) == "['default']\n"
-    assert asked(alice, private, "private") == "['default']\n"
-    assert "Bad status" in asked(alice, private)
-    assert "Ticket expired" in asked(realm.expired("alice"))
-    assert "No credentials were supplied" in asked(None)
-    with ask(metastore.url) as thrift, pytest.raises(Exception, match="read 0 bytes"):
-        thrift.getVersion()
 
 
 def test_sessions_of_a_metastore_that_asks_for_tickets(secure_metastore: SecureMetastore) -> None:
