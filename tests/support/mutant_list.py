@@ -571,8 +571,8 @@ PUBLISHING = (
     ),
     Mutant(
         "compaction/inputs.py",
-        "        for source in sources:\n            for batch in sample",
-        "        for source in sources[:1]:\n            for batch in sample",
+        "        for source in sources:\n            if copied := self",
+        "        for source in sources[:1]:\n            if copied := self",
         "only the first file of an insert-only table",
     ),
     Mutant(
