@@ -178,7 +178,7 @@ class Queue:
                 wanted.dbName, wanted.tbName = table.database, table.table
             for one in self.client.call("show_compact", wanted).compacts:
                 by = _by(one)
-                ours = by.startswith(_PREFIX) and by != self.worker_id
+                ours = by.startswith(_PREFIX)  # of this process too: a run before this one may have had to leave it
                 # A request that nobody has taken yet is ours alone where no other worker serves its pool.
                 if ours and (one.state == "working" or (one.poolName or "").startswith(_PREFIX)):
                     if states is None:
