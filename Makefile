@@ -124,8 +124,8 @@ lint: install ## Check format, style, types and generated documents
 	$(BIN)/mypy
 	$(BIN)/python -m tests.support.reference --check
 
-bench: install ## Measure reading and compacting beside plain passes, orc-tools and Hive's own compactor
-	$(BIN)/python -m tests.bench
+bench: install ## Measure compacting and reading beside Hive, Spark, cp, plain passes and orc-tools: make bench ROWS=5000000
+	$(BIN)/python -m tests.bench $(if $(ROWS),--rows $(ROWS))
 
 fixtures: install ## Make fixtures/tables anew with real Hive 4, 3 and 2 (an hour; needs Java 17 and Maven)
 	$(BIN)/python fixtures/generate.py --engine hive4

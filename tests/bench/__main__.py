@@ -23,8 +23,14 @@ if __name__ == "__main__":
         "storage": bench_storage.main,
         "worker": bench_worker.main,
     }
-    chosen, rest = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    given = sys.argv[1:]
+    chosen, rest = (given[0], given[1:]) if given and not given[0].startswith("-") else ("", given)
     if chosen and chosen not in pieces:
         raise SystemExit(f"unknown piece {chosen}; expected one of {', '.join(pieces)}")
-    for name in [chosen] if chosen else ["compact", "memory", "read", "stripes", "show"]:
-        pieces[name](rest)
+    if chosen:
+        pieces[chosen](rest)
+    else:
+        pieces["compact"](rest)
+        # Reading is compared at a million rows, whatever is compacted, and memory at several sizes.
+        for name in ("memory", "read", "stripes", "show"):
+            pieces[name]([])

@@ -128,6 +128,11 @@ def chart(results: Sequence[Result]) -> str:
     )
 
 
+def shown(results: Sequence[Result]) -> list[Result]:
+    """Those of which the time is the point."""
+    return [one for one in results if one.piece != "memory"]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print what the file holds, and draw it beside it."""
     parser = argparse.ArgumentParser(prog="bench show", description=__doc__)
@@ -135,4 +140,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     results = load(options.json)
     print("\n".join(table(results)))
-    options.json.with_suffix(".svg").write_text(chart([one for one in results if one.piece != "memory"]))
+    options.json.with_suffix(".svg").write_text(chart(shown(results)))

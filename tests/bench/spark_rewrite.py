@@ -21,13 +21,17 @@ def main(table: str, target: str) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.driver.memory", "4g")
+        .config("spark.sql.orc.filterPushdown", "false")
+        .config("spark.sql.optimizer.nestedSchemaPruning.enabled", "false")
         .getOrCreate()
     )
     inserts = [str(path) for path in Path(table).glob("*/bucket_*") if not path.parent.name.startswith("delete")]
     deletes = [str(path) for path in Path(table).glob("delete_delta_*/bucket_*")]
     rows = session.read.orc(inserts)
     if deletes:
-        rows = rows.join(session.read.orc(deletes).select(*KEYS), KEYS, "left_anti")
+        # ORC's reader fails on some of the columns of an event alone, so that all of them have to be asked for.
+        events = session.read.orc(deletes).filter("operation >= 0 and currentTransaction >= 0 and row is null")
+        rows = rows.join(events.select(*KEYS), KEYS, "left_anti")
     rows.repartition(4, "bucket").sortWithinPartitions(*KEYS).write.option("compression", "zlib").orc(target)
     session.stop()
 

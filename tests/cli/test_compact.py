@@ -774,3 +774,17 @@ def test_nothing_to_do_names_no_hive(tmp_path: Path) -> None:
     args = (*_lists(step), "--only-if-needed")
     assert "for Hive" not in _compact("major", table, *args).stdout
     assert "for Hive" not in _compact("major", table, *args, "-n").stdout
+
+
+def test_verbose_says_where_the_time_went(tmp_path: Path) -> None:
+    """Seconds by phase stand in the text of -v and in the JSON report, and nowhere else."""
+    seen = []
+    for number, more in enumerate((["-v"], [], ["-o", "json"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        seen.append(_compact("major", _copy(DEMO, folder), *_lists(DEMO), *more).stdout)
+    assert "time of all threads: list 0." in seen[0]
+    assert "time of all threads" not in seen[1]
+    phases = json.loads(seen[2])["phases"]
+    assert list(phases) == ["list", "footers", "read", "merge", "encode", "deflate", "verify", "publish"]
+    assert all(seconds > 0 for name, seconds in phases.items() if name != "deflate")

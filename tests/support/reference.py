@@ -61,6 +61,7 @@ from acidctl.state.report import (
 )
 from acidctl.worker.service import WorkerEvent
 from tests import ROOT
+from tests.bench import results
 from tests.unit.test_architecture import MODULES, ROWS, package_imports
 
 DOCS = ROOT / "docs"
@@ -380,8 +381,20 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def figures() -> str:
+    """What benchmarks measured, from the file that they leave."""
+    rows = []
+    for title, own in results.groups(results.load(results.DEFAULT)):
+        for place, one in enumerate(own):
+            spread, ratio = f"{min(one.seconds):.2f} to {max(one.seconds):.2f}", f"{one.middle / own[0].middle:.2f}"
+            memory = "" if one.memory is None else f"{one.memory:.0f} MiB"
+            rows.append(("" if place else title, one.what, f"{one.middle:.2f} s", spread, ratio, memory))
+    return _table(("On what", "What", "Median", "Rounds", "Times the first", "Largest process"), rows)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "architecture.md": {"packages": packages},
+    "performance.md": {"figures": figures},
     "reference/commands.md": {"commands": commands},
     "reference/exit-codes.md": {
         "exit codes": exit_codes,

@@ -31,6 +31,7 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.options import is_safety_option
 from acidctl.state.resolve import EntryState
 from tests import ROOT
+from tests.bench import results
 from tests.cli.runner import acidctl
 from tests.support.reference import DOCS, PAGES, README, SECTIONS, described, stale
 from tests.unit.test_architecture import MODULES, ROWS
@@ -51,6 +52,12 @@ def test_generated_blocks_are_current() -> None:
     """`make docs` would change nothing, and every page with generated blocks is checked."""
     assert stale() == []
     assert {name for name, text in TEXTS.items() if "<!-- begin: " in text} == {f"docs/{page}" for page in PAGES}
+
+
+def test_the_chart_is_of_the_figures() -> None:
+    """The chart is drawn from the JSON file that lies beside it."""
+    drawn = results.chart(results.shown(results.load(results.DEFAULT)))
+    assert results.DEFAULT.with_suffix(".svg").read_text() == drawn
 
 
 def test_exit_codes_have_one_meaning_each() -> None:
