@@ -192,24 +192,25 @@ def measure(options: argparse.Namespace, name: str) -> list[Result]:
         bench = Bench(table, case, Path(folder))
         actions = contenders(bench, chosen, small, stack)
         times: dict[str, list[Measured]] = {what: [] for what in actions}
+        found: list[Result] = []
         for _ in range(options.rounds):
             for what, action in actions.items():
                 times[what].append(action())
+            # What was measured is kept, should a later round not come to its end.
+            results.add(options.json, found := _results(label, rows, times))
         if not options.unchecked:
             want = digest(table, *case.lists)
             for what, (copy, lists) in bench.made.items():
                 assert digest(copy, *lists) == want, f"{what}: other rows"
-    return [
-        Result(
-            "compact",
-            label,
-            rows,
-            what,
-            tuple(one.seconds for one in all_),
-            max((one.memory for one in all_ if one.memory is not None), default=None),
-        )
-        for what, all_ in times.items()
-    ]
+    return found
+
+
+def _results(label: str, rows: int, times: dict[str, list[Measured]]) -> list[Result]:
+    found = []
+    for what, all_ in times.items():
+        most = max((one.memory for one in all_ if one.memory is not None), default=None)
+        found.append(Result("compact", label, rows, what, tuple(one.seconds for one in all_), most))
+    return found
 
 
 def memory(options: argparse.Namespace, name: str) -> list[Result]:
