@@ -39,6 +39,7 @@ from acidctl.rows.snapshot import Rows, Snapshot, limited
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
+from acidctl.storage.local import is_special
 from acidctl.types.format_rows import json_column
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
@@ -316,8 +317,9 @@ def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) 
     out.note(*report["notes"])
     if report["replaced"]:
         out.warn(f"{plural(report['replaced'], 'string value')} not valid UTF-8; written with replacement characters")
+    found = "digest" if is_special(export.to) else "read back as"
     amounts = f"{plural(report['rows'], 'row')}, {plural(report['files'], 'file')}, {human_size(report['bytes'])}"
-    out.note(f"wrote {report['to']}: {amounts}, {report['seconds']:.1f} s, read back as {report['digest']}")
+    out.note(f"wrote {report['to']}: {amounts}, {report['seconds']:.1f} s, {found} {report['digest']}")
 
 
 def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:

@@ -46,7 +46,7 @@ def command(out: Output, config: Config, asked: WorkerOptions) -> ExitCode:
     if not metastore.catalog.has_queue:
         raise UsageError(
             f"the metastore {metastore.client} is older than Hive 4 and gives its queue to nobody else",
-            hint="Compact its tables by name: acidctl compact major db.table.",
+            hint="Compact its tables by name, which Hive 3 allows: acidctl compact major db.table.",
         )
     options = CompactArguments("major", **{name: getattr(asked, name) for name in _HOW}, notify=out.warn)
     options = CompactArguments(**with_engine(config, options).keywords())

@@ -142,7 +142,8 @@ class Client:
         if self._address in addresses:
             turn = addresses.index(self._address)
             addresses = addresses[turn:] + addresses[:turn]
-        for position, address in enumerate(addresses):
+        failed: list[str] = []
+        for address in addresses:
             try:
                 with self._sentences("connect", address):
                     self._connection, stream = _open(self.settings, address, self.user)
@@ -154,11 +155,12 @@ class Client:
                     if stream is not None:
                         stream.settimeout(self.settings.timeout)
                     return
-            except UnreachableError:
+            except UnreachableError as error:
                 self.close()
                 self._address = None
-                if position + 1 == len(addresses):
-                    raise
+                failed.append(error.message)
+                if len(failed) == len(addresses):
+                    raise UnreachableError("; ".join(failed), hint=error.hint) from error
             except BaseException:
                 self.close()
                 raise
