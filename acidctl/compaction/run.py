@@ -14,7 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -279,6 +279,12 @@ class Compaction:
             late = [running for running in list(self._open.values()) if running.left]
             late += [running for made in coming if (running := made.result()) is not None]
             ending += [workers.submit(self._end, running, stopped=True) for running in late]
+        except AcidctlError:
+            # The engine has broken down: what it had finished is published all the same, and nothing begun.
+            for made in coming:
+                made.cancel()
+            wait(ending)
+            raise
         for future in ending:
             future.result()
             # What still waits for its turn is not begun any more.

@@ -171,7 +171,7 @@ BOMBS: dict[str, Bomb] = {
     ),
     "statistics": Bomb(lambda: _in_footer(block(7, b"") * _MANY), ALL),
     "counts in statistics": Bomb(
-        lambda: _in_footer(block(7, b"") + block(7, block(5, block(1, b"\x01" * _MANY)))), ALL
+        lambda: _in_footer(block(7, b"") + block(7, block(5, block(1, b"\x01" * _MANY)))), FOOTERS
     ),
     "unknown fields": Bomb(lambda: _in_footer(number(99, 1) * _MANY), ALL),
     "unknown bytes": Bomb(lambda: _in_footer(block(99, bytes(70 << 20))), ALL),
