@@ -33,7 +33,7 @@ SLOW_COMPACTION = tests/unit/compaction/% tests/cli/%
 # had to say.
 SPARK_STAGES = $(patsubst %,spark-%,$(notdir $(basename $(SPARK_TESTS))))
 LONGER_SPARK = spark-test_spark_hdfs spark-test_spark_compact
-STAGES = storages hive $(filter $(LONGER_SPARK),$(SPARK_STAGES)) slow-others slow-compaction metastore hive-on-hdfs fast \
+STAGES = metastore storages hive slow-others slow-compaction $(filter $(LONGER_SPARK),$(SPARK_STAGES)) hive-on-hdfs fast \
 	$(filter-out $(LONGER_SPARK),$(SPARK_STAGES))
 JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 SIDE_BY_SIDE = --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going

@@ -268,6 +268,8 @@ class Compaction:
                 with closing(self._outcomes(task_parts, workers)) as outcomes:
                     for task_part, outcome in outcomes:
                         running = task_part.running
+                        if outcome.result is not None and outcome.result.process != os.getpid():
+                            self._elsewhere.append(outcome.result.phases)
                         joins += task_part.take(outcome)
                         self._report_progress(running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
                         if not running.left:

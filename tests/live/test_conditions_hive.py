@@ -103,7 +103,7 @@ def test_recorded_answers_are_those_of_hive(hive4: Hive) -> None:
     """What `tests/unit/rows/hive_conditions.tsv` says, asked again."""
     made(hive4, "condition_rows", SCHEMA)
     hive4.run(insert("condition_rows"))
-    for text, answer in some(hive_answers().items(), one_of=60, checked=10):
+    for text, answer in some(hive_answers().items(), one_of=60, checked=30):
         for condition, letter in ((text, "T"), (f"not ({text})", "F")):
             ids = {
                 int(row[0]) for row in hive4.session().select(f"select id from condition_rows where {condition}").values

@@ -62,7 +62,7 @@ def test_parquet_cli_shows_the_rows_of_hive(tmp_path: Path) -> None:
 def test_spark_shows_the_rows_of_hive(spark: SparkSession, tmp_path: Path) -> None:
     """Its own Parquet source, days before 1582 included."""
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    for number, step in enumerate(some(READ, one_of=12, first=2, checked=5)):
+    for number, step in enumerate(some(READ, one_of=12, first=2, checked=9)):
         made = export_step(step, tmp_path / str(number))
         if made.rows:
             found = spark.read.parquet(str(made.path)).toArrow()
@@ -80,7 +80,7 @@ def test_hive_shows_the_rows_of_hive(hive4: Hive, vectorized: bool, tmp_path: Pa
         "hive.msck.path.validation": "ignore",
     }
     session = hive4.session(f"exported {vectorized}", settings)
-    for number, step in enumerate(some(READ, one_of=12, first=4 * vectorized, checked=6)):
+    for number, step in enumerate(some(READ, one_of=12, first=4 * vectorized, checked=10)):
         made = export_step(step, tmp_path / str(number))
         session.run("drop table if exists exported")
         session.run(_external(made))

@@ -21,7 +21,7 @@ from acidctl.worker.queue import Queue
 from tests.live import queued
 from tests.live.queued import FULL, Meddling, Moment, acid_table, carried_out, command, directories, rows, states
 from tests.services.metastore import IDL, Metastore, ask
-from tests.support.extent import EXTENT, SAMPLE, amount, some
+from tests.support.extent import EXTENT, amount, some
 
 pytestmark = pytest.mark.metastore
 
@@ -373,18 +373,18 @@ def test_a_metastore_that_is_away(metastore4: Metastore, table: str, lives: bool
 
 def test_a_worker_whose_metastore_goes_away(metastore4: Metastore, table: str) -> None:
     """It comes back to what it had in hand, and then does what is asked of it next."""
-    run, gap = metastore4.hive.run, GAP if SAMPLE else 60.0
+    run = metastore4.hive.run
     before = rows(metastore4, table)
     metastore4.stop_serving()
     # The worker waits for as long as its transaction may live.
-    metastore4.serve({"hive.txn.timeout": f"{int(gap + 120)}s"})
+    metastore4.serve({"hive.txn.timeout": f"{int(GAP + 120)}s"})
     run(f"alter table {table} compact 'minor' pool 'acidctl'")
     words = ("worker", "--slots", "1", "--poll", "1s")
     with queued.started(metastore4, *words, at=queued.WORKING, by=signal.SIGSTOP) as worker:
         queued.paused(worker)
         metastore4.stop_serving()
         queued.goes_on(worker)
-        time.sleep(gap)
+        time.sleep(GAP)
         metastore4.serve()
         wait_for(lambda: states(metastore4, table) == ["ready for cleaning"])
         run(f"insert into {table} values (7, 'v7')")

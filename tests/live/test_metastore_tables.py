@@ -41,7 +41,7 @@ def _made(metastore: Metastore, *statements: str, tables: tuple[str, ...]) -> It
 def test_random_histories(metastore4: Metastore) -> None:
     """Hive writes, aborts, leaves open, alters, moves, compacts and cleans; after each step it is what Hive reads."""
     compared = []
-    for seed in range(amount(10, swept=40, sample=1)):
+    for seed in range(amount(4, swept=40, sample=1)):
         history = NamedHistory(metastore4, f"n_history_{seed}", seed)
         compared += history.live(amount(12, swept=25, sample=6))
         history.drop()

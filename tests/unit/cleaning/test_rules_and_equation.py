@@ -125,7 +125,7 @@ def test_in_all_fixtures() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", some(range(4)))
+@pytest.mark.parametrize("block", some(range(4), checked=2))
 def test_in_many_random_listings_and_histories(block: int) -> None:
     """Thousands of names that nobody would make, and lives of tables."""
     listings, histories = amount(250, swept=250), amount(50, swept=50)

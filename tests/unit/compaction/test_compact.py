@@ -227,6 +227,17 @@ def test_what_concerns_all_is_raised(table: Path) -> None:
     assert _names(table) == names
 
 
+def test_seconds_of_other_processes_count_too(table: Path) -> None:
+    """Those that a worker was at work for; of this process they are known already."""
+
+    def by_a_worker(index: int, spec: TaskSpec, outcome: TaskOutcome) -> TaskOutcome:
+        return replace(outcome, result=replace(outcome.result, process=os.getpid() + 1, phases={"read": 7.0}))
+
+    engine = Engine(by_a_worker)
+    report = _prepared(table).start(engine).run()
+    assert 7.0 * sum(engine.waves) <= report.phases["read"] < 7.0 * sum(engine.waves) + 7.0
+
+
 @pytest.mark.slow
 def test_what_concerns_all_does_not_hide_what_is_done(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine breaks down later: those that are compacted are told, and the rest has failed."""
