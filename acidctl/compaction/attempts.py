@@ -59,10 +59,7 @@ class Attempt:
         """
         with phase("verify"):
             found = verify_file(self.open, self.name, expected, threads=threads, fingerprints=self._is_part)
-        return replace(
-            self.result(written, expected, read),
-            fingerprints=found,
-        )
+        return replace(self.result(written, expected, read), fingerprints=found)
 
     def result(self, written: WrittenFile, expected: Expected, read: TaskResult) -> TaskResult:
         """The result of an attempt that was verified."""

@@ -123,11 +123,6 @@ class StripePlan:
     _files: list[_File] = field(default_factory=list)
     _reasons: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def small(self) -> int:
-        """Stripes of fewer stored bytes are small."""
-        return min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
-
     def choose(self, sources: Sequence[DataSource], stack: ExitStack) -> None:
         """Judge all stripes by what tails say; files that are needed further stay open as long as the stack."""
         others: list[Bounds] = []
@@ -145,7 +140,7 @@ class StripePlan:
 
     def _accept(self, source: DataSource, stack: ExitStack) -> str | None:
         """Take a file in; else why none of its stripes is copied."""
-        if self.sizes.get(source.name, 0) < self.small or len(self._files) == MOST_FILES:
+        if self.sizes.get(source.name, 0) < small_bytes(self.physical) or len(self._files) == MOST_FILES:
             return SMALL
         if not source.facts.is_acid or source.apart:
             return Obstacle.SCHEMA.value
@@ -193,9 +188,8 @@ class StripePlan:
     def _coalesce(self, others: Sequence[Bounds]) -> None:
         """Small stripes stay only where what is beside them stays, and is not small itself."""
         stripes = [(file, index) for file in self._files for index in file.mine]
-        small = [
-            file.size(index) < self.small and file.orc.tail.stripes[index].rows < FEW_ROWS for file, index in stripes
-        ]
+        least = small_bytes(self.physical)
+        small = [file.size(index) < least and file.orc.tail.stripes[index].rows < FEW_ROWS for file, index in stripes]
         # Whether rows of other files come before a stripe; after the last there may be some too.
         gaps = [True] * (len(stripes) + 1) if others else [False] * (len(stripes) + 1)
         for place in range(1, len(stripes)):
@@ -316,7 +310,7 @@ class PlainPlan:
     def choose(self, sources: Sequence[DataSource]) -> None:
         """Judge the files by their tails and the footers of their stripes."""
         for source in sources:
-            if self.sizes.get(source.name, 0) < self._small:
+            if self.sizes.get(source.name, 0) < small_bytes(self.physical):
                 self.counts += StripeCounts(anew=1, reasons=((SMALL, 1),))
                 continue
             with source.open() as orc:
@@ -337,7 +331,9 @@ class PlainPlan:
 
     def _obstacle(self, orc: OrcFile) -> str | None:
         tail, messages = orc.tail, orc.stripe_messages()
-        if tail.file_length < self._small * len(tail.stripes) and orc.rows < FEW_ROWS * len(tail.stripes):
+        if tail.file_length < small_bytes(self.physical) * len(tail.stripes) and orc.rows < FEW_ROWS * len(
+            tail.stripes
+        ):
             return SMALL
         found = obstacle_of_file(tail, self.types, self.physical)
         if found is None and self.like is not None and claims(tail) != claims(self.like):
@@ -352,10 +348,6 @@ class PlainPlan:
             )
             found = next((one for one in each if one is not None), None)
         return None if found is None else found.value
-
-    @property
-    def _small(self) -> int:
-        return min(SMALL_BYTES, self.physical.stripe_size // SMALL_SHARE)
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
         """The stripes of a file that are copied: all, or none."""
@@ -393,6 +385,11 @@ def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
         narrowed.append((begin, end))
         before = end
     return tuple(narrowed)
+
+
+def small_bytes(physical: Physical) -> int:
+    """Stripes of fewer stored bytes are small in a file of this form."""
+    return min(SMALL_BYTES, physical.stripe_size // SMALL_SHARE)
 
 
 def overlapping(one: Bounds, other: Bounds) -> bool:

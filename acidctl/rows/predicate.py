@@ -7,7 +7,7 @@ Expressions are frozen values that can be pickled. `conditions` evaluates them, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -281,6 +281,13 @@ class _Token(NamedTuple):
     at: int
 
 
+def no_column(name: str, names: Iterable[str]) -> str:
+    """What is wrong with the name of a column that is none of `names`, and which of these are like it."""
+    known = {one.lower(): one for one in names}
+    near = " or ".join(known[one] for one in get_close_matches(name.lower(), known, 3))
+    return f"there is no column '{name}'" + (f"; did you mean {near}?" if near else "")
+
+
 class _Parser:
     """Recursive descent over one text."""
 
@@ -400,11 +407,8 @@ class _Parser:
             for place, field in enumerate(self._fields):
                 if (field.name == token.text) if exact else (field.name.lower() == name):
                     return Column(field.name, field.type, place)
-        names = {field.name.lower(): field.name for field in self._fields} | {"row__id.writeid": WRITE_ID.name}
-        near = " or ".join(names[one] for one in get_close_matches(name, names, n=3))
-        more = f"; did you mean {near}?" if near else ""
-        listed = f"The columns are: {', '.join(list(names.values())[:-1])}."
-        raise wrong(token.at, f"there is no column '{token.text}'{more}", listed)
+        names = [field.name for field in self._fields]
+        raise wrong(token.at, no_column(token.text, [*names, WRITE_ID.name]), f"The columns are: {', '.join(names)}.")
 
     def _at_literal(self) -> bool:
         token = self.peek()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from typing import Annotated, Any, TypedDict
@@ -23,7 +22,7 @@ from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
 from acidctl.rows.pipeline import cores, ordered_streams
-from acidctl.rows.predicate import Predicate, parse
+from acidctl.rows.predicate import Predicate, no_column, parse
 from acidctl.rows.projection import Projection
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, live_sources
 from acidctl.rows.splits import (
@@ -537,9 +536,7 @@ class Snapshot:
         for name, place in zip(columns, found, strict=True):
             if place is None:
                 known = ", ".join(field.name for field in fields) or "none"
-                near = " or ".join(fields[places[one]].name for one in get_close_matches(name.lower(), places, 3))
-                more = f"; did you mean {near}?" if near else ""
-                raise UsageError(f"there is no column '{name}'{more}", hint=f"The columns are: {known}.")
+                raise UsageError(no_column(name, (field.name for field in fields)), hint=f"The columns are: {known}.")
         return tuple(place for place in found if place is not None)
 
     def _partition_values(self, partition: PartitionState) -> tuple[pa.Array, ...]:
