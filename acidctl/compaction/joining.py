@@ -128,7 +128,7 @@ def put_together(
             one = waiting
             file = file_of(one.source.name)
             fingerprint = stitcher.copy(file, one.tail, one.index, one.statistics, one.last)
-            proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.keys))
+            proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.first, one.last, one.counts))
             rows += one.rows
             waiting = next(items, None)
         values = dict(metadata)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
@@ -23,6 +23,10 @@ from acidctl.options import CompactOptions
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import TableSchema
+
+if TYPE_CHECKING:
+    # Loads numpy and pyarrow, which planning by names alone does without.
+    from acidctl.format.events import RowId
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1
@@ -562,13 +566,17 @@ class StripeCounts:
 
 @dataclass(frozen=True, slots=True)
 class CopyProof:
-    """A stripe of a written file that was copied: its number there, its fingerprint (`orc.stitch`), and a digest of its
-    keys (`digest.RowDigest`).
+    """A stripe of a written file that was copied: its number there and its fingerprint (`orc.stitch`).
+
+    Of its keys, all of which were read in its source, `first` and `last`, and `counts` by write id and bucket property;
+    without keys None and nothing.
     """
 
     stripe: int
     fingerprint: str
-    keys: str
+    first: RowId | None
+    last: RowId | None
+    counts: Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)

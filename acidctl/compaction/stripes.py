@@ -29,7 +29,6 @@ from acidctl.orc.stitch import Obstacle, claims, obstacle_of_file, obstacle_of_s
 from acidctl.orc.tail import OrcType, Tail
 from acidctl.rows.merge import DeletedRows
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
-from acidctl.types.digest import RowDigest
 
 #: A stripe of fewer stored bytes is small, and so is one below a sixteenth of the size that is wanted of plain ones,
 #: unless it has as many rows as a writer hands over at once.
@@ -48,8 +47,8 @@ DELETED, HIDDEN, OVERLAP, EVENTS, SMALL = "deleted", "hidden", "overlap", "event
 class CopiedStripe:
     """A stripe that stays as it is: where it lies, and what its key columns held when they were read.
 
-    `counts` are its rows by write id and bucket property, `keys` is the digest of its keys (`RowDigest`). Without keys
-    (rows of an insert-only table) `first` and `last` are None.
+    `counts` are its rows by write id and bucket property. Without keys (rows of an insert-only table) `first` and
+    `last` are None.
     """
 
     source: DataSource
@@ -59,7 +58,6 @@ class CopiedStripe:
     first: RowId | None
     last: RowId | None
     counts: Mapping[tuple[int, int], int]
-    keys: str
 
     @property
     def rows(self) -> int:
@@ -249,7 +247,7 @@ class StripePlan:
 
     def _checked(self, file: _File, index: int, events: Iterator[EventBatch]) -> CopiedStripe | str:
         """The stripe, of whose keys all are taken; else why it is not to be copied."""
-        through, digest, counts = self.make_filter(), RowDigest(), Counter[tuple[int, int]]()
+        through, counts = self.make_filter(), Counter[tuple[int, int]]()
         first: RowId | None = None
         last: RowId | None = None
         plain = True
@@ -259,7 +257,6 @@ class StripePlan:
             # Whether they ascend, the filter looks at; each id has to be there once.
             plain &= not keys.same_as_previous().any() and keys.at(0) != last
             first, last = first or keys.at(0), keys.at(-1)
-            digest.update(keys, ())
             heads = keys.run_heads()
             for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
                 counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
@@ -275,7 +272,7 @@ class StripePlan:
         if self.deleted.between(first, last):
             return DELETED
         self.filters.append(through)
-        return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts, digest.hexdigest())
+        return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)
 
     def finish(self) -> None:
         """Count what became of the stripes, when all have been dealt with."""
@@ -323,7 +320,7 @@ class PlainPlan:
                 else:
                     self.like, messages = self.like or orc.tail, orc.stripe_messages()
                     self._copied[source.name] = tuple(
-                        CopiedStripe(source, orc.tail, index, messages[index], None, None, {}, "")
+                        CopiedStripe(source, orc.tail, index, messages[index], None, None, {})
                         for index in range(len(stripes))
                     )
                     found = StripeCounts(len(stripes), size, orc.rows)

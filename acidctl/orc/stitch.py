@@ -168,7 +168,9 @@ def _may_be_old(statistics: Message) -> bool:
 
 
 class Fingerprint:
-    """What proves that a stripe is the same in two files: a hash of its bytes and of its statistics."""
+    """What proves that a stripe is the same in two files: a hash of its bytes, of how they are divided and compressed,
+    and of its statistics.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -180,6 +182,8 @@ class Fingerprint:
             data = read_range(file, start, min(_COPIED, stripe.end - start), tail.name)
             self._hash.update(data)
             yield data
+        form = stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows, tail.postscript.compression
+        self._hash.update(repr(form).encode())
         self._hash.update(statistics)
 
     def hexdigest(self) -> str:

@@ -15,10 +15,12 @@ import pytest
 
 from acidctl.compaction import joining, stripes, task
 from acidctl.compaction.plan import KeyCut, Role, StripeCounts, TaskResult, TaskSpec
+from acidctl.compaction.verify import Expected, verify_file
 from acidctl.errors import VerificationError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventKeys, Operation, RowId
 from acidctl.orc import stitch as stitching
+from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.reader import open_orc
 from acidctl.orc.stitch import Stitcher
 from acidctl.orc.tail_edit import write_all
@@ -244,6 +246,30 @@ def test_a_wrong_copy_is_refused(fault: Callable[..., str], tmp_path: Path, monk
     monkeypatch.setattr(Stitcher, "copy", lambda *given: fault(copy, *given))
     with pytest.raises(VerificationError):
         task.run_task(spec_of(tmp_path))
+
+
+def test_what_a_proof_says_of_keys_is_held_against_the_file(tmp_path: Path) -> None:
+    """The first key is read back, rows are counted, and the last key has its place in the order and the key index."""
+    plain_table(tmp_path)
+    spec = spec_of(tmp_path)
+    done = task.run_task(spec)
+    place = tmp_path / spec.work / str(done.path)
+    metadata = {TARGET: spec.table.dialect.encode()}
+    good = Expected(done.rows, done.digest, COLUMNS, done.counts, metadata=metadata, copied=done.copied)
+    verify_file(lambda: place.open("rb"), "f", good)
+    proof = done.copied[4]
+    assert proof.first is not None
+    assert proof.last is not None
+    for wrong in (
+        replace(proof, first=replace(proof.first, row_id=proof.first.row_id + 1)),
+        replace(proof, last=replace(proof.last, row_id=proof.last.row_id - 1)),
+        replace(proof, last=replace(proof.last, row_id=10 * STRIPE)),
+        replace(proof, counts={pair: rows - 1 for pair, rows in proof.counts.items()}),
+        replace(proof, fingerprint=done.copied[5].fingerprint),
+    ):
+        copied = tuple(wrong if one is proof else one for one in done.copied)
+        with pytest.raises(VerificationError):
+            verify_file(lambda: place.open("rb"), "f", replace(good, copied=copied))
 
 
 def test_stripes_in_the_wrong_order_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
