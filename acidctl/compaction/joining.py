@@ -10,8 +10,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import wrong
 from acidctl.compaction.inputs import PlainRows, TaskEvents
@@ -65,9 +63,7 @@ class Measure:
                 self.digest.update(keys, item.columns)
             self.rows += len(item)
             if keys is not None:
-                heads = keys.run_heads()
-                for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
-                    self._counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
+                self._counts.update(keys.counts())
             yield item
 
     def sorted_counts(self) -> tuple[tuple[int, int, int], ...]:

@@ -16,7 +16,6 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 
 from acidctl.compaction.plan import StripeCounts
@@ -212,7 +211,7 @@ class StripePlan:
         lower = self.span.lower
         for file in self._files:
             wanted = (index for index in file.mine if file.reasons[index] is None)
-            for run in _runs(wanted):
+            for run in adjacent(wanted):
                 for copied in self._certain(file, run):
                     yield self._stretch(KeySpan(lower, copied.first), file, copied.index)
                     file.taken = copied.index + 1
@@ -257,9 +256,7 @@ class StripePlan:
             # Whether they ascend, the filter looks at; each id has to be there once.
             plain &= not keys.same_as_previous().any() and keys.at(0) != last
             first, last = first or keys.at(0), keys.at(-1)
-            heads = keys.run_heads()
-            for head, rows in zip(heads, np.diff(heads, append=len(keys)), strict=True):
-                counts[int(keys.write_id[head]), int(keys.bucket[head])] += int(rows)
+            counts.update(keys.counts())
         tail = file.orc.tail
         if first is None or last is None or counts.total() != tail.stripes[index].rows:
             return HIDDEN
@@ -411,7 +408,7 @@ def any_between(stretches: Sequence[Bounds], low: RowId, high: RowId) -> bool:
     return place < len(stretches) and stretches[place][0] <= high
 
 
-def _runs(numbers: Iterable[int]) -> Iterator[range]:
+def adjacent(numbers: Iterable[int]) -> Iterator[range]:
     """Ascending numbers as ranges of adjacent ones."""
     for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         members = [number for _, number in group]

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,15 +23,15 @@ import pyarrow.compute as pc
 
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
 from acidctl.compaction.plan import CopyProof
+from acidctl.compaction.stripes import adjacent
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
-from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stitch import Fingerprint
+from acidctl.orc.stitch import Fingerprint, first_keys
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind, Tail
 from acidctl.orc.writer import index_of
@@ -191,8 +191,7 @@ class _Content:
         self._stripe = 0
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._copied = {proof.stripe: proof for proof in expected.copied}
-        # Of its own: what a scan has announced to a server, another one would take back.
-        self._beside = OrcFile(beside, orc.tail)
+        self._beside = orc.through(beside)
         self._index = IndexCheck(orc, beside, self._error, whole=not self._copied)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
@@ -207,13 +206,8 @@ class _Content:
 
     def _written_anew(self) -> Iterator[pa.RecordBatch]:
         rows, count = self._orc.rows_per_batch(_BATCH_ROWS), len(self._orc.tail.stripes)
-        if not self._copied:
-            yield from self._orc.scan(batch_size=rows)
-            return
-        for copied, group in groupby(range(count), self._copied.__contains__):
-            first, *others = group
-            if not copied:
-                yield from self._orc.scan(batch_size=rows, stripes=range(first, first + 1 + len(others)))
+        for run in adjacent(i for i in range(count) if i not in self._copied):
+            yield from self._orc.scan(batch_size=rows, stripes=run)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows that were written anew, which lie in one stripe."""
@@ -243,9 +237,8 @@ class _Content:
             self._stripe += 1
 
     def _add_copied(self, proof: CopyProof, first: RowId, last: RowId) -> None:
-        number, name = self._stripe, self._orc.name
-        begin = next(self._beside.scan(KEY_FIELDS, stripes=range(number, number + 1), limit=1))
-        key = keys_of(begin, name=name)
+        number = self._stripe
+        key = first_keys(self._beside, number)
         if key.at(0) != first or sum(proof.counts.values()) != self._orc.tail.stripes[number].rows:
             raise self._error(f"its stripe {number} is not the one that was to be copied there")
         self._check_order(key)
@@ -291,11 +284,8 @@ class _Content:
             code = int(codes[codes != self._expected.operation][0])
             raise self._error(f"it holds an event with operation {code}, not {self._expected.operation}")
         self._check_order(keys)
-        changes = (keys.write_id[1:] != keys.write_id[:-1]) | (keys.bucket[1:] != keys.bucket[:-1])
-        starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
-        lengths = np.diff(np.append(starts, len(keys)))
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            self._count((int(keys.write_id[start]), int(keys.bucket[start])), length)
+        for pair, rows in keys.counts().items():
+            self._count(pair, rows)
 
     def _count(self, pair: tuple[int, int], rows: int) -> None:
         """Rows of a write id and bucket property."""

@@ -7,6 +7,7 @@ arrays, all of one length. It knows no file and no storage. Field names follow H
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -100,6 +101,13 @@ class EventKeys:
         """Positions at which the (write id, bucket) pair changes, 0 included."""
         changed = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
         return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
+
+    def counts(self) -> Counter[tuple[int, int]]:
+        """How many there are of each write id and bucket property."""
+        heads, found = self.run_heads(), Counter[tuple[int, int]]()
+        for head, rows in zip(heads, np.diff(heads, append=len(self)), strict=True):
+            found[int(self.write_id[head]), int(self.bucket[head])] += int(rows)
+        return found
 
     @staticmethod
     def concat(parts: Sequence[EventKeys]) -> EventKeys:

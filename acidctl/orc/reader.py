@@ -206,6 +206,15 @@ class OrcFile:
         with self._source.lock:
             return encoded_statistics(self._source.file, self.tail)
 
+    def through(self, file: ReadableFile) -> OrcFile:
+        """The same by another handle, for a scan beside one of this: what one announces the other does not take back.
+
+        No footer is read again.
+        """
+        other = OrcFile(file, self.tail)
+        other._footers = self.stripe_footers()
+        return other
+
     def stripe_footers(self) -> tuple[StripeFooter, ...]:
         """The footers of all stripes, checked; read once."""
         if self._footers is None:

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from acidctl.errors import InternalError
-from acidctl.format.events import EventBatch, RowId, keys_of
+from acidctl.format.events import EventBatch, EventKeys, RowId, keys_of
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc.acidmeta import ACID_STATS, KEY_INDEX, parse_acid_stats, parse_key_index
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.calendar import SWITCH_DAY, is_utc
 from acidctl.orc.codec import Compression
 from acidctl.orc.protobuf import Message, Value, encoded, rewritten
-from acidctl.orc.reader import open_orc
+from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import StatisticsKind, merged_statistics, parse_statistics
 from acidctl.orc.stripe import StreamKind, StripeFooter, encoded_statistics
 from acidctl.orc.tail import (
@@ -57,8 +57,6 @@ from acidctl.orc.writer import Backend, Settings, WrittenFile, index_of, write_s
 from acidctl.types.hive_types import StructType
 
 _COPIED = 4 << 20
-# Of a stripe whose first key is wanted: batches of one row would be made of all of it.
-_FIRST_ROWS = 1 << 14
 
 
 # --- What keeps a stripe out of a file.
@@ -442,6 +440,11 @@ def first_key(runs: Sequence[StripeRun]) -> RowId | None:
     first = next((run for run in runs if run.numbers), None)
     if first is None or first.numbers[0]:
         return None
-    orc = open_orc(first.file, name=first.tail.name, length=first.tail.file_length)
-    with closing(cast(Generator[pa.RecordBatch, None, None], orc.scan(KEY_FIELDS, batch_size=_FIRST_ROWS))) as batches:
-        return keys_of(next(batches), name=orc.name).at(0)
+    return first_keys(open_orc(first.file, name=first.tail.name, length=first.tail.file_length), 0).at(0)
+
+
+def first_keys(orc: OrcFile, stripe: int) -> EventKeys:
+    """The keys of a stripe's first event alone."""
+    batches = orc.scan(KEY_FIELDS, stripes=range(stripe, stripe + 1), limit=1)
+    with closing(cast(Generator[pa.RecordBatch, None, None], batches)):
+        return keys_of(next(batches), name=orc.name)
