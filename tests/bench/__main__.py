@@ -1,7 +1,7 @@
 """`python -m tests.bench` measures what docs/performance.md shows, and draws it; with the name of a piece only that.
 
-`compact`, `memory`, `stripes` and `read` add to a JSON file (`--json`), each as soon as it is measured, and `show`
-prints and draws what is there; `small`, `storage` and `worker` print only.
+`compact`, `memory`, `stripes`, `read` and `cluster` add to a JSON file (`--json`), each as soon as it is measured,
+and `show` prints and draws what is there; `small`, `storage` and `worker` print only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable
 from functools import partial
 
 if __name__ == "__main__":
-    from tests.bench import bench_compact, bench_read, bench_small, bench_storage, bench_worker, results
+    from tests.bench import bench_cluster, bench_compact, bench_read, bench_small, bench_storage, bench_worker, results
 
     pieces: dict[str, Callable[[list[str]], None]] = {
         "compact": bench_compact.main,
         "memory": partial(bench_compact.main, piece="memory"),
         "read": bench_read.main,
         "stripes": bench_read.stripes,
+        "cluster": bench_cluster.main,
         "show": results.main,
         "small": bench_small.main,
         "storage": bench_storage.main,

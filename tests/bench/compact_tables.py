@@ -132,6 +132,7 @@ def _many_deltas(table: Path, bucket: int, rows: int) -> None:
 
 CASES = {
     "scattered": Case("scattered changes", _scattered, 1 + 3 * ROUNDS),
+    "bucket": Case("scattered changes, one bucket", _scattered, 1 + 3 * ROUNDS, buckets=1),
     "range": Case("changes in 5 % of the keys", _one_range, 3),
     "new": Case("1 % of new rows", _new_rows, 2),
     "minor": Case("minor of 100 deltas", _many_deltas, 101, buckets=1, kind="minor"),
