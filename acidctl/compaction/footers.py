@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from acidctl.compaction.plan import KeyCut
 from acidctl.compaction.planner import PartitionDraft
-from acidctl.compaction.stripes import SMALL_BYTES
+from acidctl.compaction.stripes import is_small
 from acidctl.errors import DamagedDataError
 from acidctl.fileformats.parquet import opened, readable
 from acidctl.format.bucket_codec import BucketCodecError, decode
@@ -152,7 +152,7 @@ def _acid(source: DataSource, entry: StateEntry, path: str, paths: dict[int, str
             before=before,
             apart=source.apart,
             span=bounds,
-            tail=None if deletes or orc.tail.file_length < SMALL_BYTES else orc.tail,
+            tail=None if deletes or is_small(orc.tail.file_length, orc.rows) else orc.tail,
         )
 
 
@@ -190,7 +190,7 @@ def _plain(storage: Storage, root: str, entry: StateEntry, path: str) -> InputFi
             columns=orc.schema,
             dialect=orc.dialect,
             codec=orc.tail.postscript.compression.name.lower(),
-            tail=None if orc.tail.file_length < SMALL_BYTES else orc.tail,
+            tail=None if is_small(orc.tail.file_length, 0) else orc.tail,
         )
 
 

@@ -7,6 +7,7 @@ to be written anew: what is copied goes over in one pass, and parts would be cop
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -14,13 +15,11 @@ from itertools import groupby, pairwise
 from acidctl.compaction.footers import InputFile
 from acidctl.compaction.plan import Fate, KeyCut, PlannedTask, StripeChoice
 from acidctl.compaction.stripes import (
-    FEW_ROWS,
     OVERLAP,
     SMALL,
-    SMALL_BYTES,
     Bounds,
     any_between,
-    overlapping,
+    is_small,
     united,
 )
 from acidctl.format.events import RowId
@@ -44,28 +43,30 @@ def part_bytes(total: int, asked: int) -> int:
 
 
 def foreseen(
-    files: Sequence[InputFile], deletes: Sequence[InputFile], ids: ValidWriteIds, codec: str | None
+    output: str, files: Sequence[InputFile], deletes: Sequence[InputFile], ids: ValidWriteIds, codec: str | None
 ) -> tuple[StripeChoice, ...]:
-    """What becomes of the stripes of a task's `files`, adjacent ones of one fate together, where `codec` is asked for.
+    """What becomes of the stripes of the `files` of an output, adjacent ones of one fate together, where `codec` is
+    asked for.
 
     Files that are small are counted together, under an empty name. What the table wants beside is not known yet: see
     `with_form`.
     """
-    large = [file for file in files if file.rows and file.tail is not None and file.size >= SMALL_BYTES]
-    small = [file for file in files if file.rows and file not in large]
+    filled = [file for file in files if file.rows]
+    large = [file for file in filled if file.tail is not None and not is_small(file.size, file.rows, output)]
+    small = [file for file in filled if file.tail is None or is_small(file.size, file.rows, output)]
     touched = united([bounds for file in deletes if file.rows for bounds in _stretches(file)])
-    others, accepted = [_span(file) for file in small], list[InputFile]()
+    others, accepted = [_span(file) for file in small], list[Bounds]()
     for file in sorted(large, key=lambda one: -one.size):
-        if any(overlapping(_span(file), _span(other)) for other in accepted):
+        if any_between(accepted, *_span(file)):
             others.append(_span(file))
         else:
-            accepted.append(file)
+            insort(accepted, _span(file))
     around = united(others)
-    found = [choice for file in large for choice in _of_file(file, file in accepted, around, touched, ids, codec)]
+    found = [choice for file in large for choice in _of_file(file, output, around, touched, ids, codec)]
     return (*found, *_small(small))
 
 
-def foreseen_rows(files: Sequence[InputFile], codec: str | None) -> tuple[StripeChoice, ...]:
+def foreseen_rows(output: str, files: Sequence[InputFile], codec: str | None) -> tuple[StripeChoice, ...]:
     """The same of files of an insert-only table, whose stripes are copied all or none."""
     found = []
     for file in files:
@@ -74,7 +75,7 @@ def foreseen_rows(files: Sequence[InputFile], codec: str | None) -> tuple[Stripe
         stripes, obstacle = file.tail.stripes, _in_any_case(file.tail, codec)
         size = sum(stripe.end - stripe.offset for stripe in stripes)
         why = None if obstacle is None else obstacle.value
-        if size < SMALL_BYTES * len(stripes) and file.rows < FEW_ROWS * len(stripes):
+        if is_small(size / len(stripes), file.rows / len(stripes), output):
             why = SMALL
         fate = Fate.COPY if why is None else Fate.ENCODE
         found.append(StripeChoice(file.path, 0, len(stripes), size, fate, why or ""))
@@ -90,7 +91,7 @@ def _small(files: Sequence[InputFile]) -> tuple[StripeChoice, ...]:
 
 def _of_file(
     file: InputFile,
-    accepted: bool,
+    output: str,
     around: Sequence[Bounds],
     touched: Sequence[Bounds],
     ids: ValidWriteIds,
@@ -107,13 +108,13 @@ def _of_file(
     for low, high in known:
         if obstacle is not None:
             fates.append((Fate.ENCODE, obstacle.value))
-        elif not accepted or any_between(around, low, high):
+        elif any_between(around, low, high):
             fates.append((Fate.ENCODE, OVERLAP))
         elif hidden or any_between(touched, low, high):
             fates.append((Fate.UNDECIDED, ""))
         else:
             fates.append((Fate.COPY, ""))
-    tiny = [size < SMALL_BYTES and stripe.rows < FEW_ROWS for size, stripe in zip(sizes, stripes, strict=True)]
+    tiny = [is_small(size, stripe.rows, output) for size, stripe in zip(sizes, stripes, strict=True)]
     for order in (range(len(fates)), range(len(fates) - 1, -1, -1)):
         before = True
         for place in order:

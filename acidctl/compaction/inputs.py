@@ -86,7 +86,7 @@ class PlainRows:
         self.columns = self._projection.columns
         types = orc_types(self.columns)
         sizes = _sizes(spec, storage, root)
-        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False), sizes)
+        self.stripes = PlainPlan(types, physical_of(spec.table.writer, types, acid=False), spec.task.output, sizes)
         self.stripes.choose(self._sources)
 
     def __iter__(self) -> Iterator[EventBatch | CopiedStripe]:
@@ -210,6 +210,7 @@ class TaskEvents:
         self.stripes = plan = StripePlan(
             types,
             physical_of(self._settings, types, acid=True),
+            self._task.output,
             self._sizes,
             reader.deleted_rows(filled, updates=False, keys_in=self._span),
             self._span or KeySpan(),
@@ -230,23 +231,20 @@ class TaskEvents:
                 yield piece
                 last = piece.last
                 continue
-            for batch in sample.compared(self._between(piece, plan.deleted, filled)):
+            for batch in sample.compared(self._between(piece, plan.deleted)):
                 last = _require_distinct(batch.keys, last, self._task.output)
                 yield batch
 
-    def _between(self, stretch: Stretch, deleted: DeletedRows, sources: Sequence[DataSource]) -> Iterator[EventBatch]:
+    def _between(self, stretch: Stretch, deleted: DeletedRows) -> Iterator[EventBatch]:
         """The rows of a stretch between two copied stripes."""
-        streams, read = [], []
-        for source in sources:
-            stripes = stretch.stripes.get(source)
-            span = self._span if stripes is not None else stretch.span
-            bounds = source.bounds(updates=False)
-            if not (stretch.span.may_hold(*bounds) if stripes is None else len(stripes)):
-                continue
-            read.append(source)
-            streams.append(stream_of(source, self._projection, BATCH_ROWS, span=span, stripes=stripes))
-        if not streams:
-            return
+        parts = [*stretch.stripes.items(), *((source, None) for source in stretch.others)]
+        streams = [
+            stream_of(
+                source, self._projection, BATCH_ROWS, span=stretch.span if part is None else self._span, stripes=part
+            )
+            for source, part in parts
+        ]
+        read = [source for source, _ in parts]
         notice = _RefuseDoubles(self._task.output).watch(read)
         merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)
         for batch in coalesce(iter(merge), BATCH_ROWS):

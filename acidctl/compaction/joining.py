@@ -92,16 +92,10 @@ def put_together(
     assert plan is not None
     assert plan.like is not None
     proofs: list[CopyProof] = []
-    with ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
-
-        def file_of(name: str) -> BinaryIO:
-            # Of its own: another thread reads keys and rows of the same file.
-            if name not in files:
-                files[name] = stack.enter_context(events.open(name))
-            return files[name]
-
-        post = postscript_of(file_of(plan.like.name), plan.like)
+    with ExitStack() as opened:
+        # Of its own: another thread reads keys and rows of the same file.
+        file, name = opened.enter_context(events.open(plan.like.name)), plan.like.name
+        post = postscript_of(file, plan.like)
         stitcher = Stitcher(sink, plan.like, post, types=plan.types, block_size=plan.physical.block_size)
         rows = 0
         waiting = next(items, None)
@@ -122,7 +116,9 @@ def put_together(
                     _write_divided(stitcher, batches(), events.columns, settings, acid=acid)
                 continue
             one = waiting
-            file = file_of(one.source.name)
+            if one.source.name != name:
+                opened.close()
+                file, name = opened.enter_context(events.open(one.source.name)), one.source.name
             fingerprint = stitcher.copy(file, one.tail, one.index, one.statistics, one.last)
             proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.first, one.last, one.counts))
             rows += one.rows

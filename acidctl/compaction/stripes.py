@@ -9,7 +9,7 @@ merged as in any other compaction.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from acidctl.compaction.plan import StripeCounts
 from acidctl.format.events import EventBatch, KeySpan, RowId, keys_of
-from acidctl.format.names import KEY_FIELDS
+from acidctl.format.names import BASE_PREFIX, DELTA_PREFIX, KEY_FIELDS
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.reader import OrcFile
@@ -29,14 +29,16 @@ from acidctl.orc.tail import OrcType, Tail
 from acidctl.rows.merge import DeletedRows
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
 
-#: A stripe of fewer stored bytes is small, and so is one below a sixteenth of the size that is wanted of plain ones,
-#: unless it has as many rows as a writer hands over at once.
-SMALL_BYTES = 1 << 20
+# A stripe is small with fewer stored bytes and fewer rows than these. A base is read for long, so that each of its
+# stripes has to be worth a read; those of a delta, about a row group, are put together by the next major compaction.
+_SMALL_IN_BASE = 1 << 20, 1 << 16
+_SMALL_IN_DELTA = 256 << 10, 10_000
+#: Fewer bytes than this share of the stripes that are wanted are few in any case.
 SMALL_SHARE = 16
-FEW_ROWS = 1 << 16
 #: Files whose stripes are looked at, the largest ones: each stays open.
-MOST_FILES = 32
+MOST_FILES = 256
 _MOST = 2**63 - 1
+_LEAST, _GREATEST = RowId(-_MOST, 0, 0), RowId(_MOST, 0, 0)
 
 # Why stripes are written anew, beside the obstacles of `orc.stitch`; the names are stable.
 DELETED, HIDDEN, OVERLAP, EVENTS, SMALL = "deleted", "hidden", "overlap", "events", "small"
@@ -66,13 +68,11 @@ class CopiedStripe:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is written anew between two copied stripes: these stripes of some files, and of all others keys in `span`.
-
-    A file whose range of stripes is empty has nothing to give.
-    """
+    """What is written anew between two copied stripes: stripes of some files, and of `others` the keys in `span`."""
 
     span: KeySpan
     stripes: Mapping[DataSource, range]
+    others: Sequence[DataSource]
 
 
 @dataclass(slots=True, eq=False)
@@ -103,12 +103,14 @@ class _File:
 class StripePlan:
     """The stripes of a task's files in the order of their keys; see `choose` and `pieces`.
 
-    `sizes` are the bytes of each file by its name, `span` the task's keys. `make_filter` gives what stands between a
-    file and whoever reads its events; those of stripes that are copied are kept in `filters`.
+    `output` is the path of the new file, `sizes` are the bytes of each file by its name, `span` the task's keys.
+    `make_filter` gives what stands between a file and whoever reads its events; those of stripes that are copied are
+    kept in `filters`.
     """
 
     types: Sequence[OrcType]
     physical: Physical
+    output: str
     sizes: Mapping[str, int]
     deleted: DeletedRows
     span: KeySpan
@@ -118,26 +120,30 @@ class StripePlan:
     #: The tail whose claims hold for the new file; None where nothing can be copied.
     like: Tail | None = None
     _files: list[_File] = field(default_factory=list)
+    # Where those lie, ascending, which of them is dealt with, and the other files with where their keys may lie.
+    _spans: list[Bounds] = field(default_factory=list)
+    _place: int = 0
+    _rest: list[DataSource] = field(default_factory=list)
+    _others: Sequence[Bounds] = ()
     _reasons: Counter[str] = field(default_factory=Counter)
 
     def choose(self, sources: Sequence[DataSource], stack: ExitStack) -> None:
         """Judge all stripes by what tails say; files that are needed further stay open as long as the stack."""
-        others: list[Bounds] = []
         for source in sorted(sources, key=lambda one: -self.sizes.get(one.name, 0)):
             if why := self._accept(source, stack):
                 self._reasons[why] += 1
-                others.append(_bounds(source))
+                self._rest.append(source)
         self._files.sort(key=lambda file: file.span)
-        others = united(others)
+        self._others = united(map(_bounds, self._rest))
         for file in self._files:
-            self._judge(file, others)
-        self._coalesce(others)
+            self._judge(file)
+        self._coalesce()
         if any(reason is None for file in self._files for reason in file.reasons):
             self.like = max(self._files, key=lambda file: file.orc.tail.file_length).orc.tail
 
     def _accept(self, source: DataSource, stack: ExitStack) -> str | None:
         """Take a file in; else why none of its stripes is copied."""
-        if self.sizes.get(source.name, 0) < small_bytes(self.physical) or len(self._files) == MOST_FILES:
+        if self._is_small(self.sizes.get(source.name, 0), source.facts.rows) or len(self._files) >= MOST_FILES:
             return SMALL
         if not source.facts.is_acid or source.apart:
             return Obstacle.SCHEMA.value
@@ -155,8 +161,9 @@ class StripePlan:
             return obstacle.value
         assert bounds is not None
         file = _File(source, orc, statistics, bounds, [None] * len(bounds))
-        if any(overlapping(file.span, other.span) for other in self._files):
+        if any_between(self._spans, *file.span):
             return OVERLAP
+        insort(self._spans, file.span)
         met = [i for i, known in enumerate(bounds) if self.span.may_hold(*known)]
         file.mine = range(met[0], met[-1] + 1) if met else range(0)
         file.taken = file.mine.start
@@ -165,7 +172,7 @@ class StripePlan:
         stack.callback(setattr, source, "open", opener)
         return None
 
-    def _judge(self, file: _File, others: Sequence[Bounds]) -> None:
+    def _judge(self, file: _File) -> None:
         footers = file.orc.stripe_footers()
         for index, known in enumerate(file.bounds):
             obstacle = obstacle_of_stripe(file.orc.tail, index, footers[index], file.statistics[index], self.physical)
@@ -173,7 +180,7 @@ class StripePlan:
                 file.reasons[index] = OVERLAP
             elif obstacle is not None:
                 file.reasons[index] = obstacle.value
-            elif any_between(others, *known):
+            elif any_between(self._others, *known):
                 file.reasons[index] = OVERLAP
             elif self.deleted.between(*known):
                 file.reasons[index] = DELETED
@@ -182,11 +189,10 @@ class StripePlan:
         lower, upper = self.span.lower, self.span.upper
         return (lower is None or bounds[0] >= lower) and (upper is None or bounds[1] < upper)
 
-    def _coalesce(self, others: Sequence[Bounds]) -> None:
+    def _coalesce(self) -> None:
         """Small stripes stay only where what is beside them stays, and is not small itself."""
-        stripes = [(file, index) for file in self._files for index in file.mine]
-        least = small_bytes(self.physical)
-        small = [file.size(index) < least and file.orc.tail.stripes[index].rows < FEW_ROWS for file, index in stripes]
+        others, stripes = self._others, [(file, index) for file in self._files for index in file.mine]
+        small = [self._is_small(file.size(index), file.orc.tail.stripes[index].rows) for file, index in stripes]
         # Whether rows of other files come before a stripe; after the last there may be some too.
         gaps = [True] * (len(stripes) + 1) if others else [False] * (len(stripes) + 1)
         for place in range(1, len(stripes)):
@@ -207,31 +213,35 @@ class StripePlan:
                 file.reasons[index] = SMALL
 
     def pieces(self) -> Iterator[CopiedStripe | Stretch]:
-        """The new file from its first row to its last; stretches without rows come too."""
+        """The new file from its first row to its last."""
         lower = self.span.lower
-        for file in self._files:
+        for place, file in enumerate(self._files):
             wanted = (index for index in file.mine if file.reasons[index] is None)
             for run in adjacent(wanted):
                 for copied in self._certain(file, run):
-                    yield self._stretch(KeySpan(lower, copied.first), file, copied.index)
+                    yield from self._stretch(KeySpan(lower, copied.first), place, copied.index)
                     file.taken = copied.index + 1
                     yield copied
                     assert copied.last is not None
                     lower = RowId(copied.last.write_id, copied.last.bucket_property, copied.last.row_id + 1)
-        yield self._stretch(KeySpan(lower, self.span.upper), None, 0)
+        yield from self._stretch(KeySpan(lower, self.span.upper), len(self._files), 0)
         self.finish()
 
-    def _stretch(self, span: KeySpan, file: _File | None, index: int) -> Stretch:
-        """What lies before a stripe of a file, or (None) before the end; `span` ends there."""
+    def _stretch(self, span: KeySpan, place: int, index: int) -> Iterator[Stretch]:
+        """What lies before a stripe of the file at `place`, or before the end, if anything; `span` ends there."""
         ranges = {}
-        for one in self._files:
-            stop = index if one is file else one.mine.stop
-            # Files of which stripes are copied do not overlap: each lies before this stripe or after it.
-            if one is not file and span.upper is not None and one.span[0] >= span.upper:
-                stop = one.taken
-            ranges[one.source] = range(one.taken, max(stop, one.taken))
-            one.taken = max(stop, one.taken)
-        return Stretch(span, ranges)
+        # Files of which stripes are copied do not overlap: they follow one another.
+        for number in range(self._place, min(place + 1, len(self._files))):
+            one = self._files[number]
+            stop = index if number == place else one.mine.stop
+            if one.taken < stop:
+                ranges[one.source] = range(one.taken, stop)
+                one.taken = stop
+        self._place = place
+        some = any_between(self._others, span.lower or _LEAST, span.upper or _GREATEST)
+        others = [source for source in self._rest if some and span.may_hold(*source.bounds(updates=False))]
+        if ranges or others:
+            yield Stretch(span, ranges, others)
 
     def _certain(self, file: _File, run: range) -> Iterator[CopiedStripe]:
         """Those of some adjacent stripes whose keys show that they can be copied."""
@@ -271,6 +281,9 @@ class StripePlan:
         self.filters.append(through)
         return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)
 
+    def _is_small(self, size: float, rows: float) -> bool:
+        return is_small(size, rows, self.output, self.physical.stripe_size)
+
     def finish(self) -> None:
         """Count what became of the stripes, when all have been dealt with."""
         reasons = self._reasons.copy()
@@ -290,11 +303,12 @@ class StripePlan:
 class PlainPlan:
     """The stripes of files without keys, which are put one behind the other: those of a file are copied all or none.
 
-    `sizes` are the bytes of each file by its name; small ones are not looked into.
+    `output` and `sizes` are those of a `StripePlan`; files of few bytes are not looked into.
     """
 
     types: Sequence[OrcType]
     physical: Physical
+    output: str
     sizes: Mapping[str, int]
     #: The tail whose claims hold for the new file; None where nothing can be copied.
     like: Tail | None = None
@@ -304,7 +318,7 @@ class PlainPlan:
     def choose(self, sources: Sequence[DataSource]) -> None:
         """Judge the files by their tails and the footers of their stripes."""
         for source in sources:
-            if self.sizes.get(source.name, 0) < small_bytes(self.physical):
+            if self._is_small(self.sizes.get(source.name, 0), 0):
                 self.counts += StripeCounts(anew=1, reasons=((SMALL, 1),))
                 continue
             with source.open() as orc:
@@ -324,15 +338,14 @@ class PlainPlan:
                 self.counts += found
 
     def _obstacle(self, orc: OrcFile) -> str | None:
-        tail, messages = orc.tail, orc.stripe_messages()
-        if tail.file_length < small_bytes(self.physical) * len(tail.stripes) and orc.rows < FEW_ROWS * len(
-            tail.stripes
-        ):
+        tail, count = orc.tail, len(orc.tail.stripes)
+        if self._is_small(tail.file_length / count, orc.rows / count):
             return SMALL
+        messages = orc.stripe_messages()
         found = obstacle_of_file(tail, self.types, self.physical)
         if found is None and self.like is not None and claims(tail) != claims(self.like):
             found = Obstacle.WRITER
-        if found is None and len(messages) != len(tail.stripes):
+        if found is None and len(messages) != count:
             found = Obstacle.STATISTICS
         if found is None:
             parts = zip(orc.stripe_footers(), messages, strict=True)
@@ -342,6 +355,9 @@ class PlainPlan:
             )
             found = next((one for one in each if one is not None), None)
         return None if found is None else found.value
+
+    def _is_small(self, size: float, rows: float) -> bool:
+        return is_small(size, rows, self.output, self.physical.stripe_size)
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
         """The stripes of a file that are copied: all, or none."""
@@ -357,7 +373,7 @@ def _bounds(source: DataSource) -> Bounds:
     if high is None and source.facts.is_acid and source.min_write_id is not None:
         # Rows of a delta are of its writes.
         high = RowId(source.max_write_id, _MOST, _MOST)
-    return low or RowId(-_MOST, 0, 0), high or RowId(_MOST, 0, 0)
+    return low or _LEAST, high or _GREATEST
 
 
 def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
@@ -381,17 +397,15 @@ def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
     return tuple(narrowed)
 
 
-def small_bytes(physical: Physical) -> int:
-    """Stripes of fewer stored bytes are small in a file of this form."""
-    return min(SMALL_BYTES, physical.stripe_size // SMALL_SHARE)
+def is_small(size: float, rows: float, output: str = DELTA_PREFIX, stripe_size: int = 16 << 20) -> bool:
+    """Whether a stripe, or a file, of so many stored bytes and rows is small in an output that is to have plain stripes
+    of `stripe_size`.
+    """
+    least, few = _SMALL_IN_BASE if output.startswith(BASE_PREFIX) else _SMALL_IN_DELTA
+    return size < min(least, stripe_size // SMALL_SHARE) and rows < few
 
 
-def overlapping(one: Bounds, other: Bounds) -> bool:
-    """Whether two stretches of keys may have one in common."""
-    return one[0] <= other[1] and other[0] <= one[1]
-
-
-def united(bounds: Sequence[Bounds]) -> list[Bounds]:
+def united(bounds: Iterable[Bounds]) -> list[Bounds]:
     """The same keys as stretches that do not overlap, ascending."""
     result: list[Bounds] = []
     for low, high in sorted(bounds):

@@ -95,7 +95,7 @@ def make_tasks(
         own = groups[bucket_id]
         own_deletes = [file for file in deletes if _may_concern(file, bucket_id)]
         size = sum(file.size for file in (*own, *own_deletes))
-        stripes = () if role is Role.DELETES else foreseen(own, own_deletes, ids, codec)
+        stripes = () if role is Role.DELETES else foreseen(output, own, own_deletes, ids, codec)
         task = PlannedTask(
             role=role,
             output=f"{output}/{format_bucket_file(bucket_id)}",
@@ -126,7 +126,7 @@ def make_plain_tasks(directory: str, files: Sequence[InputFile], codec: str | No
             files=tuple(file.path for file in members),
             rows_in=sum(file.rows for file in members),
             bytes_in=sum(file.size for file in members),
-            stripes=foreseen_rows(members, codec) if members[0].table_format == "orc" else (),
+            stripes=foreseen_rows(directory, members, codec) if members[0].table_format == "orc" else (),
         )
         for (number, compressed), members in sorted(groups.items())
     )

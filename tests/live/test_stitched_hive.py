@@ -92,7 +92,7 @@ PREDICATES = (
 @pytest.fixture(autouse=True)
 def _every_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stripe is too small to be copied."""
-    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
 
 
 class Table:

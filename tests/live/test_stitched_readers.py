@@ -29,7 +29,7 @@ STRIPES, ROWS = 8, 500
 @pytest.fixture
 def stitched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of all kinds of statistics: seven stripes copied, and one of which a row is gone."""
-    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
     base = tmp_path / "t" / "base_0000001"
     base.mkdir(parents=True)
     parts = [written([events(number * ROWS, ROWS)], COLUMNS)[0] for number in range(STRIPES)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import acidctl
-from acidctl.compaction import footers, foresight, stripes
+from acidctl.compaction import stripes
 from acidctl.compaction.plan import WriterSettings
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
@@ -43,8 +43,7 @@ def make(folder: Path) -> None:
 
 def check(url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Compact with copies: the same rows as before, and the base came in few requests."""
-    for module in (stripes, footers, foresight):
-        monkeypatch.setattr(module, "SMALL_BYTES", 1)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
     asked: list[tuple[str, int]] = []
     plain = RangedFile.__init__
 

@@ -25,7 +25,7 @@ from acidctl.types.schema import parse_schema
 
 COLUMNS = "a bigint, b string"
 _SETTINGS = WriterSettings()
-_STRIPE_ROWS = 50
+STRIPE_ROWS = 50
 WORK = "_acidctl_work_0123456789ab"
 
 
@@ -128,7 +128,7 @@ def write_events(
     columns = pa.array(rows * 1000 + write_id), pa.array([f"row {number} of {write_id}" for number in row_ids])
     batch = EventBatch(keys, () if operation is Operation.DELETE else columns)
     # The writer makes no stripe as small as that.
-    stripes = [_file(batch.slice(at, min(at + _STRIPE_ROWS, len(batch)))) for at in range(0, len(batch), _STRIPE_ROWS)]
+    stripes = [_file(batch.slice(at, min(at + STRIPE_ROWS, len(batch)))) for at in range(0, len(batch), STRIPE_ROWS)]
     (table / directory).mkdir(parents=True, exist_ok=True)
     (table / directory / "_orc_acid_version").write_bytes(b"2")
     with (table / directory / "bucket_00000").open("wb") as sink:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import acidctl
-from acidctl.compaction import footers, foresight, stripes
+from acidctl.compaction import stripes
 from acidctl.compaction.foresight import part_bytes
 from acidctl.compaction.plan import Fate, StripeChoice
 from acidctl.compaction.report import PartitionReport
@@ -29,8 +29,7 @@ ASSUMED: dict[str, Any] = {"assume_committed": True, "assume_exclusive": True}
 @pytest.fixture(autouse=True)
 def _every_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stripe is too small to be copied."""
-    for module in (stripes, footers, foresight):
-        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
 
 
 def foretold(table: Path, kind: str = "major", **options: Any) -> tuple[StripeChoice, ...]:

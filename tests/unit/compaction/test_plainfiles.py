@@ -231,7 +231,7 @@ def orc_file(numbers: range, **options: Any) -> bytes:
 
 def test_orc_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of the table's form go over byte for byte, one of another codec is written anew between them."""
-    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
     contents = [orc_file(range(5000)), orc_file(range(5000, 7000), compression="snappy"), orc_file(range(7000, 9000))]
     spec = spec_of(tmp_path, contents, "orc")
     spec = replace(spec, table=replace(spec.table, writer=WriterSettings(compression="none")))
@@ -249,7 +249,7 @@ def test_orc_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("lost", [False, True])
 def test_wrong_copies_of_orc_files_are_refused(lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second stripe is not what was read of its source, or is left out."""
-    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
     spec = spec_of(tmp_path, [orc_file(range(5000)), orc_file(range(5000, 9000))], "orc")
     spec = replace(spec, table=replace(spec.table, writer=WriterSettings(compression="none")))
     copy, calls = Stitcher.copy, list[int]()

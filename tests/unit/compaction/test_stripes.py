@@ -38,7 +38,7 @@ STRIPE = 50
 @pytest.fixture(autouse=True)
 def _every_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stripe is too small to be copied."""
-    monkeypatch.setattr(stripes, "SMALL_BYTES", 0)
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 1 << 40)
 
 
 def spec_of(table: Path, write_ids: str = "", role: Role = Role.SURVIVING) -> TaskSpec:
@@ -134,6 +134,17 @@ def test_deltas_become_one_by_copying(tmp_path: Path) -> None:
     assert (counts.copied, reasons(counts)) == (8, {"hidden": 2})
 
 
+def test_a_delta_keeps_stripes_that_a_base_puts_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a row group each; of fewer rows they are small in a delta too."""
+    monkeypatch.setattr(stripes, "SMALL_SHARE", 16)
+    for rows, copied in ((9_999, 0), (10_000, 3)):
+        monkeypatch.setattr("tests.support.specs.STRIPE_ROWS", rows)
+        for write_id in range(1, 4):
+            write_events(tmp_path, delta(write_id), range(rows), write_id=write_id)
+        assert both(tmp_path, role=Role.INSERTS).copied == copied
+        assert reasons(both(tmp_path)) == {"small": 3}
+
+
 def test_files_of_another_form_are_written_anew(tmp_path: Path) -> None:
     """The table asks for another codec or stride by now: nothing is copied, and the report says why."""
     write_events(tmp_path, "base_0000001_v0000010", range(4 * STRIPE), write_id=1)
@@ -171,8 +182,7 @@ def test_random_plans(seed: int, tmp_path: Path) -> None:
         edges[chance.randrange(2)] = KeyCut(chance.choice((1, 2, 3)), encode(0), chance.randrange(600))
     if chance.random() < 0.3:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stripes, "SMALL_BYTES", chance.choice((500, 600, 1 << 20)))
-            patch.setattr(stripes, "SMALL_SHARE", 1)
+            patch.setattr(stripes, "SMALL_SHARE", (16 << 20) // chance.choice((500, 600, 1 << 20)))
             both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
         return
     both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
