@@ -477,6 +477,7 @@ class _Application:
         self._over = True
         with contextlib.suppress(Exception):
             if self._context is not None:
+                _leave_accumulators(self._context)
                 self._context.stop()
         self._context = None
         if self._gateway is not None:
@@ -484,6 +485,14 @@ class _Application:
             self._gateway = None
         sys.path[:] = [path for path in sys.path if path in self._path]
         self._log.close()
+
+
+def _leave_accumulators(context: SparkContext) -> None:
+    """Let the server of accumulators, which has nothing left to do, end by itself: it looks only once a second."""
+    server: Any = context._accumulatorServer
+    context._accumulatorServer = None  # type: ignore[assignment]
+    server.handle_error = lambda *_: None  # the JVM ends its connection first
+    threading.Thread(target=server.shutdown, name="acidctl-spark-accumulators", daemon=True).start()
 
 
 def end_gateway(gateway: Any) -> None:
