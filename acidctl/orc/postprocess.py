@@ -123,21 +123,25 @@ _NARROW_MS = (1 << 63) // 1_000_000 - 2 * _DAY_MS
 _YEAR_1902_MS = -2_145_916_800_000
 
 
-def wide_columns(tail: Tail, footers: tuple[StripeFooter, ...]) -> frozenset[int]:
+def wide_columns(tail: Tail, footers: Callable[[], Sequence[StripeFooter]]) -> frozenset[int]:
     """The ids of the timestamp columns that have to take the exact path.
 
     All whose statistics are absent, untrustworthy or reach beyond what Arrow holds. For a writer outside UTC
     also those that reach where the C++ reader and Java disagree: before 1902, and within a day of 1970-01-01.
-    And every one where the C++ reader has no time zone database, which it wants even for UTC.
+    And every one where the C++ reader has no time zone database, which it wants even for UTC. The footers of stripes,
+    which name the zone, are asked for only where it makes a difference.
     """
     folder = os.environ.get("TZDIR") or "/usr/share/zoneinfo"
     blind = not all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
-    foreign = not all(is_utc(footer.time_zone) for footer in footers)
+
+    def foreign(column: int) -> bool:
+        return _needs_exact(tail, column, True) and not all(is_utc(footer.time_zone) for footer in footers())
+
     return frozenset(
         column
         for column, entry in enumerate(tail.types)
         if entry.kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT)
-        and (blind or _needs_exact(tail, column, foreign and entry.kind is OrcKind.TIMESTAMP))
+        and (blind or _needs_exact(tail, column, False) or (entry.kind is OrcKind.TIMESTAMP and foreign(column)))
     )
 
 

@@ -174,7 +174,7 @@ class OrcFile:
 
     def is_wide(self) -> bool:
         """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
-        return bool(wide_columns(self.tail, self.stripe_footers()))
+        return bool(wide_columns(self.tail, self.stripe_footers))
 
     def close(self) -> None:
         """Close the file below, if it can be closed."""
@@ -367,7 +367,7 @@ class OrcFile:
                     zone_epoch(zone or "")
                 except ValueError as error:
                     raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
-        wide = wide_columns(self.tail, footers)
+        wide = wide_columns(self.tail, lambda: footers)
         return ExtraStreams(
             wide={i: WideColumn(source, i) for i in columns if i in wide},
             unions={i: ColumnStream(source, i, StreamKind.PRESENT) for i in columns if types[i].kind is OrcKind.UNION},

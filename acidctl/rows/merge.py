@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from threading import Lock
 
 import numpy as np
 
@@ -173,6 +174,24 @@ def _members(codes: Int64Array, known: Int64Array) -> Int64Array:
 _NONE = np.zeros(0, dtype=np.int64)
 
 
+class LaterDeletes:
+    """Deletes that are collected when the first row is asked about, once for all threads that ask."""
+
+    def __init__(self, collect: Callable[[], DeletedRows]) -> None:
+        self._collect = collect
+        self._rows: DeletedRows | None = None
+        self._lock = Lock()
+
+    def mask(self, keys: EventKeys) -> BoolArray | None:
+        """Which of these rows are deleted; None means none of them."""
+        if not len(keys):
+            return None
+        with self._lock:
+            if self._rows is None:
+                self._rows = self._collect()
+        return self._rows.mask(keys)
+
+
 @dataclass(frozen=True, slots=True)
 class EventStream:
     """One sorted source of events.
@@ -236,14 +255,15 @@ class MergeReader:
     `updates` says that the streams may hold UPDATE and DELETE events among the inserts (ACID version 1): then the
     newest visible event of a row wins. Without it every event is a row of its own, as in Hive's vectorised reader.
     After the reading `deletes_applied` says how many rows were removed by a DELETE event. `notice` is called with the
-    first oddity of each batch.
+    first oddity of each batch. Which rows are wanted at all, `matching` says before deletes are looked up.
     """
 
     streams: Sequence[EventStream]
     write_ids: ValidWriteIds
-    deleted: DeletedRows
+    deleted: DeletedRows | LaterDeletes
     updates: bool = False
     notice: Notice | None = None
+    matching: Callable[[Iterator[EventBatch]], Iterator[EventBatch]] = iter
     deletes_applied: int = 0
 
     def __iter__(self) -> Iterator[EventBatch]:
@@ -252,7 +272,7 @@ class MergeReader:
             merged = self._newest_events(merged)
         elif self.notice is not None:
             merged = _watched(merged, self.notice)
-        for batch in merged:
+        for batch in self.matching(merged):
             deleted = self.deleted.mask(batch.keys)
             if deleted is None:
                 yield batch

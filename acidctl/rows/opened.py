@@ -7,7 +7,6 @@ each cost as many requests, and have the same bytes taken apart as often.
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +23,8 @@ from acidctl.storage.port import Storage, join
 
 #: Files of so many bytes are read whole.
 SMALL_BYTES = 64 << 10
-# What is kept of a location: tails of larger files, and bytes of small ones with what is made of them.
-_TAILS = 64
+# What is kept of a location, tails and small files: bytes, and what is made of them. Files are read in the same order
+# again and again, so that those that came first stay: the least recently used would be the next to be read.
 _KEPT_BYTES, _BESIDE = 48 << 20, 12 << 10
 
 
@@ -36,7 +35,7 @@ class Opener:
     storage: Storage
     root: str
     plain: PlainFiles | None
-    _tails: OrderedDict[tuple[str, int | None], Tail] = field(default_factory=OrderedDict)
+    _tails: dict[tuple[str, int | None], Tail] = field(default_factory=dict)
     _whole: dict[str, OrcFile] = field(default_factory=dict)
     _room: int = _KEPT_BYTES
     _lock: Lock = field(default_factory=Lock)
@@ -75,14 +74,14 @@ class Opener:
         orc = open_orc(stream, name=name, length=length, events=events)
         check_shape(orc.tail, rows=not insert_only and must_not_hold_events(file.info.path))
         with self._lock:
-            cost = orc.tail.file_length + _BESIDE
-            if orc.whole is not None and cost <= self._room:
-                self._whole[path] = orc
+            whole = orc.whole is not None
+            cost = (orc.tail.file_length if whole else len(orc.tail.footer)) + _BESIDE
+            if cost <= self._room:
                 self._room -= cost
-                return orc
-            self._tails[path, length] = orc.tail
-            if len(self._tails) > _TAILS:
-                self._tails.popitem(last=False)
+                if whole:
+                    self._whole[path] = orc
+                else:
+                    self._tails[path, length] = orc.tail
         return orc
 
 

@@ -24,7 +24,7 @@ from acidctl.format.events import EventBatch, EventKeys, KeySpan, Operation, Row
 from acidctl.format.names import MIN_LONG, OriginalFile
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, scan_together
-from acidctl.rows.merge import DeletedRows, EventStream, MergeReader, Notice, Oddity, packed
+from acidctl.rows.merge import DeletedRows, EventStream, LaterDeletes, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES, Opener
 from acidctl.rows.pipeline import read_ahead
 from acidctl.rows.predicate import Node
@@ -354,13 +354,14 @@ class Group:
     """Files of a location that are read together, or with a `span` those of their rows that lie in it.
 
     `merged` is False for a file whose rows have no ids; a span then counts them by `row_offset`. `updates` says that
-    the newest event of a row counts, as in ACID version 1.
+    the newest event of a row counts, as in ACID version 1. `deleted` is known where spans of a group share it.
     """
 
     sources: tuple[DataSource, ...]
     merged: bool = True
     updates: bool = False
     span: KeySpan | None = None
+    deleted: LaterDeletes | None = None
 
 
 @dataclass(slots=True)
@@ -425,8 +426,9 @@ class LocationReader:
                 for batch in projection.matching(source.events(wider, batch_rows, group.span), row_ids=False):
                     yield RowBatch(batch.columns, len(batch))
             return
-        merged = self._merge(group.sources, wider, batch_rows, group.span, threads, updates=group.updates)
-        for batch in coalesce(projection.matching(merged, row_ids=True), batch_rows, batch_rows // 4):
+        merged = self._merge(group.sources, wider, batch_rows, group.span, threads, group.updates, group.deleted)
+        merged.matching = partial(projection.matching, row_ids=True)
+        for batch in coalesce(iter(merged), batch_rows, batch_rows // 4):
             yield RowBatch(batch.columns, len(batch), batch.keys)
 
     def merge(
@@ -453,7 +455,7 @@ class LocationReader:
         span: KeySpan | None = None,
         threads: bool = True,
         updates: bool = False,
-        deleted: DeletedRows | None = None,
+        deleted: DeletedRows | LaterDeletes | None = None,
     ) -> MergeReader:
         updates = updates or any(source.facts.may_update for source in sources)
         if updates and projection is not None:
@@ -471,7 +473,7 @@ class LocationReader:
         elif span is None:
             streams = _in_groups(pairs, batch_rows, projection)
         if deleted is None:
-            deleted = self.deleted_rows(sources, updates=updates, keys_in=span)
+            deleted = LaterDeletes(partial(self.deleted_rows, sources, updates=updates, keys_in=span))
         notice = None if self.findings is None else self.findings.watch(sources)
         return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
@@ -491,8 +493,8 @@ class LocationReader:
                 whole.add(source)
         return whole
 
-    def deletes_for(self, sources: Sequence[DataSource], *, updates: bool) -> list[DataSource]:
-        """The delete files that may hold a key of these sources, judged by key ranges, never by file names.
+    def deletes_for(self, sources: Sequence[DataSource], updates: bool, keys_in: KeySpan | None) -> list[DataSource]:
+        """The delete files that may hold a key of these sources in `keys_in`, judged by key ranges, never by names.
 
         A file's own bucket number proves nothing: Hive 3.1 writes deletes of an unbucketed table into other buckets.
         """
@@ -501,7 +503,8 @@ class LocationReader:
         for delete in self.deletes:
             buckets = delete.buckets
             apart = span and buckets and (buckets[1] < span[0] or buckets[0] > span[1])
-            if delete.facts.rows and not apart:
+            beyond = keys_in and not keys_in.may_hold(delete.facts.lowest, delete.facts.highest)
+            if delete.facts.rows and not apart and not beyond:
                 chosen.append(delete)
         return chosen
 
@@ -509,7 +512,7 @@ class LocationReader:
         self, sources: Sequence[DataSource], *, updates: bool, keys_in: KeySpan | None = None
     ) -> DeletedRows:
         """The deletes that concern a bucket; kept for the next one, which often needs the very same."""
-        chosen = self.deletes_for(sources, updates=updates)
+        chosen = self.deletes_for(sources, updates, keys_in)
         span = _bucket_span(sources, updates)
         wanted = (span, keys_in, *(delete.name for delete in chosen))
         if self._held is None or self._held[0] != wanted:

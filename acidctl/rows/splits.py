@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.conditions import in_partition
 from acidctl.rows.export import Timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.merge import LaterDeletes
 from acidctl.rows.predicate import Constant, Predicate
 from acidctl.rows.projection import Projection
 from acidctl.rows.scan import (
@@ -45,6 +47,8 @@ SPLIT_BYTES = 64 << 20
 THREAD_BYTES = 8 << 20
 # What opening a file costs, in bytes read meanwhile: many small files make a part too.
 _OPEN_BYTES = 1 << 18
+# Delete events of a location that are collected once, and not again for each part.
+_SHARED_DELETES = 1 << 21
 
 
 class Place(NamedTuple):
@@ -83,7 +87,8 @@ class Piece(NamedTuple):
     def batches(self, selection: Selection, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
         """Its rows, in order."""
         projection = selection.in_partition(self.place.values) or selection.projection
-        return _read(self.place.reader, self.group, projection, batch_rows, threads=threads)
+        # A reader of its own: each remembers the deletes that it has read last.
+        return replace(self.place.reader).read(self.group, projection, batch_rows, threads=threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +166,16 @@ def _pieces(place: Located, group: Group, split_bytes: int | None) -> Iterator[P
     if not cuts:
         yield Piece(place, group, size)
         return
+    deletes = place.reader.deletes if group.merged else ()
+    shared = None
+    if sum(source.facts.rows for source in deletes) <= _SHARED_DELETES:
+        shared = LaterDeletes(partial(replace(place.reader).deleted_rows, group.sources, updates=group.updates))
     for lower, upper in zip((None, *cuts), (*cuts, None), strict=True):
         span = KeySpan(lower, upper)
         inside = tuple(s for s in group.sources if not group.merged or span.may_hold(*s.bounds(updates=group.updates)))
         if inside:
-            yield Piece(place, replace(group, sources=inside, span=span), size // (len(cuts) + 1))
+            part = replace(group, sources=inside, span=span, deleted=shared)
+            yield Piece(place, part, size // (len(cuts) + 1))
 
 
 def _cuts(group: Group, split_bytes: int) -> tuple[RowId, ...]:
@@ -196,22 +206,6 @@ def _cuts(group: Group, split_bytes: int) -> tuple[RowId, ...]:
     return tuple(cut for cut in cuts if cut > min(starts)[0])
 
 
-def _read(
-    reader: LocationReader, group: Group, projection: Projection, batch_rows: int, *, threads: bool
-) -> Iterator[RowBatch]:
-    # A reader of its own: each remembers the deletes that it has read last.
-    own = LocationReader(
-        reader.inserts, _deletes(reader.deletes, group), reader.write_ids, reader.row_ids, reader.findings
-    )
-    return own.read(group, projection, batch_rows, threads=threads)
-
-
-def _deletes(deletes: Sequence[DataSource], group: Group) -> list[DataSource]:
-    """Those that may have keys in the span of the group."""
-    span = group.span
-    return [one for one in deletes if span is None or span.may_hold(one.facts.lowest, one.facts.highest)]
-
-
 class _File(NamedTuple):
     """What the driver knows of a file by its path below the location."""
 
@@ -239,7 +233,7 @@ class _Part:
         reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only, findings)
         group = replace(self.group, sources=sources)
         projection = split.selection.in_partition(self.values) or split.selection.projection
-        return _read(reader, group, projection, batch_rows, threads=False)
+        return reader.read(group, projection, batch_rows, threads=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +308,11 @@ class Splitter(NamedTuple):
         place, group = piece.place, piece.group
         deletes: Sequence[DataSource] = ()
         if group.merged:
-            deletes = _deletes(place.reader.deletes_for(group.sources, updates=group.updates), group)
+            deletes = place.reader.deletes_for(group.sources, group.updates, group.span)
         files = {one.path: _File(one.facts, 0 if one.facts.is_acid else one.row_offset) for one in group.sources}
         events = {one.path: _File(one.facts, 0) for one in deletes}
         root, state = whole_path(self.storage, place.root), _narrowed(place.state, {*files, *events})
-        return _Part(root, state, place.values, files, events, replace(group, sources=()))
+        return _Part(root, state, place.values, files, events, replace(group, sources=(), deleted=None))
 
 
 def _narrowed(state: AcidState, paths: set[str]) -> AcidState:
