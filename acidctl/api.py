@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from acidctl.compaction.run import Compaction, OnPartition, OnProgress, Prepared
     from acidctl.exporting.run import ExportReport
     from acidctl.maintenance.limits import TimeLimit
+    from acidctl.rows.outline import Outline
     from acidctl.rows.snapshot import Snapshot
 
 P = ParamSpec("P")
@@ -174,15 +175,25 @@ class Table:
     @asks(ReadView)
     def snapshot(self, view: ReadView) -> Snapshot:
         """What a reader sees. Raises `NotEnoughHistoryError`, and in profile hive4 `HiveFailureError`."""
-        from acidctl.rows.snapshot import Snapshot
+        return self.reader(self.outline(**view.keywords()))
+
+    @asks(ReadView)
+    def outline(self, view: ReadView) -> Outline:
+        """The same as far as no row is read; needs neither pyarrow nor numpy."""
+        from acidctl.rows.outline import Outline
 
         readings = self._read(view)
         for part in readings.parts:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
-        place = (self._url or self.location, self._options)
-        return Snapshot(self._storage, self.location, readings, self._missing_halves(readings), place, self._export)
+        return Outline(self._storage, self.location, readings, self._missing_halves(readings), self.reader)
+
+    def reader(self, outline: Outline) -> Snapshot:
+        """The snapshot of an outline, whose rows can be read."""
+        from acidctl.rows.snapshot import Snapshot
+
+        return Snapshot(outline, (self._url or self.location, self._options), self._export)
 
     def _export(
         self,

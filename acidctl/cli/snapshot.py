@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Annotated, TypedDict
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import table_argument, table_of, with_engine
@@ -32,15 +30,18 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.exporting.forms import FileForm, Renderer, form_of
 from acidctl.options import ExportOptions, ReadView, option
+from acidctl.rows.outline import Outline, described
 from acidctl.rows.pipeline import ordered_map
-from acidctl.rows.snapshot import Rows, Snapshot, limited
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
 from acidctl.storage.local import is_special
-from acidctl.types.format_rows import json_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acidctl.rows.snapshot import Rows, Snapshot
 
 _TYPE = {"type": "snapshot", "schema_version": 1}
 _TEXT_ROWS = 20
@@ -108,26 +109,32 @@ def command(
     """
     _check(view, export, out.form)
     table = table_of(config, location)
-    snapshot = table.snapshot(**asked.keywords())
-    if view.columns is not None:
-        snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
-    snapshot.condition(view.where)  # and so is a condition that cannot be
-    out.assumed(snapshot.lists.assumed)
-    out.note(*snapshot.notes)
+    outline = table.outline(**asked.keywords())
+    snapshot = None
+    if not (view.files or (view.count and not view.digest and view.where is None)):
+        outline = snapshot = table.reader(outline)
+        if view.columns is not None:
+            snapshot.column_names(view.columns)  # a name that is unknown is one before anything is answered
+        snapshot.condition(view.where)  # and so is a condition that cannot be
+    out.assumed(outline.lists.assumed)
+    out.note(*outline.notes)
     if view.strict:
-        snapshot.require_certain()
-    out.warn(*snapshot.warnings)
-    known = snapshot.findings
-    _warn_of_findings(out, [text for text in known if text not in snapshot.warnings], bool(known))
+        outline.require_certain()
+    out.warn(*outline.warnings)
+    known = outline.findings
+    _warn_of_findings(out, [text for text in known if text not in outline.warnings], bool(known))
     # Text says so beside the number, and of an empty directory there is a note already.
     counted = out.form is Format.TEXT and not (export.to or view.count or view.digest)
-    if not counted and any(part.state.entries for part in snapshot.partitions) and (why := snapshot.why_empty()):
+    if not counted and any(part.state.entries for part in outline.partitions) and (why := outline.why_empty()):
         out.note(f"0 rows: {why}")
-    _answer(out, config, snapshot, view, export)
+    if snapshot is None:
+        (_write_files if view.files else _write_numbers)(out, outline, view)
+    else:
+        _answer(out, config, snapshot, view, export)
     if view.strict:
-        snapshot.require_certain()
-    _warn_of_findings(out, [text for text in snapshot.findings if text not in known], snapshot.findings != known)
-    return ExitCode.FINDINGS if snapshot.findings else ExitCode.DONE
+        outline.require_certain()
+    _warn_of_findings(out, [text for text in outline.findings if text not in known], outline.findings != known)
+    return ExitCode.FINDINGS if outline.findings else ExitCode.DONE
 
 
 def _warn_of_findings(out: Output, found: Sequence[str], doubtful: bool) -> None:
@@ -138,14 +145,12 @@ def _warn_of_findings(out: Output, found: Sequence[str], doubtful: bool) -> None
 
 
 def _answer(out: Output, config: Config, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
-    if view.files:
-        _write_files(out, snapshot)
-    elif export.to:
+    if export.to:
         _export(
             out, snapshot, view, replace(with_engine(config, export), storage_options=config.storage_options(export.to))
         )
     elif view.count or view.digest:
-        _write_numbers(out, snapshot, view)
+        _write_numbers(out, snapshot, view, snapshot.count_and_digest)
     elif out.form is Format.TEXT:
         _write_text(out, snapshot, view)
     else:
@@ -170,6 +175,8 @@ def _check(view: View, export: ExportOptions, form: Format) -> None:
             "--digest is of the whole table and has no place in a list of partitions", hint="Take -o json."
         )
     if export.to:
+        from acidctl.exporting.forms import form_of
+
         form_of(export)
     else:
         for name in ("format", "partitioned", "timestamps", "compression", "overwrite"):
@@ -177,20 +184,12 @@ def _check(view: View, export: ExportOptions, form: Format) -> None:
                 raise UsageError(f"--{name} is about an export, and there is no --to")
 
 
-def _write_files(out: Output, snapshot: Snapshot) -> None:
+def _write_files(out: Output, snapshot: Outline, view: View) -> None:
     plan = snapshot.plan()
     items: Iterable[Mapping[str, object]] = ({**_TYPE, **partition} for partition in plan["partitions"])
     if out.form is Format.CSV:
         items = (
-            {
-                "partition": partition.partition,
-                "name": entry.name,
-                "kind": entry.kind.value,
-                "state": entry.state.value,
-                "reason_code": entry.reason_code,
-                "reason": entry.reason,
-                "because_of": list(entry.because_of),
-            }
+            {"partition": partition.partition, "kind": entry.kind.value, **described(entry)}
             for partition in snapshot.partitions
             for entry in partition.state.entries
         )
@@ -198,7 +197,7 @@ def _write_files(out: Output, snapshot: Snapshot) -> None:
         _write_plan(out, snapshot)
 
 
-def _write_plan(out: Output, snapshot: Snapshot) -> None:
+def _write_plan(out: Output, snapshot: Outline) -> None:
     """The plan for eyes: what is read, then what is left out and why."""
     out.line(Cell(snapshot.location, Paint.BOLD))
     for partition in snapshot.partitions:
@@ -217,7 +216,9 @@ def _write_plan(out: Output, snapshot: Snapshot) -> None:
             out.line("  nothing here: an empty directory is an empty table")
 
 
-def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
+def _write_numbers(
+    out: Output, snapshot: Outline, view: View, digest: Callable[[str | None], tuple[int, str]] | None = None
+) -> None:
     answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     partitions: list[Count] = []
     if view.by_partition or not view.digest:
@@ -225,9 +226,9 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
             counts = [(part.partition, snapshot.count_of(part, view.where)) for part in snapshot.partitions]
         partitions = [{"partition": name, "rows": rows} for name, rows in counts]
         answer["rows"] = sum(rows for _, rows in counts)
-    if view.digest:
+    if view.digest and digest is not None:
         with _watched(out, snapshot, "digesting"):
-            answer["rows"], answer["digest"] = snapshot.count_and_digest(view.where)
+            answer["rows"], answer["digest"] = digest(view.where)
     _note_none(out, snapshot, view, answer["rows"])
     if view.by_partition:
         answer["partitions"] = partitions
@@ -242,19 +243,21 @@ def _write_numbers(out: Output, snapshot: Snapshot, view: View) -> None:
         out.line(answer["digest"])
 
 
-def _note_none(out: Output, snapshot: Snapshot, view: View, rows: int) -> None:
+def _note_none(out: Output, snapshot: Outline, view: View, rows: int) -> None:
     """Say why nothing was found, where that was not known before."""
     if not rows and not snapshot.why_empty():
         out.note(f"0 rows: {_why_none(snapshot, view)}")
 
 
-def _why_none(snapshot: Snapshot, view: View) -> str:
+def _why_none(snapshot: Outline, view: View) -> str:
     """Of an answer without rows."""
     return snapshot.why_none_left() if view.where is None else "no row matches the condition"
 
 
 def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
     """All rows in a form for programs, rendered in threads beside the reading."""
+    from acidctl.exporting.forms import FileForm, Renderer
+
     array = JsonArray(out) if out.form is Format.JSON else None
     kind = "csv" if out.form is Format.CSV else "jsonl"
     fields = {one.name: one for one in snapshot.fields}
@@ -269,7 +272,7 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
 
     with _watched(out, snapshot, "reading"):
         threads = None if view.limit is None else 1
-        rows = limited(snapshot.rows(view.columns, where=view.where, threads=threads), view.limit)
+        rows = snapshot.rows(view.columns, where=view.where, threads=threads, limit=view.limit)
         for some, chunk in ordered_map(lines, rows, size=lambda some: some.bytes):
             count += some
             (array or out).data(chunk)
@@ -282,7 +285,7 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
 
 
 @contextmanager
-def _watched(out: Output, snapshot: Snapshot, title: str) -> Iterator[None]:
+def _watched(out: Output, snapshot: Outline, title: str) -> Iterator[None]:
     """Show rows, bytes and the time left while a snapshot is read."""
     if not out.shows_progress:
         yield
@@ -323,14 +326,16 @@ def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) 
 
 
 def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
+    from acidctl.types.format_rows import json_column
+
     _write_plan(out, snapshot)
     with _watched(out, snapshot, "counting"):
         total = snapshot.count(view.where)
     out.line()
     rows: list[list[Cell]] = []
     with _watched(out, snapshot, "reading"):
-        first = snapshot.rows(view.columns, where=view.where, threads=1)
-        for some in limited(first, _TEXT_ROWS if view.limit is None else view.limit):
+        limit = _TEXT_ROWS if view.limit is None else view.limit
+        for some in snapshot.rows(view.columns, where=view.where, threads=1, limit=limit):
             _, types, columns = some.with_row_id() if view.row_id else (some.names, some.types, some.columns)
             texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
             rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]

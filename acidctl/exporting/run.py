@@ -18,7 +18,7 @@ from acidctl.exporting.target import Target
 from acidctl.exporting.task import ExportTask, Written, outcome_of
 from acidctl.options import ExportOptions
 from acidctl.rows.pipeline import cores
-from acidctl.rows.snapshot import Snapshot, limited
+from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import options_elsewhere
@@ -83,7 +83,7 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
         else:
             # The other half of the cores renders, packs and reads back; each thread that reads takes some memory.
             threads = max(1, cores() // 2) if chosen.limit is None else 1
-            rows = limited(snapshot.rows(names, threads=threads, **chosen.more), chosen.limit)
+            rows = snapshot.rows(names, threads=threads, limit=chosen.limit, **chosen.more)
             files = Parts(target, renderer, by_partition=asked.partitioned).write(rows)
             replaced = renderer.damage.count
         if chosen.strict:

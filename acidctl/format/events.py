@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import reduce
 
 import numpy as np
@@ -19,29 +18,14 @@ import pyarrow as pa
 
 from acidctl.errors import DamagedDataError
 from acidctl.format.names import KEY_FIELDS
+from acidctl.format.names import Operation as Operation
+from acidctl.format.names import RowId as RowId
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 # Joining saves the cost of small batches; from here on there is nothing to save, only memory to hold.
 _JOINED_BYTES = 16 << 20
-
-
-class Operation(IntEnum):
-    """What an event does; UPDATE occurs in ACID version 1 only."""
-
-    INSERT = 0
-    UPDATE = 1
-    DELETE = 2
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class RowId:
-    """ROW__ID: compares as Hive does, by write id, then the packed bucket as a signed integer, then row number."""
-
-    write_id: int
-    bucket_property: int
-    row_id: int
 
 
 @dataclass(frozen=True, slots=True)

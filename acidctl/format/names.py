@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from enum import Enum
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,6 +43,23 @@ MIN_LONG = -(1 << 63)
 _MAX_INT = (1 << 31) - 1
 
 _Placed = TypeVar("_Placed")
+
+
+class Operation(IntEnum):
+    """What an event does; UPDATE occurs in ACID version 1 only."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowId:
+    """ROW__ID: compares as Hive does, by write id, then the packed bucket as a signed integer, then row number."""
+
+    write_id: int
+    bucket_property: int
+    row_id: int
 
 
 class WriteIdRange(NamedTuple):

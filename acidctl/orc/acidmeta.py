@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acidctl.format.events import Operation, RowId
+from acidctl.format.names import Operation, RowId
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import Tail
 from acidctl.types.hive_types import Dialect

@@ -100,6 +100,14 @@ class Message:
                     raise WireError("a field runs past the end")
                 value = data[at : at + length]
                 at += length
+                # Fields of one number stand together, and most of them are short.
+                while at + 1 < end and data[at] == key < 0x80 > (length := data[at + 1]):
+                    fields.setdefault(number, []).append(value)
+                    at += 2
+                    if length > end - at:
+                        raise WireError("a field runs past the end")
+                    value = data[at : at + length]
+                    at += length
             elif kind in _LENGTHS:
                 length = _LENGTHS[kind]
                 if length > end - at:

@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
-from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.errors import AcidctlError
 from acidctl.format.events import RowId
 from acidctl.orc import acidmeta
 from acidctl.orc.calendar import is_utc, zone_epoch
-from acidctl.orc.codec import Compression
 from acidctl.orc.input_file import PrefetchingFile, Source, SplicedFile
 from acidctl.orc.postprocess import (
     ColumnStream,
@@ -51,7 +50,7 @@ from acidctl.orc.tail import (
     check_shape,
     damaged,
     is_acid,
-    read_tail,
+    readable_tail,
 )
 from acidctl.orc.tail_edit import offered_name, safe_tail
 from acidctl.phases import phase, timed
@@ -87,19 +86,7 @@ def open_orc(file: ReadableFile, *, name: str, length: int | None = None, events
 
 def open_as_it_is(file: ReadableFile, *, name: str, length: int | None = None) -> OrcFile:
     """As `open_orc`, with the columns that the file declares even if it must be one of ACID events: for looking at."""
-    with phase("footers"):
-        tail = read_tail(file, name=name, length=length)
-    if tail.types[0].kind is not OrcKind.STRUCT:
-        raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
-    if tail.encrypted:
-        raise _unsupported(name, "has encrypted columns", "Read it with Hive, which can have the keys.")
-    if tail.postscript.compression is Compression.LZO:
-        raise _unsupported(name, "is compressed with LZO", "Rewrite the table with another orc.compress.")
-    return OrcFile(file, tail)
-
-
-def _unsupported(name: str, what: str, hint: str) -> DamagedDataError:
-    return DamagedDataError(f"{name} {what}, which acidctl cannot read", path=name, hint=hint)
+    return OrcFile(file, readable_tail(file, name=name, length=length))
 
 
 class OrcFile:

@@ -21,6 +21,7 @@ from acidctl.format.write_ids import on_one_line
 from acidctl.orc.codec import MAX_BLOCK_SIZE, CodecError, Compression, expand
 from acidctl.orc.protobuf import Budget, Message, WireError
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
+from acidctl.phases import phase
 from acidctl.types.hive_types import (
     Field,
     HiveType,
@@ -348,6 +349,21 @@ def read_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Ta
         raise damaged(name, f"has a damaged tail: {error}") from error
 
 
+def readable_tail(file: ReadableFile, *, name: str, length: int | None = None) -> Tail:
+    """As `read_tail`, of a file whose rows acidctl can read; DamagedDataError for another."""
+    with phase("footers"):
+        tail = read_tail(file, name=name, length=length)
+    if tail.types[0].kind is not OrcKind.STRUCT:
+        raise damaged(name, f"holds bare values of type {tail.hive_type()} instead of columns")
+    if tail.encrypted:
+        what = "has encrypted columns, which acidctl cannot read"
+        raise damaged(name, what, "Read it with Hive, which can have the keys.")
+    if tail.postscript.compression is Compression.LZO:
+        what = "is compressed with LZO, which acidctl cannot read"
+        raise damaged(name, what, "Rewrite the table with another orc.compress.")
+    return tail
+
+
 def read_range(file: ReadableFile, offset: int, size: int, name: str) -> bytes:
     """Exactly `size` bytes from `offset`; DamagedDataError when the file ends before, StorageError on refusal."""
     parts: list[bytes] = []
@@ -430,7 +446,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         rows=rows,
         row_index_stride=stride,
         statistics=statistics,
-        user_metadata=_user_metadata(tuple(footer.blobs(5))),
+        user_metadata=tuple(map(_item, footer.blobs(5))),
         writer=Writer(code) if code <= Writer.CUDF else Writer.UNKNOWN,
         writer_code=code,
         software_version=footer.text(12),
@@ -444,20 +460,27 @@ def _postscript(window: bytes, end: int) -> PostScript:
     length = window[-1]
     if length == 0 or length + 1 > len(window):
         raise WireError("its last byte is not the length of a postscript")
-    message = Message(window[-1 - length : -1])
+    post = _parsed_postscript(window[-1 - length : -1])
+    if post.footer_length + post.metadata_length + post.stripe_statistics_length + length + 1 > end:
+        raise WireError("its last sections are longer than the file")
+    return post
+
+
+@lru_cache(maxsize=64)
+def _parsed_postscript(encoded: bytes) -> PostScript:
+    """Small files of a table share a few."""
+    message = Message(encoded)
     if message.data(8000) != MAGIC:
         raise WireError("its postscript does not end in the letters ORC")
     footer_length, code, metadata_length, writer_version, statistics_length = message.numbers(1, 2, 5, 6, 7)
     if code > Compression.BROTLI:
         raise CodecError(f"compression number {code} is unknown")
-    if footer_length + metadata_length + statistics_length + length + 1 > end:
-        raise WireError("its last sections are longer than the file")
     block_size = message.uint(3)
     block_size = _DEFAULT_BLOCK_SIZE if block_size is None else block_size
     if code and not 0 < block_size <= MAX_BLOCK_SIZE:
         raise CodecError(f"compression blocks of {block_size} bytes are impossible")
     return PostScript(
-        length=length,
+        length=len(encoded),
         footer_length=footer_length,
         metadata_length=metadata_length,
         stripe_statistics_length=statistics_length,
@@ -501,11 +524,11 @@ def _types(declared: tuple[bytes, ...]) -> TypeTree:
     return TypeTree(types)
 
 
-@lru_cache(maxsize=16)
-def _user_metadata(stored: tuple[bytes, ...]) -> tuple[tuple[str, bytes], ...]:
-    budget = Budget(sum(map(len, stored)))
-    items = (Message(data, budget) for data in stored)
-    return tuple((item.text(1) or "", item.data(2) or b"") for item in items)
+@lru_cache(maxsize=64)
+def _item(encoded: bytes) -> tuple[str, bytes]:
+    """Key and value of user metadata; files of a table have most of them in common."""
+    item = Message(encoded)
+    return item.text(1) or "", item.data(2) or b""
 
 
 _ARITY = {OrcKind.LIST: 1, OrcKind.MAP: 2}

@@ -15,9 +15,9 @@ from typing import BinaryIO
 
 from acidctl.fileformats.plain import PlainFiles, RowFile
 from acidctl.format.names import must_hold_events, must_not_hold_events
-from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.tail import Tail, can_fetch, check_shape, read_range
+from acidctl.rows.table_view import logical_length
 from acidctl.state.resolve import DataFile
 from acidctl.storage.port import Storage, join
 
@@ -48,14 +48,10 @@ class Opener:
         if known is not None:
             yield known
             return
-        length = None
-        if file.side_file is not None:
-            side_path = join(self.root, file.side_file.path)
-            with self.storage.open(side_path) as side:
-                length = read_logical_length(side, name=self.storage.display(side_path))
-            if not length:
-                yield None
-                return
+        length = logical_length(self.storage, self.root, file)
+        if length == 0:
+            yield None
+            return
         with self.storage.open(path) as stream:
             yield self._opened(stream, path, file, length, insert_only)
 

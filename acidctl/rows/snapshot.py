@@ -7,20 +7,20 @@ digests read data.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 
-from acidctl.errors import DamagedDataError, MissingDependencyError, UsageError
+from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.fileformats.plain import PlainFiles
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
+from acidctl.rows.outline import Outline, bytes_of
 from acidctl.rows.pipeline import cores, ordered_streams
 from acidctl.rows.predicate import Predicate, no_column, parse
 from acidctl.rows.projection import Projection
@@ -37,12 +37,8 @@ from acidctl.rows.splits import (
     packs,
     row_ids_of,
 )
-from acidctl.rows.table_view import PartitionState, TableState
-from acidctl.rows.watching import ReadProgress, ReadWatch
-from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import EntryKind, EntryState, live_entries
+from acidctl.rows.table_view import PartitionState
 from acidctl.storage.locations import parse_filter
-from acidctl.storage.port import Storage
 from acidctl.types.digest import Digest
 from acidctl.types.hive_types import (
     Dialect,
@@ -104,7 +100,7 @@ class Rows:
         return (ROW_ID, *self.names), (ROW_ID_STRUCT, *self.types), (ids, *self.columns)
 
 
-def limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
+def _limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
     """The first `limit` rows of a stream (None: all), which is read no further than that."""
     left = limit
     while left is None or left > 0:
@@ -116,123 +112,36 @@ def limited(stream: Iterator[Rows], limit: int | None) -> Iterator[Rows]:
         yield rows
 
 
-class Excluded(TypedDict):
-    """A directory that this reader does not read."""
-
-    name: Annotated[str, "directory name"]
-    state: Annotated[str, "as in `ls`"]
-    reason_code: Annotated[str, "why, stable"]
-    reason: Annotated[str, "why, in a sentence"]
-    because_of: Annotated[list[str], "names of the entries that cause it"]
-
-
-class PlannedPartition(TypedDict):
-    """What is read of one location."""
-
-    partition: Annotated[str, "on-disk text; empty for a table without partitions"]
-    base: Annotated[str | None, "the base that is read"]
-    deltas: Annotated[list[str], "insert deltas that are read, in order"]
-    delete_deltas: Annotated[list[str], "delete deltas that apply"]
-    originals: Annotated[list[str], "original files that are read"]
-    excluded: Annotated[list[Excluded], "everything else"]
-
-
-class SnapshotPlan(TypedDict):
-    """What a reader with these lists reads, as `snapshot --files` answers it."""
-
-    location: Annotated[str, "the table as it was named, without secrets"]
-    assumed: Annotated[list[str], ASSUMED]
-    partitions: Annotated[list[PlannedPartition], "one object a location"]
-
-
-class Snapshot:
+class Snapshot(Outline):
     """A reader's view of a table; made by `Table.snapshot`.
 
     `partitions` are those that Hive reads, with their states, and `lists` the reader's, already those of ACID v1 where
     the table is one. Columns are those of `--schema`, else of the newest visible file, see `columns`.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        location: str,
-        table: TableState,
-        findings: Iterable[str] = (),
-        place: tuple[str, Mapping[str, Any]] | None = None,
-        exporter: Callable[..., Any] | None = None,
-    ) -> None:
-        """`findings` is what was found beside the `doubts` of the table.
-
-        `place` is the URL and the storage options by which other processes open it; `exporter` carries out
+    def __init__(self, outline: Outline, place: tuple[str, Mapping[str, Any]], exporter: Callable[..., Any]) -> None:
+        """`place` is the URL and the storage options by which other processes open it; `exporter` carries out
         `export`.
         """
-        self.location = location
-        self.notes = table.notes
-        self.warnings = table.warnings
-        self.partitions = tuple(part for part in table.parts if not part.location.stray)
-        self.lists = table.lists
-        self._storage = storage
-        self._place = Place(*(place or (location, {})))
-        self._given = table.schema
-        self._plain = PlainFiles(table.schema)
-        self._findings = Findings((*table.doubts, *findings))
+        super().__init__(outline._storage, outline.location, outline.table, outline.findings, outline._reader_of)
+        self._watch = outline._watch
+        self._place = Place(*place)
+        self._given = outline.table.schema
+        self._plain = PlainFiles(self._given)
+        self._noticed = Findings(self._known)
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
-        self._watch: ReadWatch | None = None
         self._exporter = exporter
-
-    def watch(self, report: Callable[[ReadProgress], None]) -> None:
-        """Have every later reading of rows, counts and digests reported, in whichever thread it is read."""
-        self._watch = ReadWatch(sum(map(_bytes_of, self.partitions)), report)
 
     @property
     def findings(self) -> tuple[str, ...]:
         """Why rows of this answer may be missing or come twice: what the listing tells (it is among the `warnings`),
         and what was noticed in the rows that have been read or counted so far.
         """
-        return tuple(self._findings)
+        return tuple(self._noticed)
 
     def add_finding(self, sentence: str) -> None:
         """Take in what another process has noticed in the rows of a split."""
-        self._findings.add(sentence)
-
-    def require_certain(self) -> None:
-        """DamagedDataError where rows may be missing or come twice, as far as that is known by now."""
-        for first in self.findings[:1]:
-            more = len(self.findings) - 1
-            raise DamagedDataError(
-                f"rows may be missing or come twice: {first}" + (f" (and {more:,} more findings)" if more else ""),
-                path=self.location,
-                hint="`acidctl ls` shows the directories; without --strict the rows are given, with exit code 3.",
-            )
-
-    def why_empty(self) -> str:
-        """A clause why there is no row, for who has found none or before any file is opened; "" where files are read
-        that may have some.
-        """
-        live = [entry for part in self.partitions for entry in live_entries(part.state)]
-        deletes = [entry.name for entry in live if entry.kind is EntryKind.DELETE_DELTA]
-        if len(deletes) < len(live):
-            return ""
-        left_out = [e for part in self.partitions for e in part.state.excluded if e.kind is not EntryKind.MARKER]
-        if not left_out:
-            return f"there is nothing but {deletes[0]}" if deletes else "the table is empty"
-        states = Counter(entry.state for entry in left_out)
-        if len(states) > 1:
-            return "nothing is read: " + ", ".join(f"{count:,} {_in_words(state)}" for state, count in states.items())
-        state, count = next(iter(states.items()))
-        what = f"all {count:,} directories are" if count > 1 else f"{left_out[0].name} is"
-        above = state is EntryState.ABOVE_WATERMARK
-        mark = f" {self.lists.effective_write_ids.high_watermark}" if above else ""
-        return f"{what} {_in_words(state)}{mark}"
-
-    def why_none_left(self) -> str:
-        """The same after all rows were read and none was found, without a condition."""
-        live = [entry for part in self.partitions for entry in live_entries(part.state)]
-        deletes = [entry.name for entry in live if entry.kind is EntryKind.DELETE_DELTA]
-        if not deletes:
-            return self.why_empty() or "no file that is read has a visible row"
-        more = f" and {len(deletes) - 1:,} more" if len(deletes) > 1 else ""
-        return self.why_empty() or f"every row is deleted, by {deletes[-1]}{more}"
+        self._noticed.add(sentence)
 
     @cached_property
     def columns(self) -> StructType:
@@ -294,21 +203,13 @@ class Snapshot:
         """All columns in answer order: data columns, then partition columns."""
         return (*self.columns.fields, *self.partition_columns)
 
-    def plan(self) -> SnapshotPlan:
-        """What is read and what is not; opens no data file."""
-        return {
-            "location": self.location,
-            "assumed": list(self.lists.assumed),
-            "partitions": [_plan_of(partition) for partition in self.partitions],
-        }
-
     def count(self, where: str | Predicate | None = None) -> int:
         """How many rows are visible, or match a condition."""
         condition = self.condition(where)
         return sum(self.count_of(partition, condition) for partition in self.partitions)
 
     def count_of(self, partition: PartitionState, where: str | Predicate | None = None) -> int:
-        """The same of one partition."""
+        """How many rows of a partition are visible, or match a condition."""
         if where is None:
             count = self._reader(partition).count()
         else:
@@ -318,7 +219,7 @@ class Snapshot:
 
     def _finished(self, partition: PartitionState) -> None:
         if self._watch is not None:
-            self._watch.finish([one.name for some in self._sources(partition) for one in some], _bytes_of(partition))
+            self._watch.finish([one.name for some in self._sources(partition) for one in some], bytes_of(partition))
 
     def digest(self) -> str:
         """The digest of all visible rows with their row ids: `v1:<hex>`, independent of order and of compaction."""
@@ -340,14 +241,16 @@ class Snapshot:
         partitions: Sequence[str] = (),
         batch_rows: int = BATCH_ROWS,
         threads: int | None = None,
+        limit: int | None = None,
     ) -> Iterator[Rows]:
         """All visible rows: by partition path, bucket, then ROW__ID; `columns` names what to deliver, in that order.
 
-        Only those that match `where`, see `condition`. `partitions` narrows them as `--partition` does:
-        `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each core).
+        Only those that match `where`, see `condition`, and of them the first `limit`. `partitions` narrows them as
+        `--partition` does: `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each
+        core).
         """
         chosen = self._chosen(partitions)
-        yield from self._read(self._selection(columns, where, chosen), chosen, batch_rows, threads)
+        yield from _limited(self._read(self._selection(columns, where, chosen), chosen, batch_rows, threads), limit)
         if self._watch is not None:
             self._watch.end()
 
@@ -440,8 +343,9 @@ class Snapshot:
         def batches() -> Iterator[pa.RecordBatch]:
             # A few rows need no other thread to read on.
             workers = 1 if limit is not None and threads is None else threads
-            found = self.rows(columns, where=condition, partitions=partitions, batch_rows=batch_rows, threads=workers)
-            for rows in limited(found, limit):
+            for rows in self.rows(
+                columns, where=condition, partitions=partitions, batch_rows=batch_rows, threads=workers, limit=limit
+            ):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)
 
@@ -472,8 +376,6 @@ class Snapshot:
 
         `how` are the fields of `ExportOptions`, and `where`, `row_id`, `limit` and `strict` as for `acidctl snapshot`.
         """
-        if self._exporter is None:
-            raise UsageError("only snapshots of a table can be exported")
         report: Mapping[str, Any] = self._exporter(self, to, columns, **how)
         return report
 
@@ -574,7 +476,7 @@ class Snapshot:
             deletes,
             self.lists.effective_write_ids,
             row_ids=not partition.state.insert_only,
-            findings=self._findings,
+            findings=self._noticed,
         )
 
 
@@ -599,32 +501,3 @@ def _newest(sources: Sequence[DataSource]) -> tuple[StructType, int, Dialect] | 
         pairs = zip(names, columns.fields, strict=True)
         columns = StructType(tuple(Field(name, field.type) for name, field in pairs))
     return columns, chosen.max_write_id, chosen.facts.dialect
-
-
-def _bytes_of(partition: PartitionState) -> int:
-    return sum(entry.bytes for entry in live_entries(partition.state))
-
-
-def _in_words(state: EntryState) -> str:
-    return {"above_watermark": "above the watermark"}.get(state.value, state.value.replace("_", " "))
-
-
-def _plan_of(partition: PartitionState) -> PlannedPartition:
-    state = partition.state
-    return {
-        "partition": partition.partition,
-        "base": state.base.name if state.base else None,
-        "deltas": [entry.name for entry in state.insert_deltas],
-        "delete_deltas": [entry.name for entry in state.delete_deltas],
-        "originals": [info.path for info in state.originals],
-        "excluded": [
-            {
-                "name": entry.name,
-                "state": entry.state.value,
-                "reason_code": entry.reason_code,
-                "reason": entry.reason,
-                "because_of": list(entry.because_of),
-            }
-            for entry in state.excluded
-        ],
-    }

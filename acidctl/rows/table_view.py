@@ -405,16 +405,22 @@ def entry_details(
         yield file.info.path, _detail(storage, part.location.listing.root, file, rows, part.state.insert_only)
 
 
-def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only: bool) -> FileDetail:
-    """What the file says, or what is wrong with it: one bad file must not hide the others."""
+def logical_length(storage: Storage, root: str, file: DataFile) -> int | None:
+    """How much of a data file counts, where the file beside it says so."""
+    if file.side_file is None:
+        return None
     from acidctl.orc import input_file
 
+    path = join(root, file.side_file.path)
+    with storage.open(path) as stream:
+        return input_file.read_logical_length(stream, name=storage.display(path))
+
+
+def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only: bool) -> FileDetail:
+    """What the file says, or what is wrong with it: one bad file must not hide the others."""
     path, length = join(root, file.info.path), None
     try:
-        if file.side_file is not None:
-            side = join(root, file.side_file.path)
-            with storage.open(side) as stream:
-                length = input_file.read_logical_length(stream, name=storage.display(side))
+        length = logical_length(storage, root, file)
         # Files without a byte are skipped by readers, and so are streaming files before their first commit.
         if not rows or not (file.info.size if length is None else length):
             return FileDetail(0 if rows else None, length)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from acidctl.format.events import EventBatch
-from acidctl.rows.scan import DataSource
+if TYPE_CHECKING:
+    from acidctl.format.events import EventBatch
+    from acidctl.rows.scan import DataSource
 
 
 @dataclass(frozen=True, slots=True)

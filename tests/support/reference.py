@@ -45,7 +45,7 @@ from acidctl.rows.file_report import (
     SideFileReport,
     StripeKeys,
 )
-from acidctl.rows.snapshot import Excluded, PlannedPartition, SnapshotPlan
+from acidctl.rows.outline import Excluded, PlannedPartition, SnapshotPlan
 from acidctl.state.report import (
     ASSUMED,
     Damage,
@@ -297,10 +297,25 @@ def _described(thing: object) -> str:
     ]
     if values:
         parts.append("```python\n" + "\n".join(values) + "\n```\n")
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
+    methods = {
+        item.name: item
+        for body in (*_hidden_bases(thing), node)
+        for item in body.body
+        if isinstance(item, ast.FunctionDef)
+    }
+    for item in methods.values():
+        if not item.name.startswith("_"):
             parts.append(f"### {node.name}.{item.name}\n\n{_signature(item)}\n{_doc(item)}\n")
     return "\n".join(parts)
+
+
+def _hidden_bases(thing: type) -> Iterator[ast.ClassDef]:
+    """Bases that are not public themselves."""
+    for base in thing.__mro__[1:]:
+        if base.__module__.startswith("acidctl.") and base.__name__ not in acidctl.__all__:
+            (node,) = ast.parse(inspect.getsource(base)).body
+            assert isinstance(node, ast.ClassDef)
+            yield node
 
 
 def _signature(node: ast.FunctionDef) -> str:

@@ -99,8 +99,8 @@ HEAVY = (
 # The last ones: an export that is killed while it replaces another, row groups of Parquet passed over; plans that say
 # what becomes of stripes, copies of rows without keys, and joins without another pass; `phases`, and
 # runs of pieces by writer; tasks that wait at their workers; Spark's doubts, logins, its start beside planning, its
-# executors looked at.
-MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 + 350 + 250 + 100 + 80 + 300
+# executors looked at; rows counted by who loads no library.
+MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 + 350 + 250 + 100 + 80 + 300 + 130
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
@@ -110,13 +110,16 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number. An export is loaded
 # by `api` when one is asked for, and runs its tasks by an engine. `orc.scan_check`, which `orc.reader` alone
-# needs, has no room beside it. A table by name in Spark's source needs what others need not wait for.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 24
+# needs, has no room beside it. A table by name in Spark's source needs what others need not wait for. What counts rows
+# loads nothing that reads them.
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 28
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {
     ("api", "acidctl"): "`import acidctl` and `ls` know neither snapshots nor compaction and cleaning",
     ("cli", "acidctl.by_name"): "most commands name a path",
+    ("cli", "acidctl.exporting"): "`snapshot --count` and `--files` show no rows",
+    ("cli", "acidctl.types"): "`snapshot --count` and `--files` show no rows",
     ("cli", "rich"): "progress is shown on terminals only",
     ("cli", "traceback"): "only --debug shows it",
     ("config", "tomllib"): "most runs have no configuration file",
@@ -382,6 +385,8 @@ RUN = "from acidctl.cli.main import main; main()"
         (RUN, ("ls", "TABLE", "-o", "json", "-l", "--validtxns", "1:9223372036854775807::")),
         (RUN, ("ls", "TABLE", "--rows")),
         (RUN, ("ls", "/no/such/table")),
+        (RUN, ("snapshot", "TABLE", "--files")),
+        (RUN, ("snapshot", str(ROOT / "fixtures/tables/hive4/unbucketed/01-inserted/table"), "--count")),
     ],
 )
 def test_light_commands_load_nothing_heavy(code: str, args: tuple[str, ...], tmp_path: Path) -> None:
