@@ -173,7 +173,10 @@ class OrcFile:
 
     def stripe_key_ranges(self) -> tuple[tuple[RowId, RowId] | None, ...]:
         """Per stripe the inclusive bounds of its keys, as `key_range` gives them for the file; None where unknown."""
-        stripes, statistics = self.tail.stripes, self.stripe_statistics() if self.is_acid else ()
+        stripes = self.tail.stripes
+        if len(stripes) == 1:
+            return (self.key_range(),)
+        statistics = self.stripe_statistics() if self.is_acid else ()
         if len(statistics) != len(stripes):
             return (None,) * len(stripes)
         pairs = zip(stripes, statistics, strict=True)
@@ -183,7 +186,7 @@ class OrcFile:
         """The operation codes that can occur in an ACID file; None when its statistics do not tell."""
         return acidmeta.operations(self.tail) if self.is_acid else None
 
-    def stripe_statistics(self) -> tuple[tuple[ColumnStatistics, ...], ...]:
+    def stripe_statistics(self) -> tuple[Sequence[ColumnStatistics], ...]:
         """Per stripe the statistics of each column; empty when the writer left none."""
         with self._source.lock:
             return tuple(each_stripe(self._source.file, self.tail))

@@ -12,7 +12,7 @@ from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
 from acidctl.orc.protobuf import Budget, Message, WireError, block, packed, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.tail import OrcKind, ReadableFile, Stripe, Tail, damaged, read_section
+from acidctl.orc.tail import OrcKind, ReadableFile, Statistics, Stripe, Tail, damaged, read_section
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10
@@ -262,19 +262,19 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
 MAX_METADATA = 128 << 20
 
 
-def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[tuple[ColumnStatistics, ...]]:
+def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[Sequence[ColumnStatistics]]:
     """The statistics of each column, stripe by stripe: taken apart, those of a large file take gigabytes.
 
     Raises DamagedDataError when the section is damaged or its counts contradict the footer.
     """
     try:
-        message = read_stripe_metadata(file, tail)
+        message, budget = read_stripe_metadata(file, tail), Budget(tail.postscript.metadata_length)
         if message.count(1) not in (0, len(tail.stripes)):
             raise WireError(f"they are of {message.count(1)} stripes, there are {len(tail.stripes)}")
         for stripe in message.messages(1):
             if stripe.count(1) not in (0, len(tail.types)):
                 raise WireError(f"they are of {stripe.count(1)} columns, there are {len(tail.types)}")
-            yield tuple(map(parse_statistics, stripe.messages(1)))
+            yield Statistics(tail.name, tuple(stripe.blobs(1)), budget)
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
 

@@ -257,7 +257,7 @@ def _short_statistics(encoded: bytes) -> ColumnStatistics:
     return parse_statistics(Message(encoded))
 
 
-class _Statistics(Sequence[ColumnStatistics]):
+class Statistics(Sequence[ColumnStatistics]):
     """Statistics of all columns, each taken apart when it is asked for: who counts rows needs those of keys alone."""
 
     __slots__ = ("_budget", "_encoded", "_known", "_name")
@@ -433,7 +433,7 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
     _check_stripes(stripes, rows, content_end)
     if footer.count(7) not in (0, len(types)):
         raise WireError(f"it has statistics of {footer.count(7)} columns and types of {len(types)}")
-    statistics = _Statistics(name, tuple(footer.blobs(7)), budget)
+    statistics = Statistics(name, tuple(footer.blobs(7)), budget)
     # Hive's compactor and streaming writers leave row indexes out, and then count nothing at all.
     if statistics and stride and statistics[0].count not in (None, rows):
         raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")

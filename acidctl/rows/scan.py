@@ -122,6 +122,7 @@ class DataSource:
     _facts: FileFacts | None = field(default=None, repr=False)
     _offset: int | None = field(default=None, repr=False)
     _buckets: tuple[int, int] | None = field(default=None, repr=False)
+    _ranges: tuple[tuple[RowId, RowId] | None, ...] | None = field(default=None, repr=False)
 
     @property
     def facts(self) -> FileFacts:
@@ -164,10 +165,15 @@ class DataSource:
             rows = file.stripe_rows
             sizes = [self.bytes * count // max(self.facts.rows, 1) for count in rows]
             if self.facts.is_acid:
-                bounds = file.stripe_key_ranges()
+                bounds = self._key_ranges(file)
                 return tuple(bound and (*bound, size) for bound, size in zip(bounds, sizes, strict=True))
             ids = [RowId(self.raw_write_id, self.raw_bucket or 0, n) for n in accumulate(rows, initial=self.row_offset)]
             return tuple((*pair, size) for pair, size in zip(pairwise(ids), sizes, strict=True))
+
+    def _key_ranges(self, file: RowFile) -> tuple[tuple[RowId, RowId] | None, ...]:
+        if self._ranges is None:
+            self._ranges = file.stripe_key_ranges()
+        return self._ranges
 
     def is_wide(self) -> bool:
         """Whether a timestamp column has values that nanoseconds since 1970 may not hold."""
@@ -219,7 +225,7 @@ class DataSource:
                 yield from self._raw_events(orc, wanted, batch_rows, span, where)
                 return
             if stripes is None and span is not None:
-                stripes = stripes_in(orc, span)
+                stripes = stripes_in(self._key_ranges(orc), span)
             for part in self._parts(orc, wanted, where, stripes):
                 for batch in orc.scan(names_of(wanted), batch_size=batch_rows, fields=places, stripes=part):
                     events = events_of(batch, wanted, self.name)
@@ -246,7 +252,7 @@ class DataSource:
             return
         stripes = None
         if span is not None:
-            stripes, _ = stripes_with_rows(orc, first - self.row_offset, last - self.row_offset)
+            stripes = stripes_with_rows(orc, first - self.row_offset, last - self.row_offset)
         for part in self._parts(orc, wanted, where, stripes):
             at = self.row_offset + sum(orc.stripe_rows[: part.start] if part else ())
             for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, stripes=part):
@@ -390,9 +396,8 @@ class LocationReader:
             deleted = None
             whole = set(group.sources)
             if group.merged:
-                updates = any(source.facts.may_update for source in group.sources)
-                deleted = self.deleted_rows(group.sources, updates=updates)
-                whole = set() if updates else self._whole(group.sources, deleted)
+                deleted = self.deleted_rows(group.sources, updates=group.updates)
+                whole = set() if group.updates else self._whole(group.sources, deleted)
             total += sum(source.facts.rows for source in whole)
             others = [source for source in group.sources if source not in whole]
             if others:
@@ -487,9 +492,7 @@ class LocationReader:
         whole: set[DataSource] = set()
         for source in sources:
             low, high = source.bounds(updates=False)
-            if low is None or high is None or not self.write_ids.covers(low.write_id, high.write_id):
-                continue
-            if not deleted.between(low, high):
+            if low and high and self.write_ids.covers(low.write_id, high.write_id) and not deleted.between(low, high):
                 whole.add(source)
         return whole
 
@@ -553,10 +556,7 @@ def pack_small(streams: _Pairs, batch_rows: int, projection: Projection | None =
         open_packs[statement].append(stream)
         room[statement] -= source.facts.rows
     large = [stream for source, stream in streams if source.facts.rows > batch_rows // _SMALL_PART]
-    return [
-        *large,
-        *(packed(pack, _ahead([sources[id(one)] for one in pack], projection)) for pack in packs),
-    ]
+    return large + [packed(pack, _ahead([sources[id(one)] for one in pack], projection)) for pack in packs]
 
 
 def _in_groups(streams: _Pairs, batch_rows: int, projection: Projection | None) -> list[EventStream]:

@@ -42,23 +42,22 @@ _SOUND_BOUNDS, _WALL_CLOCK = 1, 6
 _CLOCK_DOUBT = 26 * 3600
 
 
-def stripes_in(orc: RowFile, span: KeySpan) -> range:
+def stripes_in(bounds: Sequence[tuple[RowId, RowId] | None], span: KeySpan) -> range:
     """The stripes that may hold keys of the span, by statistics alone: a key index can be wrong unnoticed."""
-    bounds = orc.stripe_key_ranges()
     met = [i for i, known in enumerate(bounds) if span.may_hold(*(known or (None, None)))]
     return range(met[0], met[-1] + 1) if met else range(0)
 
 
-def stripes_with_rows(orc: RowFile, first: int, last: int) -> tuple[range, int]:
-    """The stripes that hold rows `first` to `last` (exclusive) of the file, and the rows before them."""
-    begin = end = skipped = at = 0
+def stripes_with_rows(orc: RowFile, first: int, last: int) -> range:
+    """The stripes that hold rows `first` to `last` (exclusive) of the file."""
+    begin = end = at = 0
     for index, rows in enumerate(orc.stripe_rows):
         if at + rows <= first:
-            begin, skipped = index + 1, at + rows
+            begin = index + 1
         if at < last:
             end = index + 1
         at += rows
-    return range(begin, max(begin, end)), skipped
+    return range(begin, max(begin, end))
 
 
 @dataclass(frozen=True, slots=True)
