@@ -1,4 +1,4 @@
-"""Real Hive as the judge of bases of which some stripes were copied: its readers, predicates, changes, compactions."""
+"""Real Hive as the judge of files of which some stripes were copied: its readers, predicates, changes, compactions."""
 
 from __future__ import annotations
 
@@ -107,20 +107,22 @@ class Table:
             "('transactional'='true', 'orc.row.index.stride'='1000', 'orc.stripe.size'='100000')"
         )
 
-    def fill(self) -> None:
-        """A base that Hive has written itself."""
-        numbers = f"(select pos as id from (select posexplode(split(space({ROWS - 1}), ' ')) as (pos, x)) n) n"
+    def fill(self, how: str = "overwrite table", first: int = 0, rows: int = ROWS) -> None:
+        """A base, or a delta, that Hive has written itself."""
+        numbers = (
+            f"(select pos + {first} as id from (select posexplode(split(space({rows - 1}), ' ')) as (pos, x)) n) n"
+        )
         values = ", ".join(COLUMNS.values())
-        self.hive.run(f"insert overwrite table {self.name} select {values} from {numbers} sort by id")
+        self.hive.run(f"insert {how} {self.name} select {values} from {numbers} sort by id")
 
-    def compact(self) -> dict[str, Any]:
-        """`acidctl compact major` with Hive's own lists; the report of the partition."""
+    def compact(self, kind: str = "major") -> dict[str, Any]:
+        """`acidctl compact` with Hive's own lists; the report of the partition."""
         session = self.hive.session()
         txns = session.valid_txns()
         lists: list[str] = [str(text) for text in (session.valid_write_ids(f"default.{self.name}", txns), txns)]
         ddl = "\n".join(json.loads(row[0]) for row in session.select(f"show create table {self.name}").values)
         given = [part for text in lists for part in ("--validtxns", text)]
-        result = acidctl("compact", "major", str(self.folder), *given, "--schema", ddl, "-o", "json")
+        result = acidctl("compact", kind, str(self.folder), *given, "--schema", ddl, "-o", "json")
         assert result.code == 0, result.stderr
         (part,) = result.json()["partitions"]
         assert part["outcome"] == "compacted", part
@@ -199,6 +201,25 @@ def check_stitched(hive: Hive) -> None:
     assert table.values() == twin.values()
     assert hive.compact(table.name, "major") in ("ready for cleaning", "succeeded")
     assert table.values() == twin.values()
+
+
+@pytest.mark.hive
+def test_hive4_takes_stitched_deltas(hive4: Hive) -> None:
+    """Deltas of Hive's that became one by copying alone, twice: readers, predicates, changes, its own compaction."""
+    table, session = Table(hive4, "stitched_deltas"), hive4.session()
+    session.set("hive.optimize.index.filter", "true")
+    for turn in range(2):
+        for number in range(3):
+            table.fill("into", (3 * turn + number) * ROWS // 6, ROWS // 6)
+        wanted = [table.matching(where, 0) for where in ("", *PREDICATES[::4])]
+        report = table.compact("minor")
+        assert (report["stripes_encoded"], report["verified"]["rows_by_copy"]) == ({}, ROWS // 2 * (turn + 1))
+        assert [table.matching(where, 1 + turn) for where in ("", *PREDICATES[::4])] == wanted
+    for change in CHANGES:
+        hive4.run(change.format(table.name))
+    values = table.values()
+    assert hive4.compact(table.name, "major") in ("ready for cleaning", "succeeded")
+    assert table.values() == values
 
 
 @pytest.mark.hive
