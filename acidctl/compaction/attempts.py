@@ -71,5 +71,4 @@ class Attempt:
             counts=expected.counts,
             digest=expected.digest,
             writer=written.backend.value,
-            copied=expected.copied,
         )

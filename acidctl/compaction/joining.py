@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import wrong
 from acidctl.compaction.inputs import PlainRows, TaskEvents
-from acidctl.compaction.plan import CopyProof, StripeCounts, TaskResult, TaskSpec
-from acidctl.compaction.stripes import CopiedStripe
+from acidctl.compaction.plan import StripeCounts, TaskResult, TaskSpec
+from acidctl.compaction.stripes import CopiedStripe, CopyProof
 from acidctl.compaction.verify import Expected, verify_joined
 from acidctl.errors import DamagedDataError, InternalError, VerificationError
 from acidctl.format.events import EventBatch, Operation, keys_of
@@ -119,8 +119,8 @@ def put_together(
             if one.source.name != name:
                 opened.close()
                 file, name = opened.enter_context(events.open(one.source.name)), one.source.name
-            fingerprint = stitcher.copy(file, one.tail, one.index, one.statistics, one.last)
-            proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one.first, one.last, one.counts))
+            fingerprint = stitcher.copy(one.stored(file), one.last)
+            proofs.append(CopyProof(stitcher.stripes - 1, fingerprint, one, events.open))
             rows += one.rows
             waiting = next(items, None)
         values = dict(metadata)

@@ -26,7 +26,7 @@ from acidctl.types.schema import TableSchema
 
 if TYPE_CHECKING:
     # Loads numpy and pyarrow, which planning by names alone does without.
-    from acidctl.format.events import RowId
+    pass
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1
@@ -565,21 +565,6 @@ class StripeCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyProof:
-    """A stripe of a written file that was copied: its number there and its fingerprint (`orc.stitch`).
-
-    Of its keys, all of which were read in its source, `first` and `last`, and `counts` by write id and bucket property;
-    without keys None and nothing.
-    """
-
-    stripe: int
-    fingerprint: str
-    first: RowId | None
-    last: RowId | None
-    counts: Mapping[tuple[int, int], int]
-
-
-@dataclass(frozen=True, slots=True)
 class TaskResult:
     """A finished task: what it read and what it wrote.
 
@@ -587,8 +572,8 @@ class TaskResult:
     `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
     delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
     input (`digest`), and equals that of the file read back: a task that finds otherwise fails. It is of the rows that
-    were written anew; those of stripes that were copied have `copied` as their proof. `peak_memory` is
-    in bytes, of the process that ran it, whose number is `process`; `phases` are its seconds (`acidctl.phases`).
+    were written anew, and not of those of stripes that were copied. `peak_memory` is in bytes, of the process that ran
+    it, whose number is `process`; `phases` are its seconds (`acidctl.phases`).
     `fingerprints` are those of all stripes, of a part whose stripes are to be put together with those of others. `read`
     are the files of a full ACID table that were read, `committed` and
     `hidden_ids` the write ids whose events were taken or left out.
@@ -611,7 +596,6 @@ class TaskResult:
     read: tuple[FileRead, ...] = ()
     committed: tuple[int, ...] = ()
     hidden_ids: tuple[int, ...] = ()
-    copied: tuple[CopyProof, ...] = ()
     fingerprints: tuple[str, ...] = ()
     stripes: StripeCounts = StripeCounts()
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ from acidctl.format.names import BASE_PREFIX, DELTA_PREFIX, KEY_FIELDS
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.arrow_writer import Physical
 from acidctl.orc.reader import OrcFile
-from acidctl.orc.stitch import Obstacle, claims, obstacle_of_file, obstacle_of_stripe
+from acidctl.orc.stitch import Obstacle, StoredStripe, claims, obstacle_of_file, obstacle_of_stripe
 from acidctl.orc.tail import OrcType, Tail
 from acidctl.rows.merge import DeletedRows
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
@@ -64,6 +65,22 @@ class CopiedStripe:
     def rows(self) -> int:
         """Its rows."""
         return self.tail.stripes[self.index].rows
+
+    def stored(self, file: BinaryIO) -> StoredStripe:
+        """Where it lies, by a handle on its file."""
+        return StoredStripe(file, self.tail, self.index, self.statistics)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProof:
+    """A stripe of a written file that was copied, by its number there, and its fingerprint as it passed, if it did
+    (`orc.stitch`): else it is compared with its original, which `open` opens.
+    """
+
+    stripe: int
+    fingerprint: str | None
+    original: CopiedStripe
+    open: Callable[[str], BinaryIO]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +160,8 @@ class StripePlan:
 
     def _accept(self, source: DataSource, stack: ExitStack) -> str | None:
         """Take a file in; else why none of its stripes is copied."""
-        if self._is_small(self.sizes.get(source.name, 0), source.facts.rows) or len(self._files) >= MOST_FILES:
+        size, rows = self.sizes.get(source.name, 0), source.facts.rows
+        if is_small(size, rows, self.output, self.physical.stripe_size) or len(self._files) >= MOST_FILES:
             return SMALL
         if not source.facts.is_acid or source.apart:
             return Obstacle.SCHEMA.value
@@ -192,7 +210,8 @@ class StripePlan:
     def _coalesce(self) -> None:
         """Small stripes stay only where what is beside them stays, and is not small itself."""
         others, stripes = self._others, [(file, index) for file in self._files for index in file.mine]
-        small = [self._is_small(file.size(index), file.orc.tail.stripes[index].rows) for file, index in stripes]
+        sizes = [(file.size(index), file.orc.tail.stripes[index].rows) for file, index in stripes]
+        small = [is_small(*size, self.output, self.physical.stripe_size) for size in sizes]
         # Whether rows of other files come before a stripe; after the last there may be some too.
         gaps = [True] * (len(stripes) + 1) if others else [False] * (len(stripes) + 1)
         for place in range(1, len(stripes)):
@@ -281,9 +300,6 @@ class StripePlan:
         self.filters.append(through)
         return CopiedStripe(file.source, tail, index, file.statistics[index], first, last, counts)
 
-    def _is_small(self, size: float, rows: float) -> bool:
-        return is_small(size, rows, self.output, self.physical.stripe_size)
-
     def finish(self) -> None:
         """Count what became of the stripes, when all have been dealt with."""
         reasons = self._reasons.copy()
@@ -318,7 +334,7 @@ class PlainPlan:
     def choose(self, sources: Sequence[DataSource]) -> None:
         """Judge the files by their tails and the footers of their stripes."""
         for source in sources:
-            if self._is_small(self.sizes.get(source.name, 0), 0):
+            if is_small(self.sizes.get(source.name, 0), 0, self.output, self.physical.stripe_size):
                 self.counts += StripeCounts(anew=1, reasons=((SMALL, 1),))
                 continue
             with source.open() as orc:
@@ -339,7 +355,7 @@ class PlainPlan:
 
     def _obstacle(self, orc: OrcFile) -> str | None:
         tail, count = orc.tail, len(orc.tail.stripes)
-        if self._is_small(tail.file_length / count, orc.rows / count):
+        if is_small(tail.file_length / count, orc.rows / count, self.output, self.physical.stripe_size):
             return SMALL
         messages = orc.stripe_messages()
         found = obstacle_of_file(tail, self.types, self.physical)
@@ -355,9 +371,6 @@ class PlainPlan:
             )
             found = next((one for one in each if one is not None), None)
         return None if found is None else found.value
-
-    def _is_small(self, size: float, rows: float) -> bool:
-        return is_small(size, rows, self.output, self.physical.stripe_size)
 
     def of(self, source: DataSource) -> tuple[CopiedStripe, ...]:
         """The stripes of a file that are copied: all, or none."""

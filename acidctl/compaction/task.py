@@ -28,7 +28,8 @@ from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import HINT
 from acidctl.compaction.inputs import PlainRows, TaskEvents, state_of
 from acidctl.compaction.joining import Measure, join_parts, put_together, rows_only, write_exactly
-from acidctl.compaction.plan import BYTES_DIGEST, CopyProof, Role, TaskResult, TaskSpec
+from acidctl.compaction.plan import BYTES_DIGEST, Role, TaskResult, TaskSpec
+from acidctl.compaction.stripes import CopyProof
 from acidctl.compaction.verify import Expected
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.compaction.cross_check import HINT, OutputSample, wrong
-from acidctl.compaction.plan import CopyProof
-from acidctl.compaction.stripes import adjacent
+from acidctl.compaction.stripes import CopiedStripe, CopyProof, adjacent
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import BucketCodecError, decode
 from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
@@ -31,9 +30,9 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stitch import Fingerprint, first_keys
+from acidctl.orc.stitch import StoredStripe, first_keys
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
-from acidctl.orc.tail import Calendar, OrcKind, Tail
+from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import index_of
 from acidctl.phases import timed
 from acidctl.rows.opened import in_memory
@@ -54,9 +53,9 @@ class Expected:
     `struct<...>`. `operation` is that of every event; `collapsed` says that each row occurs once, with its own write id
     as the current one (a major compaction); else events of one row descend in their current write id. Without `acid`,
     rows have no keys: then `counts`, `operation`, `collapsed` and `bucket_id` do not matter. `metadata` is user
-    metadata that must be there as it is. Stripes that are `copied` are compared byte for byte with their sources, by
-    their fingerprints, so that their keys are those that were read there: only the first is read, which says that it
-    is the stripe that is meant. No digest is of their rows.
+    metadata that must be there as it is. Stripes that are `copied` are compared byte for byte with their originals, or
+    by fingerprints of those, so that their keys are those that were read there: only the first is read, which says that
+    it is the stripe that is meant. No digest is of their rows.
     """
 
     rows: int
@@ -98,13 +97,11 @@ def verify_file(
                     content.add(batch)
             content.finish()
             content.sample.require_same(beside)
-            every = range(len(orc.tail.stripes))
-            chosen = every if fingerprints else [one.stripe for one in expected.copied]
-            found = _fingerprints(orc.tail, orc.stripe_messages() if chosen else (), beside, chosen)
-            for proof in expected.copied:
-                if found.get(proof.stripe) != proof.fingerprint:
-                    raise wrong(name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
-            return tuple(found.values()) if fingerprints else ()
+            stripes = _stripes(orc, beside) if expected.copied or fingerprints else []
+            hashed = {proof.stripe for proof in expected.copied if proof.fingerprint is not None}
+            hashes = {i: one.fingerprint() for i, one in enumerate(stripes) if fingerprints or i in hashed}
+            _check_copies(expected.copied, stripes, hashes, name)
+            return tuple(hashes.values()) if fingerprints else ()
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
 
@@ -136,16 +133,28 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it has a stripe without rows")
 
 
-def _fingerprints(tail: Tail, statistics: Sequence[bytes], file: BinaryIO, stripes: Iterable[int]) -> dict[int, str]:
-    """Those of some stripes, as far as there are so many, by their numbers."""
-    result = {}
-    for index in stripes:
-        if index < len(tail.stripes):
-            found = Fingerprint()
-            for _ in found.of(file, tail, index, statistics[index] if statistics else b""):
-                pass
-            result[index] = found.hexdigest()
-    return result
+def _stripes(orc: OrcFile, file: BinaryIO) -> list[StoredStripe]:
+    """All stripes, to be read by this handle."""
+    count = len(orc.tail.stripes)
+    statistics = orc.stripe_messages() or (b"",) * count
+    return [StoredStripe(file, orc.tail, index, statistics[index]) for index in range(count)]
+
+
+def _check_copies(
+    copied: Sequence[CopyProof], stripes: Sequence[StoredStripe], hashes: Mapping[int, str], name: str
+) -> None:
+    """Stripes that were copied are what they are in their source; of a file they come one after the other."""
+    for source, proofs in groupby(copied, lambda proof: proof.original.source.name):
+        with ExitStack() as stack:
+            file: BinaryIO | None = None
+            for proof in proofs:
+                if proof.fingerprint is not None:
+                    same = hashes.get(proof.stripe) == proof.fingerprint
+                else:
+                    file = file or stack.enter_context(proof.open(source))
+                    same = stripes[proof.stripe].equals(proof.original.stored(file))
+                if not same:
+                    raise wrong(name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
 
 
 def verify_joined(
@@ -159,10 +168,10 @@ def verify_joined(
         with open_file() as file, open_file() as other, ThreadPoolExecutor(1) as beside:
             orc = open_orc(file, name=name)
             _check_tail(orc, expected)
-            tail, statistics, count = orc.tail, orc.stripe_messages(), len(orc.tail.stripes)
             # Hashing takes most of the time, and each half a core.
-            later = beside.submit(_fingerprints, tail, statistics, other, range(count // 2, count))
-            found = [*_fingerprints(tail, statistics, file, range(count // 2)).values(), *later.result().values()]
+            half = len(orc.tail.stripes) // 2
+            later = beside.submit(lambda: [one.fingerprint() for one in _stripes(orc, other)[half:]])
+            found = [one.fingerprint() for one in _stripes(orc, file)[:half]] + later.result()
             if found != list(fingerprints):
                 raise wrong(name, "its stripes are not those that it was put together of")
             _check_key_index(orc, ends)
@@ -190,7 +199,7 @@ class _Content:
         self._ends: list[RowId] = []
         self._stripe = 0
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
-        self._copied = {proof.stripe: proof for proof in expected.copied}
+        self._copied = {proof.stripe: proof.original for proof in expected.copied}
         self._beside = orc.through(beside)
         self._index = IndexCheck(orc, beside, self._error, whole=not self._copied)
         roots = orc.tail.types[0].subtypes
@@ -229,20 +238,20 @@ class _Content:
 
     def _pass_copied(self) -> None:
         """Go past the stripes that come next and were copied."""
-        while (proof := self._copied.get(self._stripe)) is not None and self._stripe < len(self._boundaries):
+        while (copied := self._copied.get(self._stripe)) is not None and self._stripe < len(self._boundaries):
             self.rows = self._boundaries[self._stripe]
-            if proof.first is not None and proof.last is not None:
-                self._add_copied(proof, proof.first, proof.last)
+            if copied.first is not None and copied.last is not None:
+                self._add_copied(copied, copied.first, copied.last)
             self._index.skip()
             self._stripe += 1
 
-    def _add_copied(self, proof: CopyProof, first: RowId, last: RowId) -> None:
+    def _add_copied(self, copied: CopiedStripe, first: RowId, last: RowId) -> None:
         number = self._stripe
         key = first_keys(self._beside, number)
-        if key.at(0) != first or sum(proof.counts.values()) != self._orc.tail.stripes[number].rows:
+        if key.at(0) != first or sum(copied.counts.values()) != self._orc.tail.stripes[number].rows:
             raise self._error(f"its stripe {number} is not the one that was to be copied there")
         self._check_order(key)
-        for pair, rows in proof.counts.items():
+        for pair, rows in copied.counts.items():
             self._count(pair, rows)
         self._last = last.write_id, last.bucket_property, last.row_id, last.write_id
         self._ends.append(last)

@@ -9,10 +9,12 @@ that there are statistics of each stripe, and that days and moments mean the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
+from operator import eq
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -56,7 +58,9 @@ from acidctl.orc.tail_edit import (
 from acidctl.orc.writer import Backend, Settings, WrittenFile, index_of, write_stripes
 from acidctl.types.hive_types import StructType
 
-_COPIED = 4 << 20
+# What is read at a time: of streams that are hashed, and of two files that are compared, where no more than that is to
+# be mapped anew each time.
+_CHUNK, _COMPARED = 4 << 20, 64 << 10
 
 
 # --- What keeps a stripe out of a file.
@@ -164,28 +168,42 @@ def _may_be_old(statistics: Message) -> bool:
 # --- The file.
 
 
-class Fingerprint:
-    """What proves that a stripe is the same in two files: a hash of its bytes, of how they are divided and compressed,
-    and of its statistics.
+@dataclass(frozen=True, slots=True)
+class StoredStripe:
+    """A stripe of an open file, and its statistics as they are encoded there.
+
+    Two are the same if their bytes are, how these are divided and compressed (`form`), and their statistics.
     """
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
+    file: ReadableFile
+    tail: Tail
+    index: int
+    statistics: bytes
 
-    def of(self, file: ReadableFile, tail: Tail, index: int, statistics: bytes) -> Iterator[bytes]:
-        """The bytes of a stripe as they are read, all of which have to be taken before `hexdigest` is asked."""
-        stripe = tail.stripes[index]
-        for start in range(stripe.offset, stripe.end, _COPIED):
-            data = read_range(file, start, min(_COPIED, stripe.end - start), tail.name)
-            self._hash.update(data)
-            yield data
-        form = stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows, tail.postscript.compression
-        self._hash.update(repr(form).encode())
-        self._hash.update(statistics)
+    @property
+    def form(self) -> bytes:
+        """What the tail says of it, but where it lies."""
+        stripe = self.tail.stripes[self.index]
+        lengths = stripe.index_length, stripe.data_length, stripe.footer_length
+        return repr((*lengths, stripe.rows, self.tail.postscript.compression)).encode() + self.statistics
 
-    def hexdigest(self) -> str:
-        """The hash."""
-        return self._hash.hexdigest()
+    def _chunks(self, size: int) -> Iterator[bytes]:
+        stripe = self.tail.stripes[self.index]
+        for start in range(stripe.offset, stripe.end, size):
+            yield read_range(self.file, start, min(size, stripe.end - start), self.tail.name)
+
+    def fingerprint(self, taken: Callable[[bytes], object] = lambda _: None) -> str:
+        """A hash that stands for it where it is not read again; `taken` is given its bytes."""
+        found = hashlib.sha256()
+        for data in self._chunks(_CHUNK):
+            found.update(data)
+            taken(data)
+        found.update(self.form)
+        return found.hexdigest()
+
+    def equals(self, other: StoredStripe) -> bool:
+        """Whether the other one is the same, by all of its bytes."""
+        return self.form == other.form and all(map(eq, self._chunks(_COMPARED), other._chunks(_COMPARED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,36 +248,20 @@ class Stitcher:
         """How many stripes it has so far."""
         return len(self._placed)
 
-    def copy(self, file: ReadableFile, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> str:
-        """Append a stripe of an open file, whose last key is `end`; its fingerprint, of the bytes in its file."""
-        fingerprint, at = Fingerprint(), tail.stripes[index].offset
-        for data in fingerprint.of(file, tail, index, statistics):
-            if not self._by_kernel(file, at, len(data)):
-                write_all(self._sink, data)
-            at += len(data)
-        self._place(tail, index, statistics, end)
-        return fingerprint.hexdigest()
+    def copy(self, one: StoredStripe, end: RowId | None) -> str | None:
+        """Append a stripe, whose last key is `end`; its fingerprint, of the bytes as they passed.
 
-    def append(self, file: ReadableFile, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> None:
-        """The same without a fingerprint, for stripes of which there is one already."""
-        stripe = tail.stripes[index]
-        if not self._by_kernel(file, stripe.offset, stripe.end - stripe.offset):
-            for start in range(stripe.offset, stripe.end, _COPIED):
-                write_all(self._sink, read_range(file, start, min(_COPIED, stripe.end - start), tail.name))
-        self._place(tail, index, statistics, end)
-
-    def _by_kernel(self, file: ReadableFile, start: int, length: int) -> bool:
-        """Let a local file take bytes of another one itself, where it can (`storage.port.NewFile.take`)."""
+        None where a local file took them from another one itself (`storage.port.NewFile.take`).
+        """
+        stripe, fingerprint = one.tail.stripes[one.index], None
         take = getattr(self._sink, "take", None)
-        return take is not None and bool(take(file, start, length))
-
-    def _place(self, tail: Tail, index: int, statistics: bytes, end: RowId | None) -> None:
-        """Enter a stripe that was appended."""
-        stripe = tail.stripes[index]
+        if take is None or not take(one.file, stripe.offset, stripe.end - stripe.offset):
+            fingerprint = one.fingerprint(partial(write_all, self._sink))
         lengths = {2: stripe.index_length, 3: stripe.data_length, 4: stripe.footer_length}
         entry = encoded({1: self._at, **lengths, 5: stripe.rows})
-        self._placed.append(_Placed(entry, statistics, end, stripe.rows))
+        self._placed.append(_Placed(entry, one.statistics, end, stripe.rows))
         self._at += stripe.end - stripe.offset
+        return fingerprint
 
     def write(
         self, batches: Iterable[EventBatch], columns: StructType, settings: Settings, *, acid: bool, backend: Backend
@@ -396,7 +398,7 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
         statistics = encoded_statistics(run.file, run.tail) or (b"",) * len(run.tail.stripes)
         ends = ends_of(run) if acid else [None] * len(run.numbers)
         for index, end in zip(run.numbers, ends, strict=True):
-            stitcher.append(run.file, run.tail, index, statistics[index], end)
+            stitcher.copy(StoredStripe(run.file, run.tail, index, statistics[index]), end)
     values = dict(metadata or {})
     if acid:
         values[ACID_STATS] = _acid_stats(runs)

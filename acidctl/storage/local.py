@@ -208,8 +208,8 @@ class LocalStorage(Storage):
             yield place
 
 
-# Below this the call costs more than it saves.
-_TAKEN_BYTES = 64 << 10
+#: Below this the call costs more than it saves.
+TAKEN_BYTES = 64 << 10
 # Other file systems, ones that do not know how, an old kernel, one that forbids the call.
 _NO_COPYING = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF)
 
@@ -245,7 +245,7 @@ class _NewFile(NewFile):
     def take(self, source: object, start: int, length: int) -> bool:
         """By the kernel, where both files are of this machine and their file systems agree to it."""
         number = _descriptor(source)
-        if number is None or length < _TAKEN_BYTES or not hasattr(os, "copy_file_range"):
+        if number is None or length < TAKEN_BYTES or not hasattr(os, "copy_file_range"):
             return False
         self._send()
         done = 0

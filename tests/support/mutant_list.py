@@ -604,14 +604,15 @@ COPYING = (
     ),
     Mutant(
         "compaction/stripes.py",
-        "                    yield self._stretch(KeySpan(lower, copied.first), file, copied.index)\n",
-        "                    self._stretch(KeySpan(lower, copied.first), file, copied.index)\n",
+        "                    yield from self._stretch(KeySpan(lower, copied.first), place, copied.index)\n",
+        "                    list(self._stretch(KeySpan(lower, copied.first), place, copied.index))\n",
         "rows between copied stripes left out",
     ),
     Mutant(
         "orc/stitch.py",
-        "        fingerprint, at = Fingerprint(), tail.stripes[index].offset\n",
-        "        index = max(index - 1, 0)\n        fingerprint, at = Fingerprint(), tail.stripes[index].offset\n",
+        "        stripe, fingerprint = one.tail.stripes[one.index], None\n",
+        "        one = replace(one, index=max(one.index - 1, 0))\n"
+        "        stripe, fingerprint = one.tail.stripes[one.index], None\n",
         "the stripe before is copied instead",
     ),
 )

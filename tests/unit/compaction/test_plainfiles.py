@@ -7,7 +7,7 @@ import io
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -23,7 +23,7 @@ from acidctl.compaction.task import renamed, run_task
 from acidctl.errors import DamagedDataError, NotAcidTableError, VerificationError
 from acidctl.format.listing import FileInfo
 from acidctl.orc.reader import open_orc
-from acidctl.orc.stitch import Stitcher
+from acidctl.orc.stitch import Stitcher, StoredStripe
 from acidctl.types.schema import parse_schema
 from tests.support.orc_events import EventBatch, keys, read_all
 from tests.support.orc_events import written as orc_written
@@ -254,11 +254,11 @@ def test_wrong_copies_of_orc_files_are_refused(lost: bool, tmp_path: Path, monke
     spec = replace(spec, table=replace(spec.table, writer=WriterSettings(compression="none")))
     copy, calls = Stitcher.copy, list[int]()
 
-    def wrong(self: Stitcher, file: BinaryIO, tail: Any, index: int, *rest: Any) -> str:
-        calls.append(index)
+    def wrong(self: Stitcher, one: StoredStripe, end: Any) -> str | None:
+        calls.append(one.index)
         if len(calls) != 2:
-            return copy(self, file, tail, index, *rest)
-        return "" if lost else copy(self, file, tail, index, *rest)[::-1]
+            return copy(self, one, end)
+        return None if lost else str(copy(self, one, end))[::-1]
 
     monkeypatch.setattr(Stitcher, "copy", wrong)
     with pytest.raises(VerificationError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,19 +14,19 @@ import pyarrow.orc as po
 import pyorc
 import pytest
 
-from acidctl.compaction import joining, stripes, task
+from acidctl.compaction import attempts, joining, stripes, task
 from acidctl.compaction.plan import KeyCut, Role, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
 from acidctl.errors import VerificationError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventKeys, Operation, RowId
 from acidctl.orc import stitch as stitching
-from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.reader import open_orc
-from acidctl.orc.stitch import Stitcher
+from acidctl.orc.stitch import Stitcher, StoredStripe
 from acidctl.orc.tail_edit import write_all
 from acidctl.rows.file_report import acid_facts
 from acidctl.rows.merge import DeletedRows
+from acidctl.storage import local
 from tests.support.extent import SWEEP
 from tests.support.specs import delta, specs_of, state_of, write_events
 
@@ -218,11 +219,18 @@ def plain_table(table: Path) -> None:
     deletes(table, 2, [77])
 
 
-Copy = Callable[..., str]
+Copy = Callable[[Stitcher, StoredStripe, RowId | None], str | None]
+os_copy = os.copy_file_range
 
 
-def _flipped(copy: Copy, stitcher: Stitcher, *given: Any) -> str:
+def _flipped(copy: Copy, stitcher: Stitcher, one: StoredStripe, end: RowId | None) -> str | None:
     """One bit of a stripe changes on its way to the disk."""
+
+    def taken(source: int, target: int, count: int, offset: int) -> int:
+        done = os_copy(source, target, count, offset)
+        (byte,) = os.pread(source, 1, offset + done // 2)
+        os.pwrite(target, bytes([byte ^ 1]), os.lseek(target, 0, os.SEEK_CUR) - done + done // 2)
+        return done
 
     def write(sink: BinaryIO, data: bytes) -> None:
         spoiled = bytearray(data)
@@ -231,53 +239,74 @@ def _flipped(copy: Copy, stitcher: Stitcher, *given: Any) -> str:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitching, "write_all", write)
-        return copy(stitcher, *given)
+        patch.setattr(os, "copy_file_range", taken)
+        return copy(stitcher, one, end)
 
 
-def _twice(copy: Copy, stitcher: Stitcher, *given: Any) -> str:
-    copy(stitcher, *given)
-    return copy(stitcher, *given)
+def _twice(copy: Copy, stitcher: Stitcher, one: StoredStripe, end: RowId | None) -> str | None:
+    copy(stitcher, one, end)
+    return copy(stitcher, one, end)
 
 
-def _other(copy: Copy, stitcher: Stitcher, file: BinaryIO, tail: Any, index: int, *rest: Any) -> str:
+def _other(copy: Copy, stitcher: Stitcher, one: StoredStripe, end: RowId | None) -> str | None:
     """The neighbour of a stripe in its place."""
-    return copy(stitcher, file, tail, index - 1 if index == 6 else index, *rest)
+    return copy(stitcher, replace(one, index=5) if one.index == 6 else one, end)
 
 
-def _left_out(copy: Copy, stitcher: Stitcher, file: BinaryIO, tail: Any, index: int, *rest: Any) -> str:
-    return "" if index == 6 else copy(stitcher, file, tail, index, *rest)
+def _left_out(copy: Copy, stitcher: Stitcher, one: StoredStripe, end: RowId | None) -> str | None:
+    return None if one.index == 6 else copy(stitcher, one, end)
 
 
+@pytest.mark.parametrize("by_kernel", [False, True])
 @pytest.mark.parametrize("fault", [_flipped, _twice, _other, _left_out])
-def test_a_wrong_copy_is_refused(fault: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_copy_is_refused(
+    fault: Callable[..., str | None], by_kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A flipped bit, a stripe that comes twice, in the place of another, or not at all."""
     plain_table(tmp_path)
+    monkeypatch.setattr(local, "TAKEN_BYTES", 0 if by_kernel else 1 << 40)
     copy = Stitcher.copy
     monkeypatch.setattr(Stitcher, "copy", lambda *given: fault(copy, *given))
     with pytest.raises(VerificationError):
         task.run_task(spec_of(tmp_path))
 
 
-def test_what_a_proof_says_of_keys_is_held_against_the_file(tmp_path: Path) -> None:
-    """The first key is read back, rows are counted, and the last key has its place in the order and the key index."""
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_what_a_proof_says_is_held_against_the_file(
+    by_kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes, the first key, which is read back, how many rows, and the place of the last key in order and key index."""
     plain_table(tmp_path)
+    monkeypatch.setattr(local, "TAKEN_BYTES", 0 if by_kernel else 1 << 40)
+    verified: list[Expected] = []
+
+    def noted(open_file: Callable[[], BinaryIO], name: str, expected: Expected, **options: Any) -> tuple[str, ...]:
+        verified.append(expected)
+        return verify_file(open_file, name, expected, **options)
+
+    monkeypatch.setattr(attempts, "verify_file", noted)
     spec = spec_of(tmp_path)
-    done = task.run_task(spec)
-    place = tmp_path / spec.work / str(done.path)
-    metadata = {TARGET: spec.table.dialect.encode()}
-    good = Expected(done.rows, done.digest, COLUMNS, done.counts, metadata=metadata, copied=done.copied)
+    place = tmp_path / spec.work / str(task.run_task(spec).path)
+    (good,) = verified
     verify_file(lambda: place.open("rb"), "f", good)
-    proof = done.copied[4]
-    assert proof.first is not None
-    assert proof.last is not None
-    for wrong in (
-        replace(proof, first=replace(proof.first, row_id=proof.first.row_id + 1)),
-        replace(proof, last=replace(proof.last, row_id=proof.last.row_id - 1)),
-        replace(proof, last=replace(proof.last, row_id=10 * STRIPE)),
-        replace(proof, counts={pair: rows - 1 for pair, rows in proof.counts.items()}),
-        replace(proof, fingerprint=done.copied[5].fingerprint),
+    proof, other = good.copied[4:6]
+    assert (proof.fingerprint is None) is by_kernel
+    one = proof.original
+    assert one.first is not None
+    assert one.last is not None
+    neighbour = other.original
+    for changed in (
+        replace(proof, original=replace(one, first=replace(one.first, row_id=one.first.row_id + 1))),
+        replace(proof, original=replace(one, last=replace(one.last, row_id=one.last.row_id - 1))),
+        replace(proof, original=replace(one, last=replace(one.last, row_id=10 * STRIPE))),
+        replace(proof, original=replace(one, counts={pair: rows - 1 for pair, rows in one.counts.items()})),
+        replace(
+            proof,
+            fingerprint=other.fingerprint,
+            original=replace(one, index=neighbour.index, statistics=neighbour.statistics),
+        ),
     ):
-        copied = tuple(wrong if one is proof else one for one in done.copied)
+        copied = tuple(changed if each is proof else each for each in good.copied)
         with pytest.raises(VerificationError):
             verify_file(lambda: place.open("rb"), "f", replace(good, copied=copied))
 

@@ -30,11 +30,11 @@ from acidctl.orc.stats import (
     merged_statistics,
     parse_statistics,
 )
-from acidctl.orc.stitch import Stitcher, StripeRun, mismatch, postscript_of, stitch
+from acidctl.orc.stitch import Stitcher, StoredStripe, StripeRun, mismatch, postscript_of, stitch
 from acidctl.orc.stripe import encoded_statistics
 from acidctl.orc.writer import Backend
 from acidctl.rows.file_report import acid_facts
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.local import TAKEN_BYTES, LocalStorage
 from acidctl.storage.prefetch import RangedFile, Tuning
 from tests.support.orc_events import EventBatch, keys, read_all, written
 from tests.unit.orc.test_writer import columns_of
@@ -121,7 +121,7 @@ def test_stripes_are_copied_byte_for_byte() -> None:
 def test_local_files_are_copied_by_the_kernel(
     refusal: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without their bytes passing through this process, but for their hash; where it refuses, they pass through."""
+    """Without their bytes passing through this process, nor a hash; where it refuses, they pass through."""
     part = written([events(0, 60_000)], COLUMNS, compression="none", stripe_size=1 << 20)[0]
     (tmp_path / "part").write_bytes(part)
     by_kernel: list[int] = []
@@ -141,12 +141,13 @@ def test_local_files_are_copied_by_the_kernel(
         statistics = encoded_statistics(file, run.tail)
         stitcher = Stitcher(sink, run.tail, postscript_of(file, run.tail))
         for index in run.numbers:
-            add = stitcher.copy if index % 2 else stitcher.append
-            add(file, run.tail, index, statistics[index], None)
+            one = StoredStripe(file, run.tail, index, statistics[index])
+            large = run.tail.stripes[index].end - run.tail.stripes[index].offset >= TAKEN_BYTES
+            assert stitcher.copy(one, None) == (None if large and not refusal else one.fingerprint())
         stitcher.finish({})
     assert len(run.numbers) > 4
     sizes = [stripe.end - stripe.offset for stripe in run.tail.stripes]
-    assert sum(by_kernel) == (0 if refusal else sum(size for size in sizes if size >= 64 << 10))
+    assert sum(by_kernel) == (0 if refusal else sum(size for size in sizes if size >= TAKEN_BYTES))
     assert (tmp_path / "whole").read_bytes()[: run.tail.stripes[-1].end] == part[: run.tail.stripes[-1].end]
     assert StripeRun.whole(io.BytesIO((tmp_path / "whole").read_bytes()), name="whole").rows == 60_000
 
@@ -166,7 +167,7 @@ def test_adjacent_stripes_come_in_few_requests() -> None:
     with RangedFile(read_at, len(data), name="f", tuning=Tuning(whole=0, first=4096)) as file:
         stitcher = Stitcher(io.BytesIO(), tail, b"")
         for index in range(done.stripes):
-            stitcher.copy(file, tail, index, statistics[index], None)
+            stitcher.copy(StoredStripe(file, tail, index, statistics[index]), None)
     assert len(requests) <= 3
     assert sum(requests) < len(data) * 1.1
 
