@@ -25,7 +25,7 @@ from acidctl.cli.output import (
     system_terminal,
     terminal_width,
 )
-from acidctl.cli.process import interrupts_reach_us, own_stderr
+from acidctl.cli.process import interrupts_reach_us, nothing_is_left, own_stderr
 from acidctl.engine import set_up_process
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError
 from acidctl.storage.redact import secrets_given, without_secrets
@@ -94,8 +94,8 @@ class AcidctlGroup(click.Group):
         words = sys.argv[1:] if args is None else args
         with own_stderr(with_panics=_debugs(words)):
             code = run(words)
-        if code == ExitCode.INTERRUPTED:
-            # A thread that an interrupt has left at work in C++ would make the interpreter's own ending an abort.
+        # A thread that an interrupt has left at work in C++ would make the interpreter's own ending an abort.
+        if code == ExitCode.INTERRUPTED or nothing_is_left():
             end_at_once(code)
         sys.exit(code)
 

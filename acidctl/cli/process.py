@@ -71,6 +71,12 @@ def interrupts_reach_us() -> AbstractContextManager[None]:
     return _raised_again(KeyboardInterrupt, _interrupt_soon)
 
 
+def nothing_is_left() -> bool:
+    """Whether the interpreter's own ending would only give memory back, which takes a tenth of a short command."""
+    watched = sys.getprofile() or sys.gettrace() or "pyspark" in sys.modules
+    return not watched and threading.active_count() == 1
+
+
 class _Handler:
     """Ends a run when a signal comes: `end` says whether the run is to be thrown out of what it does, by `error`.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import table_argument, table_of, with_engine
@@ -32,7 +32,6 @@ from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import ExportOptions, ReadView, option
 from acidctl.rows.outline import Outline, described
-from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import EntryKind, EntryState
@@ -150,7 +149,7 @@ def _answer(out: Output, config: Config, snapshot: Snapshot, view: View, export:
             out, snapshot, view, replace(with_engine(config, export), storage_options=config.storage_options(export.to))
         )
     elif view.count or view.digest:
-        _write_numbers(out, snapshot, view, snapshot.count_and_digest)
+        _write_numbers(out, snapshot, view)
     elif out.form is Format.TEXT:
         _write_text(out, snapshot, view)
     else:
@@ -216,9 +215,8 @@ def _write_plan(out: Output, snapshot: Outline) -> None:
             out.line("  nothing here: an empty directory is an empty table")
 
 
-def _write_numbers(
-    out: Output, snapshot: Outline, view: View, digest: Callable[[str | None], tuple[int, str]] | None = None
-) -> None:
+def _write_numbers(out: Output, snapshot: Any, view: View) -> None:
+    """Of an outline, or with a digest of a snapshot."""
     answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     partitions: list[Count] = []
     if view.by_partition or not view.digest:
@@ -226,9 +224,9 @@ def _write_numbers(
             counts = [(part.partition, snapshot.count_of(part, view.where)) for part in snapshot.partitions]
         partitions = [{"partition": name, "rows": rows} for name, rows in counts]
         answer["rows"] = sum(rows for _, rows in counts)
-    if view.digest and digest is not None:
+    if view.digest:
         with _watched(out, snapshot, "digesting"):
-            answer["rows"], answer["digest"] = digest(view.where)
+            answer["rows"], answer["digest"] = snapshot.count_and_digest(view.where)
     _note_none(out, snapshot, view, answer["rows"])
     if view.by_partition:
         answer["partitions"] = partitions
@@ -257,6 +255,7 @@ def _why_none(snapshot: Outline, view: View) -> str:
 def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
     """All rows in a form for programs, rendered in threads beside the reading."""
     from acidctl.exporting.forms import FileForm, Renderer
+    from acidctl.rows.pipeline import ordered_map
 
     array = JsonArray(out) if out.form is Format.JSON else None
     kind = "csv" if out.form is Format.CSV else "jsonl"

@@ -99,7 +99,7 @@ def set_up_process() -> None:
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
-    gc.set_threshold(10_000)
+    gc.set_threshold(50_000)
 
 
 def default_work() -> Work:

@@ -304,7 +304,16 @@ def is_hidden(name: str) -> bool:
 
     Hive 4 itself does not hide `-tmp.` (HIVE-27536), so a running insert shows through there; ours are hidden.
     """
-    return name.startswith(("_", ".", "-tmp.", "-ext-"))
+    return name.startswith(_HIDING)
+
+
+def has_hidden_part(path: str) -> bool:
+    """Whether any part of a relative path is hidden."""
+    return _HIDDEN_PART.search(path) is not None
+
+
+_HIDING = ("_", ".", "-tmp.", "-ext-")
+_HIDDEN_PART = re.compile(f"(?:^|/)(?:{'|'.join(map(re.escape, _HIDING))})")
 
 
 def is_hidden_to_hive(name: str) -> bool:

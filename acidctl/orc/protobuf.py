@@ -100,14 +100,16 @@ class Message:
                     raise WireError("a field runs past the end")
                 value = data[at : at + length]
                 at += length
-                # Fields of one number stand together, and most of them are short.
-                while at + 1 < end and data[at] == key < 0x80 > (length := data[at + 1]):
-                    fields.setdefault(number, []).append(value)
-                    at += 2
-                    if length > end - at:
-                        raise WireError("a field runs past the end")
-                    value = data[at : at + length]
-                    at += length
+                if at + 1 < end and data[at] == key < 0x80 and number:
+                    # Fields of one number stand together, and most of them are short.
+                    run = fields.setdefault(number, [])
+                    while at + 1 < end and data[at] == key and data[at + 1] < 0x80:
+                        run.append(value)
+                        length, at = data[at + 1], at + 2
+                        if length > end - at:
+                            raise WireError("a field runs past the end")
+                        value = data[at : at + length]
+                        at += length
             elif kind in _LENGTHS:
                 length = _LENGTHS[kind]
                 if length > end - at:
@@ -207,12 +209,12 @@ class Message:
                 result.append(item)
         return tuple(result)
 
-    def blobs(self, number: int) -> Iterator[bytes]:
+    def blobs(self, number: int) -> tuple[bytes, ...]:
         """The raw bytes of a repeated field of bytes or of fixed width."""
-        for value in self._fields.get(number, ()):
-            if not isinstance(value, bytes):
-                raise WireError(f"field {number} is not bytes")
-            yield value
+        values = self._fields.get(number, ())
+        if int in map(type, values):
+            raise WireError(f"field {number} is not bytes")
+        return tuple(values)  # type: ignore[arg-type]
 
 
 def _bare_numbers(data: bytes, count: int) -> list[int] | None:

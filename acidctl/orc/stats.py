@@ -133,6 +133,9 @@ def parse_statistics(message: Message) -> ColumnStatistics:
         plan = _READS.get(field)
         if plan is not None and (inner := message.message(field)):
             kind, reads = plan
+            if kind is StatisticsKind.INTEGER:
+                values = ValueStatistics(kind, inner.sint(1), inner.sint(2), inner.sint(3))
+                break
             stated = ((reads[number], number) for number in inner if number in reads)
             values = ValueStatistics(kind, **{name: read(inner, number) for (name, read), number in stated})
             break

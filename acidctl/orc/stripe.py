@@ -274,7 +274,7 @@ def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[Sequence[ColumnStati
         for stripe in message.messages(1):
             if stripe.count(1) not in (0, len(tail.types)):
                 raise WireError(f"they are of {stripe.count(1)} columns, there are {len(tail.types)}")
-            yield Statistics(tail.name, tuple(stripe.blobs(1)), budget)
+            yield Statistics(tail.name, stripe.blobs(1), budget)
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
 
@@ -282,7 +282,7 @@ def each_stripe(file: ReadableFile, tail: Tail) -> Iterator[Sequence[ColumnStati
 def encoded_statistics(file: ReadableFile, tail: Tail) -> tuple[bytes, ...]:
     """The encoded statistics of each stripe; empty where the writer left none. DamagedDataError when malformed."""
     try:
-        messages = tuple(read_stripe_metadata(file, tail).blobs(1))
+        messages = read_stripe_metadata(file, tail).blobs(1)
     except (WireError, CodecError) as error:
         raise damaged(tail.name, f"has damaged stripe statistics ({error})") from error
     return messages if len(messages) == len(tail.stripes) else ()
@@ -348,7 +348,7 @@ def moved_positions(
     Of a union that was written as a struct (see `arrow_writer`) `tags` are the row index and the streams of its tags.
     """
     entries = []
-    of_tags = iter(()) if tags is None else Message(tags[0]).blobs(_ENTRY)
+    of_tags = iter(() if tags is None else Message(tags[0]).blobs(_ENTRY))
     for number, field in raw_fields(index):
         if number != _ENTRY:
             entries.append(field)

@@ -426,14 +426,14 @@ def _parse_footer(file: ReadableFile, name: str, end: int, window: bytes, post: 
         raise WireError(f"it declares {footer.count(4)} types")
     if footer.count(5) > _MAX_USER_KEYS or sum(map(len, footer.blobs(5))) > _MAX_USER_METADATA:
         raise WireError("its user metadata is too large")
-    types = _types(tuple(footer.blobs(4)))
+    types = _types(footer.blobs(4))
     stripes = tuple(Stripe(*numbers) for numbers in footer.numbers_of(3, 5))
     rows, stride, code, calendar = footer.numbers(6, 8, 9, 11)
     content_end = end - after - post.footer_length - post.metadata_length - post.stripe_statistics_length
     _check_stripes(stripes, rows, content_end)
     if footer.count(7) not in (0, len(types)):
         raise WireError(f"it has statistics of {footer.count(7)} columns and types of {len(types)}")
-    statistics = Statistics(name, tuple(footer.blobs(7)), budget)
+    statistics = Statistics(name, footer.blobs(7), budget)
     # Hive's compactor and streaming writers leave row indexes out, and then count nothing at all.
     if statistics and stride and statistics[0].count not in (None, rows):
         raise WireError(f"its statistics count {statistics[0].count} rows, and it promises {rows}")
@@ -466,7 +466,7 @@ def _postscript(window: bytes, end: int) -> PostScript:
     return post
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _parsed_postscript(encoded: bytes) -> PostScript:
     """Small files of a table share a few."""
     message = Message(encoded)

@@ -194,7 +194,7 @@ def write_stripes(
         rewritten(entry, {1: stripe.offset - len(MAGIC)})
         for entry, stripe in zip(Message(tail.footer).blobs(STRIPES), tail.stripes, strict=True)
     )
-    statistics = tuple(read_stripe_metadata(held, tail).blobs(1))
+    statistics = read_stripe_metadata(held, tail).blobs(1)
     post = tail.postscript
     size = held.release(post.metadata_length + post.footer_length + post.length + 1, b"")
     rows = tuple(stripe.rows for stripe in tail.stripes)

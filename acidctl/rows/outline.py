@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.format.bucket_codec import decode
-from acidctl.format.names import Operation, RowId, must_not_hold_events
+from acidctl.format.names import BucketFile, Operation, RowId
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc import acidmeta, tail
 from acidctl.rows.table_view import PartitionState, TableState, logical_length
@@ -158,7 +158,7 @@ def _counted(storage: Storage, partition: PartitionState, write_ids: ValidWriteI
             for file in data_files(entry):
                 if not file.has_rows or (found := _tail_of(storage, root, file)) is None:
                     continue
-                if not tail.is_acid(found) or must_not_hold_events(file.info.path):
+                if not tail.is_acid(found) or not isinstance(file.parsed, BucketFile):
                     return None
                 if not found.rows:
                     continue

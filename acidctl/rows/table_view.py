@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
-from acidctl.format.names import ACID_PREFIXES, is_hidden, must_hold_events, must_not_hold_events, same_table
+from acidctl.format.names import (
+    ACID_PREFIXES,
+    has_hidden_part,
+    is_hidden,
+    must_hold_events,
+    must_not_hold_events,
+    same_table,
+)
 from acidctl.format.write_ids import Reader, TxnListFormat
 from acidctl.options import Progress, ReadView
 from acidctl.phases import phase
 from acidctl.state.equivalence import disagreements
-from acidctl.state.inventory import has_hidden_part
 from acidctl.state.report import (
     Damage,
     Details,

@@ -25,6 +25,7 @@ from acidctl.format.names import (
     Marker,
     OriginalFile,
     Unrecognised,
+    has_hidden_part,
     is_hidden,
     parse_directory,
     parse_file,
@@ -152,11 +153,6 @@ def read_marker(content: bytes | None) -> tuple[MarkerContent, str | None]:
     return known, None
 
 
-def has_hidden_part(path: str) -> bool:
-    """Whether any part of a relative path is hidden."""
-    return any(is_hidden(part) for part in path.split("/"))
-
-
 def _group(listing: Listing) -> tuple[list[FileInfo], dict[str, tuple[FileInfo, ...]]]:
     """Files of the location itself, and files by top-level directory or nested base or delta directory."""
     owners: dict[str, str] = {}
@@ -281,7 +277,7 @@ def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[st
     """Sentences about buckets that stand twice in one live directory: an unfinished or crashed write left both."""
     notes: list[str] = []
     for entry in () if insert_only else entries:
-        if len(entry.files) < 2:
+        if sum(file.name.startswith(BUCKET_PREFIX) for file in entry.files) < 2:
             continue
         seen: dict[tuple[str, int], list[str]] = defaultdict(list)
         for file in data_files(entry):

@@ -100,7 +100,7 @@ HEAVY = (
 # what becomes of stripes, copies of rows without keys, and joins without another pass; `phases`, and
 # runs of pieces by writer; tasks that wait at their workers; Spark's doubts, logins, its start beside planning, its
 # executors looked at; rows counted by who loads no library.
-MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 + 350 + 250 + 100 + 80 + 300 + 130
+MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 + 350 + 250 + 100 + 80 + 300 + 150
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
@@ -112,13 +112,14 @@ FEWEST_LINES = 60
 # by `api` when one is asked for, and runs its tasks by an engine. `orc.scan_check`, which `orc.reader` alone
 # needs, has no room beside it. A table by name in Spark's source needs what others need not wait for. What counts rows
 # loads nothing that reads them.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 28
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 29
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {
     ("api", "acidctl"): "`import acidctl` and `ls` know neither snapshots nor compaction and cleaning",
     ("cli", "acidctl.by_name"): "most commands name a path",
     ("cli", "acidctl.exporting"): "`snapshot --count` and `--files` show no rows",
+    ("cli", "acidctl.rows"): "`snapshot --count` and `--files` show no rows",
     ("cli", "acidctl.types"): "`snapshot --count` and `--files` show no rows",
     ("cli", "rich"): "progress is shown on terminals only",
     ("cli", "traceback"): "only --debug shows it",
@@ -368,7 +369,7 @@ def _loaded(code: str, *args: str) -> set[str]:
     return set(done.stderr.rpartition("LOADED ")[2].split())
 
 
-RUN = "from acidctl.cli.main import main; main()"
+RUN = "from acidctl.cli.main import run; run(sys.argv[1:])"
 
 
 @pytest.mark.slow
