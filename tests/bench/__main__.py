@@ -1,7 +1,7 @@
 """`python -m tests.bench` measures what docs/performance.md shows, and draws it; with the name of a piece only that.
 
-`compact`, `memory`, `stripes`, `read` and `cluster` add to a JSON file (`--json`), each as soon as it is measured,
-and `show` prints and draws what is there; `small`, `storage` and `worker` print only.
+`compact`, `memory`, `stripes`, `read`, `spark`, `where` and `cluster` add to a JSON file (`--json`), each as soon as it
+is measured, and `show` prints and draws what is there; `small`, `storage` and `worker` print only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if __name__ == "__main__":
         "memory": partial(bench_compact.main, piece="memory"),
         "read": bench_read.main,
         "stripes": bench_read.stripes,
+        "spark": bench_read.spark,
+        "where": bench_read.where,
         "cluster": bench_cluster.main,
         "show": results.main,
         "small": bench_small.main,

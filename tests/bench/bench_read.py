@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 import acidctl
 from tests.bench import results
-from tests.bench.compact_tables import data_files, make_compact_table
+from tests.bench.compact_tables import CASES, data_files, make_compact_table
 from tests.bench.results import Result
 from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 from tests.support import orc_tools
@@ -36,18 +36,23 @@ class Figure:
     memory: float
 
 
+# The kernel counts what the parent had as memory of the child, so that the parent has to be small.
+_LAUNCH = """
+import os, resource, subprocess, sys, time
+start = time.perf_counter()
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+sys.exit(code)
+"""
+
+
 def run(command: Sequence[str | Path]) -> Figure:
     """One run of a command as a whole process, its output thrown away."""
-    start = time.perf_counter()
-    with open(os.devnull, "wb") as nowhere:
-        process = subprocess.Popen([str(part) for part in command], stdout=nowhere, stderr=subprocess.PIPE)
-        _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        assert process.stderr is not None
-        raise SystemExit(f"{command[0]} failed: {process.stderr.read().decode(errors='replace')}")
-    return Figure(seconds, usage.ru_maxrss / 1024)
+    launch = [sys.executable, "-S", "-c", _LAUNCH, *map(str, command)]
+    done = subprocess.run(launch, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command[0]} failed: {done.stderr}")
+    return Figure(*map(float, done.stdout.split()))
 
 
 def interleaved(commands: dict[str, Sequence[str | Path]], rounds: int) -> dict[str, list[Figure]]:
@@ -141,6 +146,66 @@ def stripes(arguments: Sequence[str] | None = None) -> None:
     ]
     results.add(options.json, made)
     print("\n".join(results.table(made)))
+
+
+def spark(arguments: Sequence[str] | None = None) -> None:
+    """A table with scattered changes through the data source on `local[2]`, beside Spark's scan of its rows in ORC."""
+    from pyspark.sql import SparkSession
+
+    import acidctl.spark
+
+    options = _options("spark", arguments)
+    table = make_compact_table(options.tables, options.rows)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(dir=options.tables) as folder:
+        session = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
+        acidctl.spark.register(session)
+        lists = "\n".join(CASES["scattered"].lists[1::2])
+        rows = session.read.format("acidctl").option("validtxns", lists).load(str(table))
+        rows.write.option("compression", "zlib").orc(f"{folder}/plain")
+        plain = session.read.orc(f"{folder}/plain")
+        times: dict[str, list[float]] = {}
+        for turn in range(options.rounds + 1):
+            for name, frame in {"plain ORC": plain, "acidctl": rows}.items():
+                start = time.perf_counter()
+                frame.write.format("noop").mode("overwrite").save()
+                seconds = time.perf_counter() - start
+                if turn:
+                    times.setdefault(name, []).append(seconds)
+        session.stop()
+    found = [Result("spark", "scan on local[2]", options.rows, name, tuple(all_)) for name, all_ in times.items()]
+    results.add(options.json, found)
+    print("\n".join(results.table(found)))
+
+
+def where(arguments: Sequence[str] | None = None) -> None:
+    """A condition on one row in a hundred that lie together, beside all rows: in this process and as whole commands."""
+    options = _options("where", arguments)
+    table, lists = make_compact_table(options.tables, options.rows), CASES["scattered"].lists
+    snapshot = acidctl.open_table(str(table)).snapshot(validtxns=lists[1::2])
+    low = options.rows // 2
+    one = f"id >= {low} AND id < {low + options.rows // 100}"
+    times: dict[str, list[float]] = {}
+    for turn in range(options.rounds + 1):
+        for name, condition in {"to_batches()": None, "to_batches(), 1 % of the keys": one}.items():
+            start = time.perf_counter()
+            assert sum(map(len, snapshot.to_batches(where=condition)))
+            seconds = time.perf_counter() - start
+            if turn:
+                times.setdefault(name, []).append(seconds)
+    command = [sys.executable, "-m", "acidctl", "snapshot", str(table), *lists, "-o", "jsonl"]
+    figures = interleaved(
+        {"-o jsonl": command, "-o jsonl, 1 % of the keys": [*command, "--where", one]}, options.rounds
+    )
+    found = [Result("where", "condition", options.rows, name, tuple(all_)) for name, all_ in times.items()]
+    found += [
+        Result(
+            "where", "condition", options.rows, name, tuple(one.seconds for one in all_), max(o.memory for o in all_)
+        )
+        for name, all_ in figures.items()
+    ]
+    results.add(options.json, found)
+    print("\n".join(results.table(found)))
 
 
 def _scan_all(files: Sequence[Path]) -> int:
