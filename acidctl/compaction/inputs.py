@@ -431,16 +431,6 @@ class EventFilter:
         self.seen: set[DataSource] = set()
 
     @property
-    def rows_in(self) -> int:
-        """Events of the task's bucket (and stretch) that have been read."""
-        return sum(tally.rows_in for tally in self.tallies)
-
-    @property
-    def hidden(self) -> int:
-        """Those of them that aborted writes left."""
-        return sum(tally.hidden for tally in self.tallies)
-
-    @property
     def passed(self) -> KeySum:
         """Those that went on."""
         return sum((tally.passed for tally in self.tallies), KeySum())

@@ -98,6 +98,9 @@ def set_up_process() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
+    # ORC's C++ writer takes a MiB for each stream. Once a block as large as glibc heeds was freed, glibc keeps as much:
+    # else it goes back to the system after each file and comes anew, which takes most of the time of a small one.
+    bytes(31 << 20)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
     gc.set_threshold(50_000)
 

@@ -248,7 +248,7 @@ Value = int | float | bytes | Iterable[bytes] | None
 
 def encoded(fields: Mapping[int, Value]) -> bytes:
     """A message of these fields, in this order; numbers with a sign are the caller's to convert (`zigzagged`)."""
-    return b"".join(_field(field, value) for field, value in fields.items())
+    return b"".join([_field(field, value) for field, value in fields.items()])
 
 
 def _field(field: int, value: Value) -> bytes:
@@ -258,7 +258,7 @@ def _field(field: int, value: Value) -> bytes:
         return number(field, value)
     if isinstance(value, float):
         return encode_varint(field << 3 | _FIXED64) + struct.pack("<d", value)
-    return block(field, value) if isinstance(value, bytes) else b"".join(block(field, item) for item in value)
+    return block(field, value) if isinstance(value, bytes) else b"".join([block(field, item) for item in value])
 
 
 def number(field: int, value: int) -> bytes:
@@ -278,6 +278,8 @@ def packed(values: Iterable[int]) -> bytes:
 
 def encode_varint(value: int) -> bytes:
     """An unsigned number in groups of seven bits, the lowest first."""
+    if 0 <= value < 0x80:
+        return value.to_bytes(1, "little")
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -293,21 +295,19 @@ def zigzagged(value: int) -> int:
 
 def raw_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The fields of a message in order: number, and the whole field with its key; WireError when it is not one."""
-    at = 0
-    while at < len(data):
+    at, end = 0, len(data)
+    while at < end:
         start = at
-        key, at = varint(data, at)
+        key, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
         kind = key & 7
-        if kind == _VARINT:
-            _, at = varint(data, at)
-        elif kind == _BYTES:
-            length, at = varint(data, at)
-            at += length
+        if kind in (_VARINT, _BYTES):
+            value, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
+            at += value if kind == _BYTES else 0
         elif kind in _LENGTHS:
             at += _LENGTHS[kind]
         else:
             raise WireError(f"wire type {kind} is unknown")
-        if at > len(data):
+        if at > end:
             raise WireError("a field runs past the end")
         yield key >> 3, data[start:at]
 
@@ -317,5 +317,5 @@ def rewritten(data: bytes, changes: Mapping[int, Value]) -> bytes:
 
     What was last stays last: readers look for the letters at the end of a postscript without parsing it.
     """
-    kept = (field for number, field in raw_fields(data) if number not in changes)
+    kept = [field for number, field in raw_fields(data) if number not in changes]
     return encoded(changes) + b"".join(kept)

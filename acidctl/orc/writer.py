@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
@@ -249,13 +249,19 @@ def _encode(
     backend: Backend,
 ) -> _KeyLog:
     """Write a file as the backend makes it, of which the end is held back; what was noted of its keys."""
-    stripes, plain = _stripe_sink(held, columns, types, physical_of(settings, types, acid=acid), backend)
+    pieces = _pieces(batches, settings.stripe_size)
+    first = list(islice(pieces, 2))
+    stripes, plain = None, physical_of(settings, types, acid=acid)
+    # Of a few bytes Arrow's own zlib is done before igzip's chunks are put in their places.
+    size = sum(column.nbytes for one in first for column in one.columns)
+    if backend is not Backend.ARROW or size > _LEAST_PIECE_BYTES // 2:
+        stripes, plain = _stripe_sink(held, columns, types, plain, backend)
     if plain.compression is Compression.NONE:  # of the others they count what is compressed
         plain = replace(plain, stripe_size=plain.stripe_size + _not_filled(types, plain))
     writer = _backend(backend)(stripes or held, columns, plain, acid=acid)
     keys = _KeyLog()
     try:
-        for piece in _pieces(batches, settings.stripe_size):
+        for piece in chain(first, pieces):
             ends = []
             for end in timed("encode", writer.write(piece)):
                 ends.append(end)
