@@ -29,6 +29,8 @@ _U64 = (1 << 64) - 1
 _SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
 # Runs are bounded together until they have so many values, and all of a stream in no more parts than these.
 _PART, _MOST_PARTS = 512, 1 << 16
+# So many bytes of a stream are looked up at a time, and so many different ones kept.
+_WINDOW, _MOST_WINDOWS = 32, 1 << 12
 # The sum of a run of such values does not overflow.
 _SUMMED = 1 << 54
 
@@ -110,38 +112,19 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
     sums: list[int] = []
     part = _part_of(values)
     total = count = top = at = seen = 0
-    end = len(data)
-    direct = _direct_runs()
-    # Text lengths come as many short delta runs, and few different ones: four bytes tell all of most of them.
-    deltas: dict[bytes, tuple[int, int, int]] = {}
+    # Text lengths come as many short runs, and the same few again and again: a look-up tells several of them.
+    windows: dict[bytes, tuple[int, int, int, int]] = {}
     try:
-        while at < end:
-            header = data[at]
-            kind = header >> 6
-            if kind == _DIRECT:
-                size, number, most = direct[(header & 63) << 8 | data[at + 1]]
-                at += size
-            elif kind == _SHORT_REPEAT:
-                width = (header >> 3 & 7) + 1
-                number = (header & 7) + 3
-                most = data[at + 1] if width == 1 else int.from_bytes(data[at + 1 : at + 1 + width], "big")
-                at += 1 + width
-            elif kind == _DELTA:
-                head = data[at : at + 4]
-                known = deltas.get(head)
-                if known is None:
-                    number, most, after = _delta_bound(data, at)
-                    known = (after - at, number, most)
-                    if head[2] < 128 and head[3] < 128:
-                        deltas[head] = known
-                size, number, most = known
-                if most == _U64:
-                    most = _falling_top(data, at)
-                at += size
-            else:
-                run, at = _patched_base(data, at)
-                number, most = len(run), int(run.max())
-            total += most * number
+        while at < len(data):
+            window = data[at : at + _WINDOW]
+            known = windows.get(window)
+            if known is None:
+                known = _window_bound(data, at, part)
+                if known[0] <= len(window) and len(windows) < _MOST_WINDOWS:
+                    windows[window] = known
+            size, number, most_together, most = known
+            at += size
+            total += most_together
             count += number
             if most > top:
                 top = most
@@ -156,6 +139,36 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
         raise WireError("a run is cut short") from None
     _need(data, at)
     return Bounds([*counts, count], [*sums, total], top)
+
+
+def _window_bound(data: bytes, start: int, part: int) -> tuple[int, int, int, int]:
+    """Of the first run, and those after it that end within the window: bytes, values, their sum and greatest at most.
+
+    No run is added to `part` values or more.
+    """
+    direct = _direct_runs()
+    count = total = top = 0
+    at, last = start, min(start + _WINDOW, len(data))
+    while at < last and count < part:
+        header = data[at]
+        kind = header >> 6
+        if kind == _DIRECT:
+            size, number, most = direct[(header & 63) << 8 | data[at + 1]]
+            after = at + size
+        elif kind == _SHORT_REPEAT:
+            after = at + 2 + (header >> 3 & 7)
+            number, most = (header & 7) + 3, int.from_bytes(data[at + 1 : after], "big")
+        elif kind == _DELTA:
+            number, most, after = _delta_bound(data, at)
+            if most == _U64 and after <= len(data):
+                most = _falling_top(data, at)
+        else:
+            run, after = _patched_base(data, at)
+            number, most = len(run), int(run.max())
+        if after > last and count:
+            break
+        at, count, total, top = after, count + number, total + most * number, max(top, most)
+    return at - start, count, total, top
 
 
 def _falling_top(data: bytes, at: int) -> int:
