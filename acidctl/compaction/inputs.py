@@ -247,7 +247,7 @@ class TaskEvents:
         read = [source for source, _ in parts]
         notice = _RefuseDoubles(self._task.output).watch(read)
         merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)
-        for batch in coalesce(iter(merge), BATCH_ROWS):
+        for batch in coalesce(iter(merge), BATCH_ROWS, BATCH_ROWS // 4):
             # Those of files without updates: each is of the write that made its row.
             keys = batch.keys
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, keys.write_id), batch.columns)
@@ -325,7 +325,7 @@ class TaskEvents:
         reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
         merge = reader.merge(self._projection, span=self._span, threads=self._threads, deleted=deleted)
         last: RowId | None = None
-        for batch in coalesce(iter(merge), BATCH_ROWS):
+        for batch in coalesce(iter(merge), BATCH_ROWS, BATCH_ROWS // 4):
             keys = batch.keys
             last = _require_distinct(keys, last, self._task.output)
             # A row of ACID version 1 that was updated becomes one that its first writer inserted.
