@@ -108,13 +108,12 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
 
     A run that may fall below zero counts as enormous. WireError when the stream is cut short.
     """
-    counts: list[int] = []
-    sums: list[int] = []
     part = _part_of(values)
-    total = count = top = at = seen = 0
-    # Text lengths come as many short runs, and the same few again and again: a look-up tells several of them.
-    windows: dict[bytes, tuple[int, int, int, int]] = {}
-    try:
+
+    def runs() -> Iterator[tuple[int, int, int]]:
+        # Text lengths come as many short runs, and the same few again and again: a look-up tells several of them.
+        windows: dict[bytes, tuple[int, int, int, int]] = {}
+        at = 0
         while at < len(data):
             window = data[at : at + _WINDOW]
             known = windows.get(window)
@@ -122,30 +121,18 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
                 known = _window_bound(data, at, part)
                 if known[0] <= len(window) and len(windows) < _MOST_WINDOWS:
                     windows[window] = known
-            size, number, most_together, most = known
-            at += size
-            total += most_together
-            count += number
-            if most > top:
-                top = most
-            if count >= part:
-                counts.append(count)
-                sums.append(total)
-                seen += count
-                total = count = 0
-                if seen >= values:
-                    break
+            at += known[0]
+            _need(data, at)
+            yield known[1:]
+
+    try:
+        return _gathered(runs(), values)
     except IndexError:
         raise WireError("a run is cut short") from None
-    _need(data, at)
-    return Bounds([*counts, count], [*sums, total], top)
 
 
 def _window_bound(data: bytes, start: int, part: int) -> tuple[int, int, int, int]:
-    """Of the first run, and those after it that end within the window: bytes, values, their sum and greatest at most.
-
-    No run is added to `part` values or more.
-    """
+    """Of a run, and those after it within the window, up to `part` values: bytes, values, most of sum and of each."""
     direct = _direct_runs()
     count = total = top = 0
     at, last = start, min(start + _WINDOW, len(data))
