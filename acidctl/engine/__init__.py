@@ -92,21 +92,19 @@ class _NoPandas:
 def set_up_process() -> None:
     """What a process of our own decides for all that runs in it.
 
-    It keeps pyarrow from importing pandas with its first array, which takes half a second, and lets it allocate as
-    everything else here does: a pool of its own keeps a fifth of a worker's memory that nobody uses.
+    It keeps pyarrow from importing pandas with its first array, which takes half a second.
     """
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
-    # ORC's C++ writer takes a MiB for each stream. Once a block as large as glibc heeds was freed, glibc keeps as much:
-    # else it goes back to the system after each file and comes anew, which takes most of the time of a small one.
-    bytes(31 << 20)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
     gc.set_threshold(50_000)
 
 
 def default_work() -> Work:
     """The function that `WORK` names; raises ImportError where something that it needs is missing."""
+    # ORC's C++ writer takes a MiB for each stream. Once a block as large as glibc heeds was freed, glibc keeps as much:
+    # else it goes back to the system after each file and comes anew, which takes most of the time of a small one.
+    bytes(31 << 20)
     work: Work = getattr(import_module(WORK[0]), WORK[1])
     return work
 

@@ -212,6 +212,8 @@ def serve(handle: int) -> None:
     """Carry out tasks until the parent closes the connection, or dies: then at once, in the middle of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_up_process()
+    # A pool of Arrow's own would keep a fifth of a worker's memory that nobody uses.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     parent = Connection(handle)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(parent, tasks), daemon=True).start()
