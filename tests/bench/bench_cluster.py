@@ -5,15 +5,14 @@ Cluster and application are up, and have compacted something small, before anyth
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from acidctl import open_table
 from acidctl.engine.spark import SparkEngine
-from tests.bench import results
 from tests.bench.bench_compact import linked
+from tests.bench.bench_read import options_of, shown
 from tests.bench.compact_tables import CASES, make_compact_table
 from tests.bench.results import Result
 from tests.services.spark import SparkCluster
@@ -21,13 +20,7 @@ from tests.services.spark import SparkCluster
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, add to the file, print."""
-    parser = argparse.ArgumentParser(prog="bench cluster", description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tables", type=Path, default=Path(tempfile.gettempdir()) / "acidctl-bench")
-    parser.add_argument("--json", type=Path, default=results.DEFAULT)
-    options = parser.parse_args(arguments)
-    options.tables.mkdir(exist_ok=True)
+    options = options_of("cluster", arguments, 5_000_000)
     case = CASES["scattered"]
     small, table = (make_compact_table(options.tables, rows) for rows in (100_000, options.rows))
     times: dict[str, list[float]] = {}
@@ -46,5 +39,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     assert part.outputs, part
                 times.setdefault(f"{workers} worker{'s' * (workers > 1)} of one core", []).append(report.seconds)
     found = [Result("cluster", case.name, options.rows, name, tuple(all_)) for name, all_ in times.items()]
-    results.add(options.json, found)
-    print("\n".join(results.table(found)), flush=True)
+    shown(options, found)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,13 +55,37 @@ def run(command: Sequence[str | Path]) -> Figure:
     return Figure(*map(float, done.stdout.split()))
 
 
-def interleaved(commands: dict[str, Sequence[str | Path]], rounds: int) -> dict[str, list[Figure]]:
-    """All commands in turn, several rounds: noise of the machine falls on all of them alike."""
-    found: dict[str, list[Figure]] = {name: [] for name in commands}
+def in_turn(piece: str, case: str, rows: int, actions: Mapping[str, Callable[[], object]], rounds: int) -> list[Result]:
+    """Calls in this process, each once before it counts, then all in turn: noise of the machine falls on all alike."""
+    for action in actions.values():
+        action()
+    times: dict[str, list[float]] = {what: [] for what in actions}
     for _ in range(rounds):
-        for name, command in commands.items():
-            found[name].append(run(command))
-    return found
+        for what, action in actions.items():
+            start = time.perf_counter()
+            action()
+            times[what].append(time.perf_counter() - start)
+    return [Result(piece, case, rows, what, tuple(seconds)) for what, seconds in times.items()]
+
+
+def commands_in_turn(
+    piece: str, case: str, rows: int, commands: Mapping[str, Sequence[str | Path]], rounds: int
+) -> list[Result]:
+    """The same of commands, each run a process of its own, the first one counted too."""
+    figures: dict[str, list[Figure]] = {what: [] for what in commands}
+    for _ in range(rounds):
+        for what, command in commands.items():
+            figures[what].append(run(command))
+    return [
+        Result(piece, case, rows, what, tuple(one.seconds for one in all_), max(one.memory for one in all_))
+        for what, all_ in figures.items()
+    ]
+
+
+def shown(options: argparse.Namespace, found: list[Result]) -> None:
+    """Add to the file, print."""
+    results.add(options.json, found)
+    print("\n".join(results.table(found)), flush=True)
 
 
 def plain_scan(base: Path) -> int:
@@ -80,13 +104,6 @@ def snapshot_scan(table: Path) -> int:
     return sum(len(batch) for batch in snapshot.to_batches())
 
 
-def timed(action: Callable[[], int]) -> float:
-    """Seconds that one call takes."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 def commands_for(table: Path, base: Path) -> dict[str, Sequence[str | Path]]:
     """The commands that are timed, on a table and its one base file."""
     lists = ["--validtxns", VALID_WRITE_IDS, "--validtxns", VALID_TXNS]
@@ -100,52 +117,27 @@ def commands_for(table: Path, base: Path) -> dict[str, Sequence[str | Path]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, add to the file, print."""
-    options = _options("read", arguments)
+    options = options_of("read", arguments)
     table, base = make_table(options.tables, options.rows)
     commands: dict[str, Sequence[str | Path]] = {
         **commands_for(table, base),
         "orc-tools data": ["java", "-jar", orc_tools.jar(), "data", base],
     }
-    scans: dict[str, Callable[[], int]] = {
-        "plain scan": lambda: plain_scan(base),
-        "acidctl to_batches()": lambda: snapshot_scan(table),
-    }
-    for action in scans.values():
-        action()
     case = f"{options.rows // 10:,} deletes"
-    times: dict[str, list[float]] = {name: [] for name in scans}
-    for _ in range(options.rounds):
-        for name, action in scans.items():
-            times[name].append(timed(action))
-    found = [Result("scan", case, options.rows, name, tuple(seconds)) for name, seconds in times.items()]
-    figures = interleaved(commands, options.rounds)
-    found += [
-        Result("read", case, options.rows, name, tuple(one.seconds for one in all_), max(one.memory for one in all_))
-        for name, all_ in figures.items()
-    ]
-    results.add(options.json, found)
-    print("\n".join(results.table(found)))
+    scans = {"plain scan": partial(plain_scan, base), "acidctl to_batches()": partial(snapshot_scan, table)}
+    found = in_turn("scan", case, options.rows, scans, options.rounds)
+    shown(options, found + commands_in_turn("read", case, options.rows, commands, options.rounds))
 
 
 def stripes(arguments: Sequence[str] | None = None) -> None:
     """What the size of stripes costs whoever scans: the same base with stripes of 16 and of 64 MiB."""
-    options = _options("stripes", arguments)
-    found = {}
+    options = options_of("stripes", arguments)
+    scans = {}
     for mib in (16, 64):
         table = make_compact_table(options.tables, options.rows, "new", mib << 20)
         files = [files[0] for files in data_files(table).values()]
-        found[mib] = partial(_scan_all, files)
-        found[mib]()
-    times: dict[int, list[float]] = {mib: [] for mib in found}
-    for _ in range(options.rounds):
-        for mib, action in found.items():
-            times[mib].append(timed(action))
-    made = [
-        Result("stripes", "plain scan of a base", options.rows, f"stripes of {mib} MiB", tuple(seconds))
-        for mib, seconds in times.items()
-    ]
-    results.add(options.json, made)
-    print("\n".join(results.table(made)))
+        scans[f"stripes of {mib} MiB"] = partial(_scan_all, files)
+    shown(options, in_turn("stripes", "plain scan of a base", options.rows, scans, options.rounds))
 
 
 def spark(arguments: Sequence[str] | None = None) -> None:
@@ -155,7 +147,7 @@ def spark(arguments: Sequence[str] | None = None) -> None:
 
     import acidctl.spark
 
-    options = _options("spark", arguments)
+    options = options_of("spark", arguments)
     table = make_compact_table(options.tables, options.rows)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(dir=options.tables) as folder:
@@ -172,57 +164,38 @@ def spark(arguments: Sequence[str] | None = None) -> None:
             "plain ORC, maximum of each column": plain.agg(*highest),
             "acidctl, maximum of each column": rows.agg(*highest),
         }
-        times: dict[str, list[float]] = {}
-        for turn in range(options.rounds + 1):
-            for name, frame in frames.items():
-                start = time.perf_counter()
-                frame.write.format("noop").mode("overwrite").save()
-                seconds = time.perf_counter() - start
-                if turn:
-                    times.setdefault(name, []).append(seconds)
+        scans = {name: frame.write.format("noop").mode("overwrite").save for name, frame in frames.items()}
+        found = in_turn("spark", "scan on local[2]", options.rows, scans, options.rounds)
         session.stop()
-    found = [Result("spark", "scan on local[2]", options.rows, name, tuple(all_)) for name, all_ in times.items()]
-    results.add(options.json, found)
-    print("\n".join(results.table(found)))
+    shown(options, found)
 
 
 def where(arguments: Sequence[str] | None = None) -> None:
     """A condition on one row in a hundred that lie together, beside all rows: in this process and as whole commands."""
-    options = _options("where", arguments)
+    options = options_of("where", arguments)
     table, lists = make_compact_table(options.tables, options.rows), CASES["scattered"].lists
     snapshot = acidctl.open_table(str(table)).snapshot(validtxns=lists[1::2])
     low = options.rows // 2
     one = f"id >= {low} AND id < {low + options.rows // 100}"
-    times: dict[str, list[float]] = {}
-    for turn in range(options.rounds + 1):
-        for name, condition in {"to_batches()": None, "to_batches(), 1 % of the keys": one}.items():
-            start = time.perf_counter()
-            assert sum(map(len, snapshot.to_batches(where=condition)))
-            seconds = time.perf_counter() - start
-            if turn:
-                times.setdefault(name, []).append(seconds)
+
+    def scan(condition: str | None) -> None:
+        assert sum(map(len, snapshot.to_batches(where=condition)))
+
+    scans = {"to_batches()": partial(scan, None), "to_batches(), 1 % of the keys": partial(scan, one)}
+    found = in_turn("where", "condition", options.rows, scans, options.rounds)
     command = [sys.executable, "-m", "acidctl", "snapshot", str(table), *lists, "-o", "jsonl"]
-    figures = interleaved(
-        {"-o jsonl": command, "-o jsonl, 1 % of the keys": [*command, "--where", one]}, options.rounds
-    )
-    found = [Result("where", "condition", options.rows, name, tuple(all_)) for name, all_ in times.items()]
-    found += [
-        Result(
-            "where", "condition", options.rows, name, tuple(one.seconds for one in all_), max(o.memory for o in all_)
-        )
-        for name, all_ in figures.items()
-    ]
-    results.add(options.json, found)
-    print("\n".join(results.table(found)))
+    commands = {"-o jsonl": command, "-o jsonl, 1 % of the keys": [*command, "--where", one]}
+    shown(options, found + commands_in_turn("where", "condition", options.rows, commands, options.rounds))
 
 
 def _scan_all(files: Sequence[Path]) -> int:
     return sum(plain_scan(path) for path in files)
 
 
-def _options(piece: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+def options_of(piece: str, arguments: Sequence[str] | None, rows: int = 1_000_000) -> argparse.Namespace:
+    """How many rows and rounds, where the tables are, and the file that is added to."""
     parser = argparse.ArgumentParser(prog=f"bench {piece}", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=rows)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tables", type=Path, default=Path(tempfile.gettempdir()) / "acidctl-bench")
     parser.add_argument("--json", type=Path, default=results.DEFAULT)
