@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import table_argument, table_of, with_engine
@@ -215,7 +215,7 @@ def _write_plan(out: Output, snapshot: Outline) -> None:
             out.line("  nothing here: an empty directory is an empty table")
 
 
-def _write_numbers(out: Output, snapshot: Any, view: View) -> None:
+def _write_numbers(out: Output, snapshot: Outline, view: View) -> None:
     """Of an outline, or with a digest of a snapshot."""
     answer: Numbers = {"location": snapshot.location, "assumed": list(snapshot.lists.assumed)}
     partitions: list[Count] = []
@@ -226,7 +226,7 @@ def _write_numbers(out: Output, snapshot: Any, view: View) -> None:
         answer["rows"] = sum(rows for _, rows in counts)
     if view.digest:
         with _watched(out, snapshot, "digesting"):
-            answer["rows"], answer["digest"] = snapshot.count_and_digest(view.where)
+            answer["rows"], answer["digest"] = cast("Snapshot", snapshot).count_and_digest(view.where)
     _note_none(out, snapshot, view, answer["rows"])
     if view.by_partition:
         answer["partitions"] = partitions

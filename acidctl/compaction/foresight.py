@@ -51,9 +51,10 @@ def foreseen(
     Files that are small are counted together, under an empty name. What the table wants beside is not known yet: see
     `with_form`.
     """
-    filled = [file for file in files if file.rows]
-    large = [file for file in filled if file.tail is not None and not is_small(file.size, file.rows, output)]
-    small = [file for file in filled if file.tail is None or is_small(file.size, file.rows, output)]
+    large, small = list[InputFile](), list[InputFile]()
+    for file in files:
+        if file.rows:
+            (small if file.tail is None or is_small(file.size, file.rows, output) else large).append(file)
     touched = united([bounds for file in deletes if file.rows for bounds in _stretches(file)])
     others, accepted = [_span(file) for file in small], list[Bounds]()
     for file in sorted(large, key=lambda one: -one.size):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
 from acidctl.format.listing import FileInfo
@@ -23,10 +23,6 @@ from acidctl.options import CompactOptions
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import TableSchema
-
-if TYPE_CHECKING:
-    # Loads numpy and pyarrow, which planning by names alone does without.
-    pass
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from acidctl.compaction.plan import StripeCounts
+from acidctl.compaction.plan import StripeCounts, WriterSettings
 from acidctl.format.events import EventBatch, KeySpan, RowId, keys_of
 from acidctl.format.names import BASE_PREFIX, DELTA_PREFIX, KEY_FIELDS
 from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
@@ -38,6 +38,7 @@ _SMALL_IN_DELTA = 256 << 10, 10_000
 SMALL_SHARE = 16
 #: Files whose stripes are looked at, the largest ones: each stays open.
 MOST_FILES = 256
+_USUAL_STRIPE = WriterSettings().stripe_size
 _MOST = 2**63 - 1
 _LEAST, _GREATEST = RowId(-_MOST, 0, 0), RowId(_MOST, 0, 0)
 
@@ -410,7 +411,7 @@ def _stripe_bounds(orc: OrcFile) -> tuple[Bounds, ...] | None:
     return tuple(narrowed)
 
 
-def is_small(size: float, rows: float, output: str = DELTA_PREFIX, stripe_size: int = 16 << 20) -> bool:
+def is_small(size: float, rows: float, output: str = DELTA_PREFIX, stripe_size: int = _USUAL_STRIPE) -> bool:
     """Whether a stripe, or a file, of so many stored bytes and rows is small in an output that is to have plain stripes
     of `stripe_size`.
     """

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, BinaryIO
@@ -30,7 +30,7 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stitch import StoredStripe, first_keys
+from acidctl.orc.stitch import StoredStripe, first_keys, stored_stripes
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import index_of
@@ -97,7 +97,7 @@ def verify_file(
                     content.add(batch)
             content.finish()
             content.sample.require_same(beside)
-            stripes = _stripes(orc, beside) if expected.copied or fingerprints else []
+            stripes = stored_stripes(beside, orc.tail) if expected.copied or fingerprints else ()
             hashed = {proof.stripe for proof in expected.copied if proof.fingerprint is not None}
             hashes = {i: one.fingerprint() for i, one in enumerate(stripes) if fingerprints or i in hashed}
             _check_copies(expected.copied, stripes, hashes, name)
@@ -133,13 +133,6 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it has a stripe without rows")
 
 
-def _stripes(orc: OrcFile, file: BinaryIO) -> list[StoredStripe]:
-    """All stripes, to be read by this handle."""
-    count = len(orc.tail.stripes)
-    statistics = orc.stripe_messages() or (b"",) * count
-    return [StoredStripe(file, orc.tail, index, statistics[index]) for index in range(count)]
-
-
 def _check_copies(
     copied: Sequence[CopyProof], stripes: Sequence[StoredStripe], hashes: Mapping[int, str], name: str
 ) -> None:
@@ -152,7 +145,8 @@ def _check_copies(
                     same = hashes.get(proof.stripe) == proof.fingerprint
                 else:
                     file = file or stack.enter_context(proof.open(source))
-                    same = stripes[proof.stripe].equals(proof.original.stored(file))
+                    original = proof.original.stored(file)
+                    same = proof.stripe < len(stripes) and stripes[proof.stripe].equals(original)
                 if not same:
                     raise wrong(name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
 
@@ -169,9 +163,9 @@ def verify_joined(
             orc = open_orc(file, name=name)
             _check_tail(orc, expected)
             # Hashing takes most of the time, and each half a core.
-            half = len(orc.tail.stripes) // 2
-            later = beside.submit(lambda: [one.fingerprint() for one in _stripes(orc, other)[half:]])
-            found = [one.fingerprint() for one in _stripes(orc, file)[:half]] + later.result()
+            stripes, half = stored_stripes(file, orc.tail), len(orc.tail.stripes) // 2
+            later = beside.submit(lambda: [replace(one, file=other).fingerprint() for one in stripes[half:]])
+            found = [one.fingerprint() for one in stripes[:half]] + later.result()
             if found != list(fingerprints):
                 raise wrong(name, "its stripes are not those that it was put together of")
             _check_key_index(orc, ends)

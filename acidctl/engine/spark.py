@@ -491,8 +491,9 @@ def _leave_accumulators(context: SparkContext) -> None:
     """Let the server of accumulators, which has nothing left to do, end by itself: it looks only once a second."""
     server: Any = context._accumulatorServer
     context._accumulatorServer = None  # type: ignore[assignment]
-    server.handle_error = lambda *_: None  # the JVM ends its connection first
-    threading.Thread(target=server.shutdown, name="acidctl-spark-accumulators", daemon=True).start()
+    if server is not None:
+        server.handle_error = lambda *_: None  # the JVM ends its connection first
+        threading.Thread(target=server.shutdown, name="acidctl-spark-accumulators", daemon=True).start()
 
 
 def end_gateway(gateway: Any) -> None:

@@ -325,6 +325,12 @@ def postscript_of(file: ReadableFile, tail: Tail) -> bytes:
 # --- Whole files, or parts of them, one after the other.
 
 
+def stored_stripes(file: ReadableFile, tail: Tail) -> tuple[StoredStripe, ...]:
+    """All stripes of an open file, without statistics where its writer left none."""
+    statistics = encoded_statistics(file, tail) or (b"",) * len(tail.stripes)
+    return tuple(StoredStripe(file, tail, index, one) for index, one in enumerate(statistics))
+
+
 @dataclass(frozen=True, slots=True)
 class StripeRun:
     """Stripes of an open file, in file order; `stripes` None means all.
@@ -395,10 +401,10 @@ def stitch(sink: BinaryIO, runs: Sequence[StripeRun], *, metadata: Mapping[str, 
     stitcher = Stitcher(sink, base, postscript_of(like.file, base))
     acid = base.metadata_value(KEY_INDEX) is not None
     for run in runs:
-        statistics = encoded_statistics(run.file, run.tail) or (b"",) * len(run.tail.stripes)
+        stripes = stored_stripes(run.file, run.tail)
         ends = ends_of(run) if acid else [None] * len(run.numbers)
         for index, end in zip(run.numbers, ends, strict=True):
-            stitcher.copy(StoredStripe(run.file, run.tail, index, statistics[index]), end)
+            stitcher.copy(stripes[index], end)
     values = dict(metadata or {})
     if acid:
         values[ACID_STATS] = _acid_stats(runs)

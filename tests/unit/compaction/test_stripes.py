@@ -309,6 +309,9 @@ def test_what_a_proof_says_is_held_against_the_file(
         copied = tuple(changed if each is proof else each for each in good.copied)
         with pytest.raises(VerificationError):
             verify_file(lambda: place.open("rb"), "f", replace(good, copied=copied))
+    beyond = replace(proof, stripe=proof.stripe + len(good.copied) + 100)
+    with pytest.raises(VerificationError, match="was copied"):
+        verify_file(lambda: place.open("rb"), "f", replace(good, copied=(*good.copied, beyond)))
 
 
 def test_stripes_in_the_wrong_order_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
