@@ -37,16 +37,9 @@ from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import check_shape, read_tail
 from acidctl.rows.table_view import ORC_MAGIC
-from acidctl.state.entries import Directory, MarkerContent, StateEntry
-from acidctl.state.resolve import (
-    DataFile,
-    EntryKind,
-    TableGuess,
-    TableType,
-    data_files,
-    live_entries,
-    resolve,
-)
+from acidctl.state.entries import Directory, EntryKind, MarkerContent, StateEntry, TableType
+from acidctl.state.inventory import DataFile, data_files, live_entries
+from acidctl.state.resolve import TableGuess, resolve
 from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join
 

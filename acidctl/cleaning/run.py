@@ -50,8 +50,9 @@ from acidctl.maintenance.work_dir import (
 )
 from acidctl.options import CleanOptions, Progress, unwatched
 from acidctl.rows.table_view import decide_kind, kind_notes, known_table, list_table, own_table_warnings, schema_of
+from acidctl.state.entries import TableType
 from acidctl.state.report import Problem
-from acidctl.state.resolve import TableGuess, TableType
+from acidctl.state.resolve import TableGuess
 from acidctl.storage.local import whole_path
 from acidctl.storage.locations import Location, canonical, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join

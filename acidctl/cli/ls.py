@@ -26,6 +26,7 @@ from acidctl.cli.output import (
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
 from acidctl.options import LsOptions, option
+from acidctl.state.entries import EntryState
 from acidctl.state.report import (
     SCHEMA_VERSION,
     LsEntry,
@@ -37,7 +38,6 @@ from acidctl.state.report import (
     json_names,
     seconds_of,
 )
-from acidctl.state.resolve import EntryState
 
 _PAINTS = {
     EntryState.LIVE.value: Paint.GOOD,

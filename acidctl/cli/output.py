@@ -569,20 +569,29 @@ PATIENCE = 0.5
 @contextmanager
 def progress(out: Output, title: str, unit: str) -> Iterator[ReportProgress]:
     """Show how far work is: a bar and the time left, or a count where no total is known."""
+    with late_bar(out, title) as show:
+        yield lambda done, total: show(
+            done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}"
+        )
+
+
+@contextmanager
+def late_bar(out: Output, title: str) -> Iterator[Show]:
+    """A bar for a person who watches, once the work has taken some time."""
     if not out.shows_progress:
-        yield lambda done, total: None
+        yield lambda done, total, text: None
         return
     started = time.monotonic()
     show: Show | None = None
     with ExitStack() as stack:
 
-        def report(done: int, total: int | None) -> None:
+        def report(done: int, total: int | None, text: str) -> None:
             nonlocal show
             if show is None:
                 if time.monotonic() - started < PATIENCE:
                     return
                 show = stack.enter_context(bar(out, title))
-            show(done, total, f"{done:,} {unit}" if total is None else f"{done:,} of {total:,} {unit}")
+            show(done, total, text)
 
         yield report
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import table_argument, table_of, with_engine
 from acidctl.cli.output import (
-    PATIENCE,
     TERMINAL_VALUE,
     Cell,
     Column,
@@ -21,10 +19,9 @@ from acidctl.cli.output import (
     JsonArray,
     Output,
     Paint,
-    Show,
-    bar,
     cut,
     human_size,
+    late_bar,
     plural,
     shown,
 )
@@ -33,8 +30,8 @@ from acidctl.errors import ExitCode, UsageError
 from acidctl.options import ExportOptions, ReadView, option
 from acidctl.rows.outline import Outline, described
 from acidctl.rows.watching import ReadProgress
+from acidctl.state.entries import EntryKind, EntryState
 from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import EntryKind, EntryState
 from acidctl.storage.local import is_special
 
 if TYPE_CHECKING:
@@ -286,23 +283,14 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
 @contextmanager
 def _watched(out: Output, snapshot: Outline, title: str) -> Iterator[None]:
     """Show rows, bytes and the time left while a snapshot is read."""
-    if not out.shows_progress:
-        yield
-        return
-    started = time.monotonic()
-    with ExitStack() as stack:
-        show: Show | None = None
+    with late_bar(out, title) as show:
 
         def report(read: ReadProgress) -> None:
-            nonlocal show
-            if show is None:
-                if time.monotonic() - started < PATIENCE:
-                    return
-                show = stack.enter_context(bar(out, title))
             sizes = f"{human_size(read.bytes)} of {human_size(read.bytes_in_all)}"
             show(read.bytes, read.bytes_in_all, f"{plural(read.rows, 'row')}, {sizes}")
 
-        snapshot.watch(report)
+        if out.shows_progress:
+            snapshot.watch(report)
         yield
 
 

@@ -31,24 +31,21 @@ from acidctl.errors import AcidctlError, StalePlanError, VerificationError
 from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, parse_directory
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.rows.scan import BATCH_ROWS, live_sources
-from acidctl.state.resolve import (
+from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,
     Directory,
     EntryKind,
     EntryState,
     HiveFailureError,
-    Profile,
     StateEntry,
-    TableGuess,
     TableType,
     Verdict,
-    data_files,
-    live_entries,
-    resolve,
 )
+from acidctl.state.inventory import data_files, live_entries
+from acidctl.state.resolve import TableGuess, resolve
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import combined
 

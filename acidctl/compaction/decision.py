@@ -47,7 +47,7 @@ from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
-from acidctl.state.resolve import data_files
+from acidctl.state.inventory import data_files
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage
 from acidctl.types.hive_types import Dialect, StructType

@@ -23,7 +23,8 @@ from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import Tail
 from acidctl.rows.scan import DataSource, live_sources
-from acidctl.state.resolve import EntryKind, StateEntry, data_files
+from acidctl.state.entries import EntryKind, StateEntry
+from acidctl.state.inventory import data_files
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 

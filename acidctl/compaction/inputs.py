@@ -40,7 +40,7 @@ from acidctl.rows.scan import (
     pack_small,
     stream_of,
 )
-from acidctl.state.resolve import AcidState
+from acidctl.state.entries import AcidState
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type

@@ -42,22 +42,10 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import MAX_ID, Reader, ValidTxns, ValidWriteIds
 from acidctl.options import CompactOptions
-from acidctl.state.entries import Directory
+from acidctl.state.entries import ORIGINALS_NAME, AcidState, Directory, EntryKind, EntryState, StateEntry, TableType
 from acidctl.state.equivalence import disagreements
-from acidctl.state.inventory import take_inventory
-from acidctl.state.resolve import (
-    ORIGINALS_NAME,
-    AcidState,
-    EntryKind,
-    EntryState,
-    StateEntry,
-    TableType,
-    data_files,
-    empty_file_notes,
-    ignored_files,
-    live_entries,
-    resolve,
-)
+from acidctl.state.inventory import data_files, empty_file_notes, ignored_files, live_entries, take_inventory
+from acidctl.state.resolve import resolve
 
 METADATA_TEXT = '{"thisFileVersion":"0","dataFormat":"compacted"}'
 VERSION_TEXT = "2"

@@ -75,9 +75,9 @@ from acidctl.maintenance.work_dir import (
     remove_work,
     write_file,
 )
+from acidctl.state.entries import ORIGINALS_NAME, EntryKind
 from acidctl.state.inventory import take_inventory
 from acidctl.state.journal import Journal, OutputFile, is_unowned, journals_of, standing_of
-from acidctl.state.resolve import ORIGINALS_NAME, EntryKind
 from acidctl.storage.port import Storage, join
 from acidctl.storage.remote import for_each
 

@@ -40,7 +40,7 @@ from acidctl.orc.protobuf import encode_varint
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.phases import since, so_far, timed
 from acidctl.rows.pipeline import read_ahead
-from acidctl.state.resolve import data_files, live_entries
+from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
 from acidctl.types.digest import RowDigest

@@ -17,8 +17,9 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc import acidmeta, tail
 from acidctl.rows.table_view import PartitionState, TableState, logical_length
 from acidctl.rows.watching import ReadProgress, ReadWatch
+from acidctl.state.entries import EntryKind, EntryState, StateEntry
+from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.report import ASSUMED
-from acidctl.state.resolve import DataFile, EntryKind, EntryState, StateEntry, data_files, live_entries
 from acidctl.storage.port import Storage, join
 
 _INSERTS = frozenset({Operation.INSERT})

@@ -30,14 +30,8 @@ from acidctl.rows.pipeline import read_ahead
 from acidctl.rows.predicate import Node
 from acidctl.rows.projection import Fitting, Projection, events_of, names_of
 from acidctl.rows.stripes import RawIds, matching_stripes, stripes_in, stripes_with_rows
-from acidctl.state.resolve import (
-    AcidState,
-    EntryKind,
-    StateEntry,
-    by_bucket,
-    data_files,
-    live_entries,
-)
+from acidctl.state.entries import AcidState, EntryKind, StateEntry
+from acidctl.state.inventory import by_bucket, data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 

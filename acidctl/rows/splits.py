@@ -35,7 +35,7 @@ from acidctl.rows.scan import (
     RowBatch,
     live_sources,
 )
-from acidctl.state.resolve import AcidState, StateEntry
+from acidctl.state.entries import AcidState, StateEntry
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import options_elsewhere, resolve

@@ -21,10 +21,12 @@ from acidctl.format.names import (
     must_not_hold_events,
     same_table,
 )
-from acidctl.format.write_ids import Reader, TxnListFormat
+from acidctl.format.write_ids import Profile, Reader, TxnListFormat
 from acidctl.options import Progress, ReadView
 from acidctl.phases import phase
+from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, Verdict
 from acidctl.state.equivalence import disagreements
+from acidctl.state.inventory import DataFile, data_files, empty_file_notes
 from acidctl.state.report import (
     Damage,
     Details,
@@ -37,20 +39,7 @@ from acidctl.state.report import (
     add_up,
     make_entries,
 )
-from acidctl.state.resolve import (
-    AcidState,
-    DataFile,
-    EntryState,
-    Profile,
-    StateEntry,
-    TableGuess,
-    TableType,
-    Verdict,
-    data_files,
-    empty_file_notes,
-    guess_table_type,
-    resolve,
-)
+from acidctl.state.resolve import TableGuess, guess_table_type, resolve
 from acidctl.storage.locations import Location, gather, is_partition_folder
 from acidctl.storage.port import Storage, join
 

@@ -33,51 +33,15 @@ from acidctl.state.entries import (
     Directory,
     EntryKind,
     EntryState,
-    HistoryGap,
     HiveFailureError,
     Inventory,
-    MissingTxnListError,
     StateEntry,
     TableType,
     Verdict,
     judge_originals,
 )
-from acidctl.state.inventory import (
-    DataFile,
-    attempt_notes,
-    by_bucket,
-    data_files,
-    empty_file_notes,
-    ignored_files,
-    live_entries,
-    take_inventory,
-)
+from acidctl.state.inventory import attempt_notes, take_inventory
 from acidctl.state.selection import Selection, delta_order, list_as_hive, select_hive4, select_strict, without
-
-__all__ = [
-    "ORIGINALS_NAME",
-    "AcidState",
-    "DataFile",
-    "Directory",
-    "EntryKind",
-    "EntryState",
-    "HistoryGap",
-    "HiveFailureError",
-    "MissingTxnListError",
-    "Profile",
-    "Reader",
-    "StateEntry",
-    "TableGuess",
-    "TableType",
-    "Verdict",
-    "by_bucket",
-    "data_files",
-    "empty_file_notes",
-    "guess_table_type",
-    "ignored_files",
-    "live_entries",
-    "resolve",
-]
 
 # What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.
 _V1_MARKER = b"\0\0\0\0"

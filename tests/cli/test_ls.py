@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from acidctl.state.resolve import EntryState
+from acidctl.state.entries import EntryState
 from tests import ROOT
 from tests.cli.runner import Result, acidctl
 

@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def fails(result: Result, code: int, sentence: str, hint: str = "") -> None:
+def assert_fails(result: Result, code: int, sentence: str, hint: str = "") -> None:
     """One sentence, and a hint that has these words."""
     first, second, *_ = [*result.stderr.splitlines(), ""]
     assert (result.code, first) == (code, f"error: {sentence}")
@@ -127,13 +127,13 @@ def test_no_answer(config: Callable[[str], str]) -> None:
     """A port that takes what comes."""
     with listening(never_answers) as port:
         result = read(port, "a.b", "--config", config("timeout = 0.1"))
-    fails(result, 14, f"the metastore 127.0.0.1:{port} did not answer in time (connect)", "Check the address")
+    assert_fails(result, 14, f"the metastore 127.0.0.1:{port} did not answer in time (connect)", "Check the address")
 
 
 def test_nobody_there() -> None:
     """A closed port, and a host without an address."""
     port = free_port()
-    fails(read(port), 14, f"the metastore 127.0.0.1:{port} cannot be reached: Connection refused")
+    assert_fails(read(port), 14, f"the metastore 127.0.0.1:{port} cannot be reached: Connection refused")
     result = acidctl("snapshot", "a.b", "--metastore", "thrift://no-such-host.invalid")
     assert result.code == 14
     assert result.stderr.startswith("error: the metastore no-such-host.invalid:9083 cannot be reached: ")
@@ -148,14 +148,14 @@ def test_other_releases() -> None:
         with listening(fake.serve) as port:
             result = read(port)
         sentence = f"the metastore 127.0.0.1:{port} has no call {call}, as a metastore has from Hive 3 on"
-        fails(result, 14, sentence, "Name the table by its path")
+        assert_fails(result, 14, sentence, "Name the table by its path")
 
 
 def test_a_table_whose_place_is_not_there() -> None:
     """The metastore knows it, this machine does not."""
     with listening(_of_hive_3().serve) as port:
         result = read(port)
-    fails(result, 10, "sales.orders is to lie at /nowhere/orders, which does not exist", "reaches that storage")
+    assert_fails(result, 10, "sales.orders is to lie at /nowhere/orders, which does not exist", "reaches that storage")
 
 
 def test_a_partition_on_another_cluster() -> None:
@@ -178,7 +178,7 @@ def test_a_partition_on_another_cluster() -> None:
         result = read(port)
     where = f"hdfs://two:8020/w/orders/ds=1 is not on the storage of {place}"
     sentence = f"partition ds=1 of sales.orders lies on another storage than the table: {where}"
-    fails(result, 2, sentence, "--partition")
+    assert_fails(result, 2, sentence, "--partition")
 
 
 # --- Names.
@@ -201,7 +201,7 @@ def test_a_partition_on_another_cluster() -> None:
 def test_unknown_names(name: str, sentence: str, hint: str) -> None:
     """With names that are near."""
     with listening(_with_tables().serve) as port:
-        fails(read(port, name), 10, f"{sentence} in the metastore 127.0.0.1:{port}", hint)
+        assert_fails(read(port, name), 10, f"{sentence} in the metastore 127.0.0.1:{port}", hint)
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,15 @@ def test_texts_that_are_no_names(name: str) -> None:
     """Nobody is asked."""
     fake = _with_tables()
     with listening(fake.serve) as port:
-        fails(read(port, name), 2, f"{name!r} is not the name of a table", "Write it as database.table")
+        assert_fails(read(port, name), 2, f"{name!r} is not the name of a table", "Write it as database.table")
     assert fake.calls == []
 
 
 def test_no_metastore_is_named() -> None:
     """A name is then a path, and the hint says what is missing."""
-    fails(acidctl("snapshot", "sales.orders"), 10, "sales.orders does not exist", "--metastore thrift://host:9083")
+    assert_fails(
+        acidctl("snapshot", "sales.orders"), 10, "sales.orders does not exist", "--metastore thrift://host:9083"
+    )
 
 
 def test_what_exists_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +232,7 @@ def test_what_exists_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("ACIDCTL_METASTORE", f"thrift://127.0.0.1:{port}")
         assert acidctl("ls", "a.b").code == 0
         assert fake.calls == []
-        fails(read(port, "a.b"), 10, f"there is no database a in the metastore 127.0.0.1:{port}")
+        assert_fails(read(port, "a.b"), 10, f"there is no database a in the metastore 127.0.0.1:{port}")
 
 
 # --- Settings.
@@ -248,7 +250,7 @@ def test_what_exists_here_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_addresses_that_are_none(given: str, shown: str) -> None:
     """Nobody is asked, and no password repeated."""
     result = acidctl("snapshot", "a.b", "--metastore", given)
-    fails(result, 2, f"{shown!r} is not the address of a metastore", "thrift://host:9083")
+    assert_fails(result, 2, f"{shown!r} is not the address of a metastore", "thrift://host:9083")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_settings_that_cannot_be_meant(config: Callable[[str], str], lines: str,
     """Each is refused before anybody is asked."""
     uris = "" if lines.startswith("uri") else 'uris = "thrift://127.0.0.1:1"\n'
     result = acidctl("snapshot", "a.b", "--config", config(uris + lines))
-    fails(result, 2, sentence)
+    assert_fails(result, 2, sentence)
     assert SECRET not in result.stderr
 
 
@@ -335,7 +337,7 @@ def test_hive_site(variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert result.stderr.startswith(f"error: {sentence}")
     # An empty address is an embedded metastore.
     with _site(tmp_path / "conf", {"hive.metastore.uris": ""}):
-        fails(acidctl("snapshot", "a.b"), 10, "a.b does not exist")
+        assert_fails(acidctl("snapshot", "a.b"), 10, "a.b does not exist")
 
 
 # --- Secrets.
@@ -385,7 +387,7 @@ def test_the_first_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert str(found.client) == f"127.0.0.1:{port}"
     result = acidctl("snapshot", "a.b", "--metastore", f"thrift://127.0.0.1:{dead},thrift://127.0.0.1:{other}")
     each = (f"the metastore 127.0.0.1:{port} cannot be reached: Connection refused" for port in (dead, other))
-    fails(result, 14, "; ".join(each))
+    assert_fails(result, 14, "; ".join(each))
 
 
 def test_a_read_is_asked_again_and_a_change_is_not() -> None:

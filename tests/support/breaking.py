@@ -24,7 +24,7 @@ from acidctl.compaction.task import outcome_of
 from acidctl.engine import Task, TaskOutcome
 from acidctl.errors import AcidctlError
 from acidctl.options import CleanOptions
-from acidctl.state.resolve import live_entries
+from acidctl.state.inventory import live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve

@@ -8,7 +8,8 @@ from random import Random
 from acidctl.format.listing import Listing
 from acidctl.format.names import DeltaDir, DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
-from acidctl.state.resolve import AcidState, TableGuess, TableType, resolve
+from acidctl.state.entries import AcidState, TableType
+from acidctl.state.resolve import TableGuess, resolve
 from tests.support.cleaning import listing
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"

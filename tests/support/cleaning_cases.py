@@ -10,9 +10,9 @@ from typing import Any
 from acidctl import open_table
 from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun, prepare
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.options import CleanOptions
-from acidctl.state.resolve import Profile, resolve
+from acidctl.state.resolve import resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage

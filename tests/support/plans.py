@@ -10,7 +10,8 @@ from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partit
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.options import CompactOptions
-from acidctl.state.resolve import TableGuess, TableType
+from acidctl.state.entries import TableType
+from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import TableSchema
 from tests.support.vectors import listing_of
 

@@ -32,7 +32,9 @@ from acidctl.format.names import METADATA_MARKER, VERSION_MARKER
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.maintenance.lock import acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
-from acidctl.state.resolve import AcidState, EntryKind, data_files, live_entries, resolve
+from acidctl.state.entries import AcidState, EntryKind
+from acidctl.state.inventory import data_files, live_entries
+from acidctl.state.resolve import resolve
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage, join
 from tests import ROOT

@@ -19,7 +19,8 @@ from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, 
 from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.writer import write_orc
 from acidctl.rows.scan import live_sources
-from acidctl.state.resolve import AcidState, data_files, live_entries
+from acidctl.state.entries import AcidState
+from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.types.schema import parse_schema
 

@@ -29,7 +29,7 @@ from acidctl.cli.options import EXIT_MEANINGS
 from acidctl.cli.output import Terminal
 from acidctl.errors import AcidctlError, ExitCode
 from acidctl.options import is_safety_option
-from acidctl.state.resolve import EntryState
+from acidctl.state.entries import EntryState
 from tests import ROOT
 from tests.bench import results
 from tests.cli.runner import acidctl

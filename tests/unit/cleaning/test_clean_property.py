@@ -12,9 +12,8 @@ from acidctl.cleaning.decisions import Rules, Survey, survey
 from acidctl.cleaning.plan import GUARDS, Evidence, plan_location
 from acidctl.format.listing import Listing
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
 from acidctl.state.equivalence import opened
-from acidctl.state.resolve import Profile
 from tests.support.clean_histories import FULL, History, Snapshot
 from tests.support.cleaning import NOW, gone, listing, sound
 from tests.support.extent import SWEEP, amount

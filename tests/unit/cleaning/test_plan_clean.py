@@ -9,7 +9,8 @@ import pytest
 
 from acidctl.cleaning.plan import GUARDS, CleanPlan, Evidence, plan_location
 from acidctl.format.listing import FileInfo
-from acidctl.state.resolve import TableGuess, TableType
+from acidctl.state.entries import TableType
+from acidctl.state.resolve import TableGuess
 from tests.support.cleaning import HOUR, NOW, gone, ids, judged, listing, planned, sound
 
 D1_5 = [f"delta_{i}_{i}" for i in range(1, 6)]

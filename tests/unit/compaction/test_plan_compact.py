@@ -9,7 +9,8 @@ import pytest
 from acidctl.compaction.plan import Action, CompactionKind, Target
 from acidctl.errors import NotEnoughHistoryError, UsageError
 from acidctl.format.write_ids import ValidWriteIds
-from acidctl.state.resolve import ORIGINALS_NAME, TableGuess, TableType
+from acidctl.state.entries import ORIGINALS_NAME, TableType
+from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import parse_schema
 from tests.support.plans import (
     FULL,

@@ -12,8 +12,10 @@ from acidctl.compaction.plan import Action, CompactionKind
 from acidctl.errors import AcidctlError, NotEnoughHistoryError
 from acidctl.format.listing import Listing
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
-from acidctl.state.resolve import AcidState, EntryState, Profile, live_entries, resolve
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
+from acidctl.state.entries import AcidState, EntryState
+from acidctl.state.inventory import live_entries
+from acidctl.state.resolve import resolve
 from tests.support.extent import amount
 from tests.support.plans import FULL, MAJOR, MINOR, drafted, inputs
 from tests.support.vectors import listing_of

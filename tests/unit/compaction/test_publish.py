@@ -15,7 +15,7 @@ from acidctl.errors import StalePlanError, StorageError, VerificationError
 from acidctl.format.names import FAILED_NAME
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
-from acidctl.state.resolve import EntryState
+from acidctl.state.entries import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from tests.support.extent import every

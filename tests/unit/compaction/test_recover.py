@@ -19,7 +19,7 @@ from acidctl.errors import StalePlanError
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.lock import LOCK_TYPE, Owner, acquire, from_bytes, new_owner, to_bytes
 from acidctl.maintenance.work_dir import WORK_TYPE, list_location
-from acidctl.state.resolve import EntryState
+from acidctl.state.entries import EntryState
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.port import Storage
 from tests.cli.runner import acidctl

@@ -23,7 +23,7 @@ from acidctl.errors import StalePlanError, VerificationError
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import ValidTxns
-from acidctl.state.resolve import ORIGINALS_NAME
+from acidctl.state.entries import ORIGINALS_NAME
 
 VERSION = ("_orc_acid_version", "2")
 COMPACTED = ("_metadata_acid", '{"thisFileVersion":"0","dataFormat":"compacted"}')

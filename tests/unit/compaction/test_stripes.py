@@ -181,12 +181,10 @@ def test_random_plans(seed: int, tmp_path: Path) -> None:
     edges: list[KeyCut | None] = [None, None]
     if chance.random() < 0.5:
         edges[chance.randrange(2)] = KeyCut(chance.choice((1, 2, 3)), encode(0), chance.randrange(600))
-    if chance.random() < 0.3:
-        with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        if chance.random() < 0.3:
             patch.setattr(stripes, "SMALL_SHARE", (16 << 20) // chance.choice((500, 600, 1 << 20)))
-            both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
-        return
-    both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
+        both(tmp_path, f"t:20:9223372036854775807::{aborted}", role, lower=edges[0], upper=edges[1])
 
 
 def test_how_many_deletes_lie_between() -> None:

@@ -27,7 +27,7 @@ from acidctl.rows.scan import live_sources
 from acidctl.rows.snapshot import Snapshot
 from acidctl.rows.table_view import PartitionState
 from acidctl.state.entries import ORIGINALS_NAME
-from acidctl.state.resolve import live_entries
+from acidctl.state.inventory import live_entries
 from acidctl.storage.local import LocalStorage
 from acidctl.types.digest import RowDigest, combined
 from tests import ROOT

@@ -26,7 +26,7 @@ from acidctl.orc import pyorc_files as secondread
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import StatisticsKind, ValueStatistics
 from acidctl.orc.writer import write_orc
-from acidctl.state.resolve import AcidState
+from acidctl.state.entries import AcidState
 from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type

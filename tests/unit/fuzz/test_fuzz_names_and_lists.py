@@ -30,9 +30,10 @@ from acidctl.format.names import (
     path_order_key,
     unescape_partition_value,
 )
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
 from acidctl.state.equivalence import disagreements
-from acidctl.state.resolve import Profile, data_files, guess_table_type, resolve
+from acidctl.state.inventory import data_files
+from acidctl.state.resolve import guess_table_type, resolve
 from tests.support.extent import amount
 
 TEXT_EXAMPLES = 400

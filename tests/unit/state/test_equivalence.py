@@ -13,8 +13,9 @@ import pytest
 from acidctl.format.listing import Listing
 from acidctl.format.names import DeltaKind, format_base, format_delta
 from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
+from acidctl.state.entries import TableType
 from acidctl.state.equivalence import Opened, boundary_readers, equivalent, opened
-from acidctl.state.resolve import TableGuess, TableType
+from acidctl.state.resolve import TableGuess
 from tests.support.extent import amount, some
 from tests.support.vectors import listing_of
 

@@ -8,21 +8,18 @@ import pytest
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.listing import Listing
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
-from acidctl.state.equivalence import disagreements
-from acidctl.state.resolve import (
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
+from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,
     EntryKind,
     EntryState,
     HiveFailureError,
-    Profile,
     StateEntry,
-    TableGuess,
     TableType,
-    guess_table_type,
-    resolve,
 )
+from acidctl.state.equivalence import disagreements
+from acidctl.state.resolve import TableGuess, guess_table_type, resolve
 from tests.support.vectors import listing_of
 
 ALL = ValidWriteIds.everything()

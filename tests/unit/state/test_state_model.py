@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, format_base, format_delta, parse_directory
-from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
+from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
+from acidctl.state.entries import EntryState
 from acidctl.state.equivalence import disagreements
-from acidctl.state.resolve import EntryState, Profile, resolve
+from acidctl.state.resolve import resolve
 from tests.support.extent import amount
 from tests.support.vectors import listing_of
 

@@ -9,9 +9,10 @@ import pytest
 
 from acidctl.errors import NotEnoughHistoryError
 from acidctl.format.names import ACID_PREFIXES
-from acidctl.format.write_ids import Reader, ValidTxns
+from acidctl.format.write_ids import Profile, Reader, ValidTxns
+from acidctl.state.entries import AcidState, EntryState, HiveFailureError, MissingTxnListError
 from acidctl.state.equivalence import reads_all
-from acidctl.state.resolve import AcidState, EntryState, HiveFailureError, MissingTxnListError, Profile, resolve
+from acidctl.state.resolve import resolve
 from acidctl.state.selection import Listed, Selection, select_hive4
 from tests.support.hive_listing import list_in_mode, write_ids_of
 from tests.support.vectors import load, named, vector_listing
