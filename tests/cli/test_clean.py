@@ -426,19 +426,6 @@ def test_bad_input_is_refused_with_a_remedy(table: Path, args: tuple[str, ...], 
     assert names(table) == before
 
 
-def test_the_list_of_another_table_is_refused(tmp_path: Path) -> None:
-    """Where the path tells which table this is."""
-    table = _aged(STEP, tmp_path / "shop.db" / "orders")
-    result = clean(table)
-    assert result.code == ExitCode.USAGE
-    assert "is of table default.orders" in result.stderr
-    stated = clean(table, "--table", "default.orders")
-    assert (stated.code, stated.stdout) == (ExitCode.USAGE, "")
-    told = clean(table, "--schema", "CREATE TABLE `default.orders`(`id` int, `customer` string, `amount` int)")
-    assert told.code == 0
-    assert "The DDL is of default.orders, and this directory is that of shop.orders." in told.stderr
-
-
 @pytest.mark.parametrize(("name", "code"), [("missing", ExitCode.NO_SUCH_TABLE), ("file", ExitCode.NOT_ACID)])
 def test_what_is_no_table_is_refused(tmp_path: Path, name: str, code: ExitCode) -> None:
     """As by every other command."""

@@ -389,7 +389,7 @@ def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, tmp_pa
     for form in ("text", "json"):
         result = acidctl("compact", "major", str(table), *args, "-o", form)
         assert (result.code, result.stdout) == (2, "")
-        assert said.replace("--plan cannot be combined", "--plan cannot be combined") in result.stderr
+        assert said in result.stderr
     assert _names(table) == names
 
 

@@ -105,28 +105,10 @@ class TestTables:
         for text in ("", " ", f"@{empty}"):
             _check_failure([*command, str(table), "--validtxns", text], 2, "usage", "empty", form)
 
-    @pytest.mark.parametrize("text", ["nonsense", "t:x:y", "default.t:5", "5:", "1:2:3:4:5:6:x", "t:9:9:1,,2:", "\x00"])
-    def test_a_malformed_list(self, command: list[str], form: str, table: Path, text: str) -> None:
-        """The text is shown, and the forms that are known."""
-        result = acidctl(*command, str(table), "--validtxns", text, "-o", form)
-        assert (result.code, result.stdout) == (2, "")
-        assert "Traceback" not in result.stderr
-
     def test_a_list_file_that_cannot_be_read(self, command: list[str], form: str, table: Path) -> None:
         """Exit 2, the file is named."""
         args = [*command, str(table), "--validtxns", "@/no/such/file"]
         _check_failure(args, 2, "usage", "@/no/such/file cannot be read", form)
-
-    def test_lists_of_another_table(self, command: list[str], form: str, copy: Path, tmp_path: Path) -> None:
-        """By --table, by the DDL, and by Hive's own folder names."""
-        lists = ["--validtxns", "sales.lines:9:9223372036854775807::"]
-        _check_failure([*command, str(copy), *lists, "--table", "sales.orders"], 2, "usage", "sales.lines", form)
-        ddl = ["--schema", "CREATE TABLE `sales.orders`(`id` int) STORED AS ORC"]
-        _check_failure([*command, str(copy), *lists, *ddl], 2, "usage", "sales.lines", form)
-        warehouse = tmp_path / "sales.db"
-        warehouse.mkdir()
-        copy.rename(warehouse / "orders")
-        _check_failure([*command, f"{warehouse}/orders", *lists], 2, "usage", "is sales.orders", form)
 
     def test_two_lists_of_a_kind(self, command: list[str], form: str, table: Path) -> None:
         """A reader has one of each."""
@@ -196,20 +178,6 @@ def test_a_name_that_is_not_utf8(copy: Path) -> None:
         timeout=60,
     )
     assert json.loads(done.stdout)["location"].endswith("caf\udce9")
-
-
-@pytest.mark.parametrize("command", [["ls", "-o", "jsonl"], ["snapshot", "-o", "jsonl"], ["dump", "-d"]], ids=" ".join)
-@pytest.mark.slow
-def test_a_reader_that_stops_early(command: list[str], table: Path) -> None:
-    """`| head -0`: quiet, and not exit code 0."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "acidctl", *command, "-q", str(table)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    _, stderr = process.communicate(timeout=120)
-    assert stderr == b""
-    assert process.returncode == 141
 
 
 def test_the_matrix_knows_every_command() -> None:

@@ -87,13 +87,6 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no traceback."""
-    _raising(monkeypatch, KeyboardInterrupt())
-    result = acidctl("decode-bucket", "1")
-    assert (result.code, result.stderr) == (130, "error: interrupted\n")
-
-
 def _wait_until_read(pipe: int) -> None:
     """Return when the other end has taken what was written."""
     unread = b"\1"

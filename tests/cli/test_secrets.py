@@ -25,6 +25,8 @@ COMPACT = ("compact", "major", "TABLE", "--assume-committed")
 GIVEN = {
     "a second argument": ("ls", "TABLE", URL),
     "a command": (URL,),
+    "another machine": ("ls", "file://bob:SEC/SECRET@host/x"),
+    "a chain": ("snapshot", "simplecache::s3://bob:SECRET@host/x"),
     "an option": ("ls", "TABLE", f"--{URL}"),
     "a choice": ("ls", "TABLE", "--output", URL),
     "--names": ("ls", "TABLE", "--names", URL),

@@ -88,6 +88,7 @@ def test_the_list_of_another_table_is_refused_from_within(tmp_path: Path, monkey
         assert (stated.code, stated.stdout) == (ExitCode.USAGE, ""), args
         ddl = acidctl(*args, *lists, "--schema", "CREATE TABLE `other.t`(`id` int)")
         assert ddl.code in (ExitCode.DONE, ExitCode.FINDINGS), ddl.stderr
+        assert "The DDL is of other.t, and this directory is that of sales.orders." in ddl.stderr
 
 
 def test_a_list_has_to_be_of_the_table(tmp_path: Path) -> None:

@@ -337,25 +337,6 @@ def test_a_damaged_manifest_stops_the_way_back(tmp_path: Path) -> None:
 # --- requests
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (CleanOptions(), "clean needs a write-id list"),
-        (CleanOptions(as_of=9), "--as-of does not cover other readers"),
-        (CleanOptions(as_of=9, assume_exclusive=True), "a transaction list is needed"),
-        (CleanOptions(validtxns="21:17:17:15"), "clean needs a write-id list"),
-        (CleanOptions(validtxns=("a.t:9:9:9:", "b.t:9:9:9:", "21:17:17:")), "different tables"),
-        (CleanOptions(validtxns=("a.t:9:9:9:", "21:17:17:"), schema="CREATE TABLE `d.u`(a int)"), "not of|is of table"),
-    ],
-)
-def test_incomplete_requests_are_refused(request_: CleanOptions, message: str) -> None:
-    """Nothing is told to be out of reach without knowing whose."""
-    storage = LocalStorage()
-    root = str(FIXTURES / DEMO / "table")
-    with pytest.raises(UsageError, match=message):
-        prepare(storage, root, request_, now=0.0)
-
-
 def test_a_list_that_hive_2_means_otherwise_needs_its_form() -> None:
     """Of two ids behind the lowest open one Hive 4 says that the second is aborted, Hive 2 that both are open."""
     storage = LocalStorage()

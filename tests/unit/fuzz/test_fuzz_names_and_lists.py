@@ -193,8 +193,3 @@ def test_listings_never_raise(
     tolerant = resolve(listing, Reader(write_ids, profile=Profile.HIVE4), raise_on_history=False)
     assert sorted(f.path for entry in tolerant.entries for f in entry.files) == sorted(files)
     disagreements(listing, Reader(write_ids, valid_txns))
-
-
-def test_there_are_ten_thousand_examples() -> None:
-    """The number of examples that the fuzz tests promise."""
-    assert 2 * TEXT_EXAMPLES + LISTING_EXAMPLES + SEEDS * TEXTS_PER_SEED >= 10_000

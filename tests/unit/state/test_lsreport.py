@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.listing import FileInfo
 from acidctl.options import ReadView
 from acidctl.rows.table_view import read, report
 from acidctl.state.report import iso_time, seconds_of, to_json
@@ -70,8 +70,3 @@ def test_data_beside_partitions_is_never_read(stray: bool) -> None:
     states = dict(_report(*paths))
     assert states["delta_1_1_0000"] == "live"
     assert states.get("delta_2_2_0000") == ("unrecognised" if stray else None)
-
-
-def test_a_listing_needs_no_storage() -> None:
-    """The core takes values: this whole file opened nothing."""
-    assert Listing("t").files == ()

@@ -19,12 +19,14 @@ from acidctl.storage.resolve import resolve
         ("abfs://user:secret@account/x", "abfs://account/x"),
         ("https://user@host/x", "https://host/x"),
         ("at spark://u:hush@h:7077 now", "at spark://h:7077 now"),
+        ("s3://bucket/a@b", "s3://bucket/a@b"),
     ],
 )
 def test_credentials_are_left_out(text: str, shown: str) -> None:
     """Users and passwords, pasted as they are."""
     assert without_credentials(text) == shown
     assert without_secret(text) == shown
+    assert without_secret(f"{text}?X-Signature=1") == f"{shown}?..."
 
 
 @pytest.mark.parametrize(
