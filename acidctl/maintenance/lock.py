@@ -24,7 +24,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
@@ -274,9 +273,7 @@ class Lock:
     def __enter__(self) -> Lock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """What could not be removed is no reason to call a finished run failed."""
         with suppress(AcidctlError):
             self.release()

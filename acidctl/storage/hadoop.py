@@ -400,10 +400,7 @@ def _bare(status: int, challenge: str, shown: str, what: str, may: str, place: P
         text, hint = f"{shown} cannot be used: the server does not accept this user", MAY_READ
         if "negotiate" in challenge.lower():
             text = f"{shown} cannot be used: the server requires Kerberos"
-            hint = (
-                "Name the cluster's configuration by HADOOP_CONF_DIR (hadoop.security.authentication is kerberos "
-                "there), and log in with `kinit`; or give a delegation token by HADOOP_TOKEN_FILE_LOCATION."
-            )
+            hint = f"{_KERBEROS[:-1]}; or give a delegation token by HADOOP_TOKEN_FILE_LOCATION."
         return DeniedError(text, path=shown, hint=hint)
     if status == 403:
         return DeniedError(f"{what}: the server forbids it", path=shown, hint=may)

@@ -25,13 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, unquote_plus
 from xml.sax.saxutils import escape
 
 from . import certificate, jvm
-from .processes import ServiceError, answers, free_port, pause, stop, wait_until
+from .processes import Service, ServiceError, answers, free_port, pause, stop, wait_until
 
 POM = jvm.HERE / "hdfs" / "pom.xml"
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -67,7 +66,7 @@ class DataNode:
 
 
 @dataclass(slots=True)
-class Hdfs:
+class Hdfs(Service):
     """One HDFS; `settings` are Hadoop keys for its servers, `client_settings` for both sides."""
 
     folder: Path
@@ -126,7 +125,7 @@ class Hdfs:
         """The name of who may do everything."""
         return self.login[0].split("/")[0] if self.login else getpass.getuser()
 
-    def start(self) -> Hdfs:
+    def start(self) -> Self:
         """Starts all processes together; returns when files can be written."""
         self.folder = self.folder.resolve()
         self._write_configuration()
@@ -312,15 +311,6 @@ class Hdfs:
         self._console = self._namenode = None
         for node in self._datanodes:
             node.process = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _write_configuration(self) -> None:
         site = {

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -22,6 +21,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from . import jvm
 from .jvm import Jvm
+from .processes import Service
 
 
 class HiveError(Exception):
@@ -144,7 +144,7 @@ def _plain_name(name: str) -> str:
     return "ROW__ID" if bare.lower() == "row__id" else bare
 
 
-class Hive:
+class Hive(Service):
     """A running Hive with an empty warehouse at `folder`/warehouse; close it, or use it in a `with`."""
 
     def __init__(self, version: HiveVersion, folder: Path) -> None:
@@ -282,14 +282,6 @@ class Hive:
                 self.end_session(name)
         finally:
             self._jvm.close()
-
-    def __enter__(self) -> Hive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 COMMON_SETTINGS = {

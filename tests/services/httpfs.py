@@ -9,18 +9,18 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from . import jvm
 from .hdfs import JAVA_OPTIONS, LOG_SETTINGS, Hdfs
-from .processes import ServiceError, free_port, stop, wait_until
+from .processes import Service, ServiceError, free_port, stop, wait_until
 
 POM = jvm.HERE / "httpfs" / "pom.xml"
 MAIN = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 
 
 @dataclass(slots=True)
-class HttpFs:
+class HttpFs(Service):
     """One gateway; it acts for whom a client names, as the superuser of `hdfs` may."""
 
     folder: Path
@@ -33,7 +33,7 @@ class HttpFs:
         """The root as `webhdfs://` URL, without a slash at its end."""
         return f"webhdfs://127.0.0.1:{self.port}"
 
-    def start(self) -> HttpFs:
+    def start(self) -> Self:
         """Returns when it answers."""
         self.folder = self.folder.resolve()
         for name in ("conf", "log", "temp"):
@@ -92,14 +92,6 @@ class HttpFs:
         if self._process is not None:
             stop([self._process])
             self._process = None
-
-    def __enter__(self) -> HttpFs:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 _FOLDERS = {"home": ".", "log": "log", "config": "conf", "temp": "temp"}

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from .processes import Service
 
 HERE = Path(__file__).parent
 JAVA_SOURCES = HERE / "java"
@@ -180,7 +181,7 @@ def archive_classes(
 
 
 @dataclass(slots=True)
-class Jvm:
+class Jvm(Service):
     """A running JVM; `jvm.java` is py4j's view of its packages."""
 
     gateway: JavaGateway
@@ -203,14 +204,6 @@ class Jvm:
             self.process.wait()
         if self.process.stdin is not None:
             self.process.stdin.close()
-
-    def __enter__(self) -> Jvm:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def launch(

@@ -20,11 +20,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from . import debian, jvm
 from .hdfs import Hdfs
-from .processes import ServiceError, answers, free_port, stop, wait_until
+from .processes import Service, ServiceError, answers, free_port, stop, wait_until
 
 REALM = "ACIDCTL.TEST"
 HOST = "localhost"
@@ -97,7 +97,7 @@ def _libraries(root: Path) -> list[str]:
 
 
 @dataclass(slots=True)
-class Kerberos:
+class Kerberos(Service):
     """A realm with its KDC; principals are made by their first use."""
 
     folder: Path
@@ -107,7 +107,7 @@ class Kerberos:
     _principals: set[str] = field(default_factory=set)
     _caches: int = 0
 
-    def start(self) -> Kerberos:
+    def start(self) -> Self:
         """Makes an empty realm and starts its KDC."""
         self._root = unpacked()
         self.folder = self.folder.resolve()
@@ -209,14 +209,6 @@ class Kerberos:
         if self._process is not None:
             stop([self._process])
             self._process = None
-
-    def __enter__(self) -> Kerberos:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ from thriftpy2.transport import TBufferedTransportFactory, TSocket
 
 from . import certificate
 from .hive import Hive, HiveVersion
-from .processes import free_port
+from .processes import Service, free_port
 
 if TYPE_CHECKING:
     from .kerberos import Kerberos
@@ -127,7 +126,7 @@ def end_writes(thrift: Any, table: str, fates: str) -> list[int]:
     return txns
 
 
-class Metastore:
+class Metastore(Service):
     """A running metastore with an empty warehouse at `folder`/warehouse; `hive` has the sessions.
 
     `version` is HIVE4, or HIVE3 of `hive3.py`, which has no pools. With a `realm` it answers only who has a ticket of
@@ -207,11 +206,3 @@ class Metastore:
     def close(self) -> None:
         """Ends all sessions, all servers and their JVM."""
         self.hive.close()
-
-    def __enter__(self) -> Metastore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

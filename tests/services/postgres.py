@@ -18,7 +18,7 @@ from typing import Any
 
 from . import debian, jvm
 from .hive import HiveVersion
-from .processes import answers, free_port, stop, wait_until
+from .processes import Service, answers, free_port, stop, wait_until
 
 # The release of PostgreSQL in each Debian.
 _RELEASES = {"bookworm": "15", "trixie": "17"}
@@ -26,7 +26,7 @@ _NOBODY = 65534
 _NAME = "metastore"
 
 
-class Postgres:
+class Postgres(Service):
     """A server with one empty database, whose owner needs no password; all of it is gone at the end."""
 
     def __init__(self) -> None:
@@ -85,12 +85,6 @@ class Postgres:
         if self._server is not None:
             stop([self._server])
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Postgres:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def with_database(version: HiveVersion, database: Postgres) -> HiveVersion:

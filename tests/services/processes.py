@@ -10,10 +10,28 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 
 class ServiceError(Exception):
     """Why a service is not there or did not do what it was told, with the end of what it said."""
+
+
+class Service:
+    """What a `with` block starts and ends; some run as soon as they are made."""
+
+    def start(self) -> Self:
+        """Returns when it answers."""
+        return self
+
+    def close(self) -> None:
+        """Ends it; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def free_port() -> int:

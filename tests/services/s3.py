@@ -12,20 +12,19 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import boto3
 
 from .jvm import cache_folder, cache_lock
-from .processes import ServiceError, answers, free_port, pause, stop, wait_until
+from .processes import Service, ServiceError, answers, free_port, pause, stop, wait_until
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 REGION = "us-east-1"
 
 
 @dataclass(slots=True)
-class S3Server:
+class S3Server(Service):
     """A running S3 server; `command` gets `{port}` and `{folder}` filled in."""
 
     name: str
@@ -88,7 +87,7 @@ class S3Server:
                 name = f"{prefix}/{file.relative_to(local).as_posix()}"
                 client.put_object(Bucket=bucket, Key=name, Body=file.read_bytes())
 
-    def start(self) -> S3Server:
+    def start(self) -> Self:
         """Starts the server at its port; returns when it answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder.parent / f"{self.name}.log"
@@ -130,14 +129,6 @@ class S3Server:
         if self._process is not None:
             stop([self._process])
             self._process = None
-
-    def __enter__(self) -> S3Server:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def moto_server(folder: Path) -> S3Server:

@@ -13,19 +13,19 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import pyspark
 import pytest
 
-from .processes import answers, free_port, stop, wait_until
+from .processes import Service, answers, free_port, stop, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LEAN_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass(slots=True)
-class SparkCluster:
+class SparkCluster(Service):
     """A running cluster; `url` is its master's, `conf` what an application on this machine needs to join."""
 
     folder: Path
@@ -46,7 +46,7 @@ class SparkCluster:
             "spark.executor.memory": "512m",
         }
 
-    def start(self) -> SparkCluster:
+    def start(self) -> Self:
         """Starts master and workers, and waits until the workers are known to the master."""
         port, self._ui = free_port(), free_port()
         self.url = f"spark://127.0.0.1:{port}"
@@ -128,14 +128,6 @@ class SparkCluster:
     def close(self) -> None:
         """Ends workers, then the master, each by its own id."""
         stop([*self._workers, *([self._master] if self._master else [])])
-
-    def __enter__(self) -> SparkCluster:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def children(pid: int) -> list[int]:
