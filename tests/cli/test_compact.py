@@ -409,7 +409,6 @@ def test_safety_comes_from_the_command_line_only(tmp_path: Path, monkeypatch: py
 def test_a_damaged_input_publishes_nothing(tmp_path: Path) -> None:
     """A truncated file is exit 13, and the table is as it was."""
     table = _copy(DEMO, tmp_path)
-    victim = sorted(table.glob("delta_*/bucket_*"))[0]
     live = _compact("major", table, *_lists(DEMO), "-n", "-o", "json").json()
     victim = table / live["partitions"][0]["inputs"][0]["files"][0]["path"]
     victim = next(f for f in sorted(victim.parent.iterdir()) if not f.name.startswith("_"))
@@ -514,24 +513,6 @@ def test_a_read_only_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert result.code == 14
     assert "Read-only file system" in result.json()["partitions"][0]["reason"]
     assert _names(table) == names
-
-
-@pytest.mark.slow
-def test_an_output_that_exists_already(tmp_path: Path) -> None:
-    """A base of that name, made by whomever: nothing is overwritten, nothing is read twice."""
-    table = _copy(DEMO, tmp_path)
-    assert _compact("major", table, *_lists(DEMO)).code == 0
-    names, digest = _names(table), _digest(table, *_lists(DEMO))
-    result = _compact("major", table, *_lists(DEMO), "-o", "json")
-    assert result.code == 0
-    assert result.json()["partitions"][0]["outcome"] == "nothing_to_do"
-    assert (_names(table), _digest(table, *_lists(DEMO))) == (names, digest)
-
-
-@pytest.mark.parametrize("path", ["/no/such/table", __file__])
-def test_what_is_no_table(path: str) -> None:
-    """The same answers as for reading."""
-    assert acidctl("compact", "major", path, "--assume-committed").code in (10, 11)
 
 
 def test_a_minor_of_two_results_needs_nobody_else(tmp_path: Path) -> None:

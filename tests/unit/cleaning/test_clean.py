@@ -27,6 +27,13 @@ DEMO = "hive4/demo_orders/03-demo"
 MAJOR = "hive4/converted/05-major"
 PARTS = "hive4/partitioned/03-one-compacted"
 HIVE3 = "hive3/bucketed/04-minor"
+CASE = step(DEMO)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy of the demo table, old enough to be cleaned."""
+    return CASE.copy(tmp_path / "t")
 
 
 @pytest.fixture(autouse=True)
@@ -51,24 +58,20 @@ def test_rows_are_the_same_without_the_victims(name: str, tmp_path: Path) -> Non
     assert (again.victims, again.exit_code) == ((), ExitCode.DONE)
 
 
-def test_young_entries_stay(tmp_path: Path) -> None:
+def test_young_entries_stay(root: Path) -> None:
     """The retention is measured from the moment of the run."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
     storage = LocalStorage()
-    run = prepare(storage, str(root), case.request(), now=MADE + 3600)
+    run = prepare(storage, str(root), CASE.request(), now=MADE + 3600)
     plan = run.plan()
     assert plan.victims == 0
     assert {e.reason_code for part in plan.locations for e in part.kept} >= {"too_young"}
 
 
-def test_a_cover_renamed_into_place_just_now_covers_nothing(tmp_path: Path) -> None:
+def test_a_cover_renamed_into_place_just_now_covers_nothing(root: Path) -> None:
     """Its files are old, its directory is not."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
     for cover in root.glob("*_v*"):
         os.utime(cover, (LATER - 60, LATER - 60))
-    run = prepare(LocalStorage(), str(root), case.request(), now=LATER)
+    run = prepare(LocalStorage(), str(root), CASE.request(), now=LATER)
     assert [v.name for part in run.plan().locations for v in part.victims] == ["delta_0000006_0000006_0000"]
 
 
@@ -79,19 +82,17 @@ def _only(case: Step, root: Path) -> list[str]:
     return [guard.guard for part in plan.locations for guard in part.guards if not guard.holds]
 
 
-def test_g4_finds_torn_covers(tmp_path: Path) -> None:
+def test_g4_finds_torn_covers(root: Path) -> None:
     """Cut off, emptied of everything, or no ORC at all."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
     cover = root / "delta_0000001_0000004_v0000009"
     data = (cover / "bucket_00000").read_bytes()
     (cover / "bucket_00000").write_bytes(data[:-7])
-    assert _only(case, root) == ["G4"]
+    assert _only(CASE, root) == ["G4"]
     (cover / "bucket_00000").write_bytes(b"text\n" * 20)
-    assert _only(case, root) == ["G4"]
+    assert _only(CASE, root) == ["G4"]
     for path in cover.iterdir():
         path.unlink()
-    assert _only(case, root) == ["G4"]
+    assert _only(CASE, root) == ["G4"]
 
 
 def test_g4_finds_the_empty_base_that_hive_wrote_by_mistake(tmp_path: Path) -> None:
@@ -152,11 +153,9 @@ def test_g8_does_not_miss_rows_of_aborted_writes(tmp_path: Path) -> None:
     assert all(guard.holds for part in run.plan().locations for guard in part.guards)
 
 
-def test_g7_stops_when_a_victim_or_its_cover_changes(tmp_path: Path) -> None:
+def test_g7_stops_when_a_victim_or_its_cover_changes(root: Path) -> None:
     """Between the plan and the deletion somebody wrote."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    run = case.run(LocalStorage(), root)
+    run = CASE.run(LocalStorage(), root)
     plan = run.plan()
     (root / "delta_0000001_0000001_0000" / "bucket_00007").write_bytes(b"more")
     report = run.delete(plan)
@@ -165,11 +164,9 @@ def test_g7_stops_when_a_victim_or_its_cover_changes(tmp_path: Path) -> None:
     assert "delta_0000001_0000001_0000" in tops(root)
 
 
-def test_what_somebody_else_removed_does_not_stop_the_rest(tmp_path: Path) -> None:
+def test_what_somebody_else_removed_does_not_stop_the_rest(root: Path) -> None:
     """Hive's own cleaner may be at it; new writes do not matter either."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    run = case.run(LocalStorage(), root)
+    run = CASE.run(LocalStorage(), root)
     plan = run.plan()
     shutil.rmtree(root / "delta_0000002_0000002_0000")
     (root / "delta_0000010_0000010_0000").mkdir()
@@ -179,11 +176,9 @@ def test_what_somebody_else_removed_does_not_stop_the_rest(tmp_path: Path) -> No
     assert "delta_0000010_0000010_0000" in tops(root)
 
 
-def test_a_cover_that_vanishes_stops_everything(tmp_path: Path) -> None:
+def test_a_cover_that_vanishes_stops_everything(root: Path) -> None:
     """Then its inputs are all there is."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    run = case.run(LocalStorage(), root)
+    run = CASE.run(LocalStorage(), root)
     plan = run.plan()
     shutil.rmtree(root / "delta_0000001_0000004_v0000009")
     shutil.rmtree(root / "delete_delta_0000001_0000004_v0000009")
@@ -243,18 +238,16 @@ def test_where_nothing_can_be_renamed_victims_are_removed_in_their_place(tmp_pat
     assert not [name for name in storage.names if name.startswith(("mkdir", "move", "rename_dir", "create "))]
 
 
-def test_failed_work_goes_by_age_and_a_dead_runs_at_once(tmp_path: Path) -> None:
+def test_failed_work_goes_by_age_and_a_dead_runs_at_once(root: Path) -> None:
     """Evidence is kept for a while; what nobody can need is not."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
     failed = root / "_acidctl_work_00000000000f"
     failed.mkdir()
     (failed / "failed").write_text("{}")
     os.utime(failed / "failed", (LATER - 60, LATER - 60))
-    assert failed.name not in {v.name for v in case.delete(root).victims}
+    assert failed.name not in {v.name for v in CASE.delete(root).victims}
     os.utime(failed / "failed", (1.0, 1.0))
     os.utime(failed, (1.0, 1.0))
-    assert failed.name in {v.name for v in case.delete(root).victims}
+    assert failed.name in {v.name for v in CASE.delete(root).victims}
     assert not failed.exists()
 
 
@@ -287,49 +280,41 @@ def test_what_was_moved_away_comes_back(name: str, elsewhere: bool, tmp_path: Pa
     assert again.victims == ()
 
 
-def test_undo_restores_nothing_that_would_be_read(tmp_path: Path) -> None:
+def test_undo_restores_nothing_that_would_be_read(root: Path) -> None:
     """Without its cover an entry would come to life, perhaps beside what replaced it."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    case.quarantine(root)
+    CASE.quarantine(root)
     for cover in root.glob("*_v*"):
         shutil.rmtree(cover)
-    back = case.undo(root)
+    back = CASE.undo(root)
     assert back.victims == ()
     assert {e.reason_code for part in back.partitions for e in part.kept} == {"not_restored"}
 
 
-def test_undo_never_lands_on_something(tmp_path: Path) -> None:
+def test_undo_never_lands_on_something(root: Path) -> None:
     """What is there stays as it is."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    case.quarantine(root)
+    CASE.quarantine(root)
     (root / "delta_0000001_0000001_0000").mkdir()
-    back = case.undo(root)
+    back = CASE.undo(root)
     assert "delta_0000001_0000001_0000" not in {v.name for v in back.victims}
     assert list((root / "delta_0000001_0000001_0000").iterdir()) == []
 
 
-def test_a_quarantine_inside_the_table_has_to_be_hidden(tmp_path: Path) -> None:
+def test_a_quarantine_inside_the_table_has_to_be_hidden(root: Path) -> None:
     """A visible folder would be read as data."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
     with pytest.raises(UsageError, match="inside the table"):
-        case.quarantine(root, base=str(root / "aside"))
-    assert case.quarantine(root, base=str(root / "_aside")).exit_code == ExitCode.DONE
+        CASE.quarantine(root, base=str(root / "aside"))
+    assert CASE.quarantine(root, base=str(root / "_aside")).exit_code == ExitCode.DONE
 
 
-def test_a_damaged_manifest_stops_the_way_back(tmp_path: Path) -> None:
+def test_a_damaged_manifest_stops_the_way_back(root: Path) -> None:
     """What it named is not known any more; nothing is touched."""
-    case = step(DEMO)
-    root = case.copy(tmp_path / "t")
-    case.quarantine(root)
+    CASE.quarantine(root)
     (manifest,) = root.glob("_acidctl_quarantine/*/manifest.json")
     facts = json.loads(manifest.read_text())
     assert facts["type"] == "acidctl_quarantine"
     assert {entry["name"] for entry in facts["entries"]} >= {"delta_0000001_0000001_0000"}
     manifest.write_text("{")
-    back = case.undo(root)
+    back = CASE.undo(root)
     assert back.exit_code == ExitCode.DAMAGED
     assert back.victims == ()
 
