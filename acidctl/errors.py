@@ -1,6 +1,6 @@
 """The error tree and the exit codes.
 
-Every failure that a user can meet is an `AcidctlError`: one sentence that says what, where and why, and a hint that
+Every failure that a user can see is an `AcidctlError`: one sentence that says what, where and why, and a hint that
 says what to do now. Modules raise these and nothing else for bad input; `cli` turns them into text or JSON and an
 exit code.
 """

@@ -98,7 +98,7 @@ def command(out: Output, config: Config, asked: LsOptions, view: View, *, locati
     """Show every directory of TABLE with its state, and why.
 
     States are those of a reader who may see what --validtxns says. Without lists everything counts as committed,
-    and open or aborted writes cannot be told from committed ones.
+    and open or aborted writes cannot be distinguished from committed ones.
     """
     if view.by_table:
         return _tables(out, config, asked, view, location or "*.*")

@@ -453,7 +453,7 @@ def _require_lasting_base(context: PlanContext, plan: PartitionPlan, target: Tar
         )
 
 
-# --- A plan file that somebody has edited: what of it counts, and what it is compared with.
+# --- A plan file that was edited: what of it counts, and what it is compared with.
 #
 # Nothing in such a file is believed. The plan is made anew, by the options that the file records and by what lies on
 # storage now, and of the edited one only choices are taken over that change no row: which partitions are left out, the

@@ -388,7 +388,7 @@ class Compaction:
         except Exception as problem:
             error = as_acidctl_error(problem)
             if part.action is not Action.COMPACT and isinstance(error, StalePlanError):
-                # Somebody else works there, and there was nothing for us to do.
+                # Another run works there, and there was nothing for us to do.
                 self._record(part, replace(untouched(part), notes=(*part.notes, error.message)))
             else:
                 self._record(part, failed_report(part, error, wall_clock() - started, part.notes))

@@ -340,10 +340,10 @@ def _choose_table(tables: Mapping[str, ValidWriteIds], table: str | None) -> Val
 def _contradictions(what: str, ids: IdList) -> Iterator[str]:
     """Sentences about a list that a metastore would not hand out, or only by a fault."""
     if ids.open and (ids.min_open is None or ids.min_open > ids.open[0]):
-        said = "none" if ids.min_open is None else str(ids.min_open)
+        stated = "none" if ids.min_open is None else str(ids.min_open)
         hive2 = isinstance(ids, ValidTxns) and len(ids.exceptions) < 3
         yield (
-            f"The {what} names {said} as its lowest open id but lists {ids.open[0]} as open; "
+            f"The {what} names {stated} as its lowest open id but lists {ids.open[0]} as open; "
             f"{ids.open[0]} is used." + (_PERHAPS_HIVE2 if hive2 else "")
         )
     beyond = [id_ for id_ in ids.exceptions if id_ > ids.high_watermark]

@@ -110,7 +110,7 @@ class Obstacle(NamedTuple):
 def obstacle(listing: Listing) -> Obstacle | None:
     """What keeps a location from being changed, None when nothing does.
 
-    Hive follows links, and so do our reading commands. But what lies behind one belongs to somebody else, or to the
+    Hive follows links, and so do our reading commands. But what lies behind one belongs to another owner, or to the
     table by another name as well: it may not be published into, nor counted as a cover, nor removed.
     """
     for path, kind in sorted(listing.special.items()):

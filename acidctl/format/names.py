@@ -216,7 +216,7 @@ _ORIGINAL = re.compile(r"([0-9]+)_([0-9]+)(?:_copy_([0-9]+))?")
 _HIDDEN_REASONS = (
     (WORK_PREFIX, "work directory of an acidctl compaction"),
     (LOCK_NAME, "lock of a running acidctl command"),
-    (QUARANTINE_NAME, "directories that acidctl clean has set aside"),
+    (QUARANTINE_NAME, "quarantine of acidctl clean"),
     (".hive-staging", "staging directory of a Hive query"),
     ("_tmp", "temporary directory of a Hive query or compaction"),
     ("_task_tmp", "temporary directory of a Hive query"),

@@ -349,7 +349,7 @@ def runs_as(info: TableInfo, owner: str | None, client: Client) -> str:
     configured = client.call("get_config_value", "metastore.compactor.run.as.user", "")
     name = configured or owner or info.owner or client.user
     if not name:
-        raise UsageError(f"nobody knows for whom {info.name} is to be compacted")
+        raise UsageError(f"{info.name} has no owner, so it is not known as which user to compact it")
     return str(name)
 
 

@@ -7,7 +7,6 @@ import re
 import resource
 import subprocess
 import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -143,15 +142,6 @@ PRIVATE_WORDS = (
     *("aside", "books", "census", "gate", "ground", "grounds", "harvest", "harvested", "hazy", "meet", "meets"),
     *("said", "sieve", "somebody", "stock", "stocks", "surely", "told"),
 )
-# How often a package still has them; likewise, and a package that is not named has none.
-STILL_PRIVATE = {
-    "cli": 1,
-    "compaction": 2,
-    "errors": 1,
-    "format": 4,
-    "state": 1,
-}
-
 # Names of modules below `acidctl`; what they hold is read only by the tests that run.
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
 
@@ -350,12 +340,9 @@ def _words(text: str) -> list[str]:
 
 
 def test_names_and_messages_are_plain_english() -> None:
-    """No private vocabulary but where it still stands."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    """No private vocabulary."""
     for module, path in MODULES.items():
-        found[_package(module)].update(word for word in _words(path.read_text()) if word in PRIVATE_WORDS)
-    for package, words in found.items():
-        assert words.total() <= STILL_PRIVATE.get(package, 0), (package, words)
+        assert set(PRIVATE_WORDS).isdisjoint(_words(path.read_text())), module
 
 
 def _loaded(code: str, *args: str) -> set[str]:
