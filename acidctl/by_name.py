@@ -259,7 +259,7 @@ class NamedTable(Table):
             if self._storage.stat(self._root) is not None:
                 raise
             raise NoSuchTableError(
-                f"{self.name} is to lie at {self.location}, which does not exist",
+                f"{self.name} has the location {self.location}, which does not exist",
                 path=error.path,
                 hint="See whether this machine reaches that storage, and whether the directory was moved or removed.",
             ) from error

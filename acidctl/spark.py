@@ -401,7 +401,7 @@ def _source(planned: Planned) -> Any:
                 errors = importlib.import_module("acidctl.errors")
                 raise errors.UsageError(
                     f"the schema given is {schema.simpleString()}, and the table's is {self.known.simpleString()}; "
-                    "leave out schema(...), and tell the columns as Hive knows them by the option schema"
+                    "leave out schema(...), and give the columns as Hive knows them in the option schema"
                 )
             return Reader(self.splits)
 

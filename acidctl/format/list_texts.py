@@ -29,7 +29,7 @@ from acidctl.format.write_ids import (
 )
 
 _ONE_OF_EACH = "Give at most one write-id list and one transaction list, each as one line."
-_PERHAPS_HIVE2 = " Lists of Hive 2 are read rightly with --list-format hive2 only."
+_PERHAPS_HIVE2 = " Lists of Hive 2 are read correctly only with --list-format hive2."
 _NEEDS_HIVE2 = "If it is of Hive 2, add --list-format hive2."
 _FORMS = (
     "Give write ids (db.table:20:15:15,17:3,4,5), the write ids of a query (17$db.table:...) "

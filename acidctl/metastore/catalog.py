@@ -202,7 +202,7 @@ class Catalog:
             raise NoSuchTableError(
                 f"there is no database {name.database} in the metastore {self.client}",
                 path=str(name),
-                hint=f"Did you mean {either(near)}?" if near else f"There are {', '.join(databases[:5])}.",
+                hint=f"Did you mean {either(near)}?" if near else f"The databases are {', '.join(databases[:5])}.",
             )
         tables = [one.lower() for one in self.client.call("get_all_tables", name.database)]
         near = [f"{name.database}.{one}" for one in get_close_matches(name.table, tables, 3)]

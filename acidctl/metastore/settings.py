@@ -71,11 +71,9 @@ class MetastoreSettings:
     def __post_init__(self) -> None:
         """UsageError for what cannot be meant."""
         if self.auth not in _AUTH:
-            raise UsageError(f"unknown auth {self.auth!r} of the metastore", hint=f"There are {', '.join(_AUTH)}.")
+            raise UsageError(f"unknown auth {self.auth!r} of the metastore", hint=f"Use {' or '.join(_AUTH)}.")
         if self.transport not in ("binary", "http"):
-            raise UsageError(
-                f"unknown transport {self.transport!r} of the metastore", hint="There are binary and http."
-            )
+            raise UsageError(f"unknown transport {self.transport!r} of the metastore", hint="Use binary or http.")
         if self.auth == "plain" and not (self.user and self.password):
             raise UsageError("auth plain of the metastore needs a user and a password", hint=_SECRETS)
         if self.auth == "jwt" and not (self.token and self.transport == "http"):
@@ -150,7 +148,9 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
     """UsageError for an unknown key, or a value of another kind."""
     for key, value in values.items():
         if key not in _FIELDS:
-            raise UsageError(f"unknown setting {key!r} of the metastore", hint=f"There are {', '.join(_FIELDS)}.")
+            raise UsageError(
+                f"unknown setting {key!r} of the metastore", hint=f"The settings are {', '.join(_FIELDS)}."
+            )
         kinds, what = _KINDS.get(key, ((str,), "a text"))
         inner: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if key == "uris" else ()
         wrong = not isinstance(value, kinds) or not all(isinstance(one, str) for one in inner)

@@ -243,7 +243,7 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
     if exists or any(words in reason for words in _BEING_CREATED):
         return already_exists(shown)
     if "SIMPLE authentication is not enabled" in reason:
-        return DeniedError(f"{shown} cannot be used: the server asks who it is by Kerberos", path=shown, hint=_KERBEROS)
+        return DeniedError(f"{shown} cannot be used: the server requires Kerberos", path=shown, hint=_KERBEROS)
     if kind in ("AccessControlException", "SecurityException", "AuthorizationException"):
         return DeniedError(sentence, path=shown, hint=MAY_WRITE if changes else MAY_READ)
     if kind == "SaslException" or kind == "InvalidToken":
@@ -297,7 +297,7 @@ def unknown_name(shown: str, address: str, key: str) -> UnreachableError:
     error = UnreachableError(
         f"{shown} cannot be reached: the host name in {address} is unknown",
         path=shown,
-        hint=f"Check the name. A name service (HA) has to stand in hdfs-site.xml of HADOOP_CONF_DIR, with "
+        hint=f"Check the name. A name service (HA) has to be configured in hdfs-site.xml of HADOOP_CONF_DIR, with "
         f"dfs.ha.namenodes and {key}.",
     )
     error.transient = False
@@ -407,5 +407,5 @@ def _bare(status: int, challenge: str, shown: str, what: str, may: str, place: P
     if status in (502, 504):
         return unreachable(shown, f"the gateway does not reach HDFS (HTTP {status})")
     if status < 400:
-        return StorageError(f"{what}: the server leads from one place to another (HTTP {status})", path=shown)
+        return StorageError(f"{what}: the server redirects this request (HTTP {status})", path=shown)
     return StorageError(f"{what}: HTTP {status} from something that is not WebHDFS", path=shown, hint=PORTS)

@@ -148,7 +148,7 @@ class HdfsStorage(HadoopStorage):
         try:
             self._change(source, lambda client: client.rename(source, target, False))
         except StorageError as error:
-            # What stands in the way of a directory and is a file is refused in words of its own.
+            # A file where a directory is needed is refused with its own message.
             words = ("must both be directories", "must both be files")
             if isinstance(error, ExistsError) or any(word in error.message for word in words):
                 raise already_exists(self.display(target)) from None
@@ -539,7 +539,7 @@ _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("([\w.$]+)", "(.*)"\)$', re.DOTAL
 
 
 def _of_hdfs_native(error: Exception, shown: str, authority: str, *, changes: bool) -> StorageError:
-    """What an exception of hdfs-native means; it has few classes, and the rest stands in its text."""
+    """What an exception of hdfs-native means; it has few classes, so its text decides."""
     text = str(error)
     if isinstance(error, FileNotFoundError):
         return missing(shown, first_line(text) if changes else "")

@@ -129,7 +129,7 @@ class LocalStorage(Storage):
                 raise StorageError(
                     f"{path} is not a regular file but {_kind_of(status)}",
                     path=path,
-                    hint="Remove it, or put the file in its place that belongs there; then run the command again.",
+                    hint="Remove it, or restore the file that it replaced; then run the command again.",
                 )
             return open(os.open(name, _READING | (0 if parent is None else _NO_LINK), dir_fd=parent), "rb")
 

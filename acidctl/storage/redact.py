@@ -52,7 +52,7 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
 
 
 def secrets_given(arguments: Iterable[str]) -> set[str]:
-    """Passwords and signatures that stand in arguments, each in every form in which a library may repeat it.
+    """Passwords and signatures found in arguments, each in every form in which a library may repeat it.
 
     Only here is it known where an address ends: in a sentence, a password with a blank cannot be recognised.
     """

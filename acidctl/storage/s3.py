@@ -146,9 +146,9 @@ class S3Objects:
             self.delete([path])
         shown = self.url(path)
         raise StorageError(
-            f"{shown} cannot be written safely: this server heeds no If-None-Match, so that two could write one name",
+            f"{shown} cannot be written safely: this server ignores If-None-Match, so two writers could take one name",
             path=shown,
-            hint="Use a server that does (AWS S3, MinIO, Ceph, Cloudflare R2 of today); reading works with this one.",
+            hint="Use a server that supports it (current AWS S3, MinIO, Ceph, Cloudflare R2); reading works here.",
         )
 
     def swap(self, path: str, old: bytes, new: bytes) -> bool:

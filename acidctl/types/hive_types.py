@@ -139,7 +139,7 @@ def kinds(kind: HiveType) -> frozenset[TypeKind]:
 
 
 def quote_name(name: str) -> str:
-    """The name as it stands in type text: in backticks unless it is a plain word."""
+    """The name as written in type text: in backticks unless it is a plain word."""
     if _BARE_NAME.match(name):
         return name
     return "`" + name.replace("`", "``") + "`"

@@ -108,7 +108,7 @@ def parse_schema(text: str) -> TableSchema:
     names = [field.name.lower() for field in (*schema.columns.fields, *schema.partition_columns)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"the schema has two columns named '{twice}'", hint="Hive does not tell names by their case.")
+        raise UsageError(f"the schema has two columns named '{twice}'", hint="Hive ignores the case of column names.")
     if not schema.columns.fields:
         raise UsageError("the schema has no columns", hint=_HINT)
     return schema

@@ -155,7 +155,9 @@ def test_a_table_whose_place_is_not_there() -> None:
     """The metastore knows it, this machine does not."""
     with listening(_of_hive_3().serve) as port:
         result = read(port)
-    assert_fails(result, 10, "sales.orders is to lie at /nowhere/orders, which does not exist", "reaches that storage")
+    assert_fails(
+        result, 10, "sales.orders has the location /nowhere/orders, which does not exist", "reaches that storage"
+    )
 
 
 def test_a_partition_on_another_cluster() -> None:
@@ -192,7 +194,7 @@ def test_a_partition_on_another_cluster() -> None:
         ("sales.visits", "there is no table sales.visits", "Did you mean staging.visits?"),
         ("sales.nothing_like_it", "there is no table sales.nothing_like_it", "acidctl ls 'sales.*' --by-table"),
         ("slaes.orders", "there is no database slaes", "Did you mean sales or sale?"),
-        ("qqq.orders", "there is no database qqq", "There are default, sale, sales, staging."),
+        ("qqq.orders", "there is no database qqq", "The databases are default, sale, sales, staging."),
         ("ordrs", "there is no table default.ordrs", "Did you mean default.orders?"),
         ("`sa``les`.`or ders`", "there is no database sa`les", "Did you mean sales"),
         ("sales.`or.ders`", "there is no table sales.or.ders", "Did you mean sales.order"),

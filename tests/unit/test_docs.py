@@ -260,13 +260,6 @@ def test_words_of_the_code_are_explained() -> None:
             assert stands == is_safety_option(opt), opt
 
 
-def test_commands_that_do_not_exist_are_not_offered() -> None:
-    """A name that is no command is wrong usage."""
-    for name in ("check", "vacuum"):
-        assert name not in COMMANDS
-        assert acidctl(name, "x").code == 2
-
-
 def test_errors_have_codes_of_their_own() -> None:
     """Every class has a stable word and an exit code of the table."""
 
