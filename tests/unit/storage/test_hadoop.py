@@ -166,7 +166,7 @@ class TestAddresses:
         ("org.apache.hadoop.ipc.RetriableException", "is starting", UnreachableError, "not ready"),
         ("AccessControlException", "Permission denied: user=a", DeniedError, "Permission denied: user=a"),
         ("AccessControlException", "/a (is not a directory)", MissingError, "is not a directory"),
-        ("AccessControlException", "SIMPLE authentication is not enabled.", DeniedError, "by Kerberos"),
+        ("AccessControlException", "SIMPLE authentication is not enabled.", DeniedError, "requires Kerberos"),
         ("ParentNotDirectoryException", "/a (is not a directory)", MissingError, "is not a directory"),
         ("FileAlreadyExistsException", "/a", ExistsError, "exists already"),
         ("AlreadyBeingCreatedException", "/a", ExistsError, "exists already"),
