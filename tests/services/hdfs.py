@@ -177,19 +177,13 @@ class Hdfs(Service):
             stop([self._namenode])
             self._namenode = None
 
-    def start_namenode(self, *, wait: bool = True) -> None:
+    def start_namenode(self) -> None:
         """Starts a NameNode that was killed, at its old ports and with its old files."""
         self._launch_namenode()
-        if wait:
-            self.wait()
-        if wait and self._console is not None:
+        self.wait()
+        if self._console is not None:
             # Its connection to the old one breaks at the next use.
             self.run("dfs", "-test", "-e", "/", check=False)
-
-    def restart_namenode(self) -> None:
-        """Kills the NameNode and waits until the new one serves files."""
-        self.kill_namenode()
-        self.start_namenode()
 
     def kill_datanode(self, number: int = 0) -> None:
         """Kills a DataNode; the NameNode goes on believing in it for a while."""
@@ -204,19 +198,19 @@ class Hdfs(Service):
         self._launch_datanode(self._datanodes[number])
         self.wait()
 
-    def restart_datanode(self, number: int = 0) -> None:
+    def restart_datanode(self) -> None:
         """Kills a DataNode and waits until the new one serves its blocks."""
-        self.kill_datanode(number)
-        self.start_datanode(number)
+        self.kill_datanode()
+        self.start_datanode()
 
     def pause(self, *, namenode: bool = True, datanodes: bool = False) -> None:
         """Stops processes in their tracks: connections stay open and nobody answers."""
         for process in self._chosen(namenode, datanodes):
             pause(process)
 
-    def resume(self, *, namenode: bool = True, datanodes: bool = True) -> None:
+    def resume(self) -> None:
         """Lets paused processes go on."""
-        for process in self._chosen(namenode, datanodes):
+        for process in self._chosen(namenode=True, datanodes=True):
             process.send_signal(signal.SIGCONT)
 
     def _chosen(self, namenode: bool, datanodes: bool) -> list[subprocess.Popen[bytes]]:
@@ -244,12 +238,12 @@ class Hdfs(Service):
         names = re.findall(r"(blk_\d+)_\d+ len=", self.run("fsck", path, "-files", "-blocks"))
         return [found for name in names for node in self._datanodes for found in node.folder.rglob(name)]
 
-    def corrupt(self, path: str, offset: int = 0, data: bytes = b"\xde\xad\xbe\xef") -> None:
+    def corrupt(self, path: str, offset: int) -> None:
         """Overwrites bytes of the first block of a file on its disks, behind HDFS's back."""
         for block in self.blocks(path)[: self.replication]:
             with open(block, "r+b") as file:
                 file.seek(offset)
-                file.write(data)
+                file.write(b"\xde\xad\xbe\xef")
 
     # What `hdfs dfs` and the like do.
 

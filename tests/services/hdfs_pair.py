@@ -84,11 +84,10 @@ class HdfsPair(Hdfs):
         self._namenode, other.process = other.process, self._namenode
         self.wait()
 
-    def start_namenode(self, *, wait: bool = True) -> None:
+    def start_namenode(self) -> None:
         """Starts the one that is not running, as standby."""
-        Hdfs.start_namenode(self, wait=wait)
-        if wait:
-            wait_until("the standby", lambda: self.state(self.standby.name) == "standby", process=self.standby.process)
+        Hdfs.start_namenode(self)
+        wait_until("the standby", lambda: self.state(self.standby.name) == "standby", process=self.standby.process)
 
     def state(self, name: str) -> str:
         """What `nn1` or `nn2` says it is: active, standby, or why it says nothing."""

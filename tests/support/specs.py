@@ -60,11 +60,10 @@ def specs_of(
     *,
     write_ids: str = "",
     dialect: str = "hive4",
-    writer: WriterSettings = _SETTINGS,
 ) -> list[TaskSpec]:
     """One spec per bucket and role, over all live files of the state; makes the work directory."""
     (Path(root) / WORK / "attempts").mkdir(parents=True, exist_ok=True)
-    table = TableFacts(state.table_type.value, state.acid_v1, write_ids, columns, dialect, writer=writer)
+    table = TableFacts(state.table_type.value, state.acid_v1, write_ids, columns, dialect, writer=_SETTINGS)
     specs: list[TaskSpec] = []
     buckets = buckets_of(str(root), state)
     infos = {file.info.path: file.info for entry in live_entries(state) for file in data_files(entry)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -22,15 +21,6 @@ STEPS = (
     *("hive3/converted/03-updated", "hive4/load_data/02-changed", "hive4/converted_union/02-deleted"),
 )
 EXECUTE = ("--engine", "local", "--parallelism", "1", "-o", "json")
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A table and the plan of its compaction, with the place that it is for."""
-
-    table: Table
-    kind: str
-    plan: dict[str, Any]
 
 
 @cache

@@ -49,8 +49,8 @@ def _names(root: Path) -> list[str]:
     return sorted(os.listdir(root))
 
 
-def _leave(root: Path, owner: Owner, name: str = "_acidctl_lock") -> None:
-    (root / name).write_bytes(to_bytes(owner, LOCK_TYPE))
+def _leave(root: Path, owner: Owner) -> None:
+    (root / "_acidctl_lock").write_bytes(to_bytes(owner, LOCK_TYPE))
 
 
 def _dead() -> Owner:

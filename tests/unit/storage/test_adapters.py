@@ -307,6 +307,10 @@ def test_addresses_that_cannot_be_served_say_so() -> None:
         resolve("file://host/a")
     with pytest.raises(UsageError, match="nosuch: is not a storage"):
         resolve("nosuch://a/b")
+    for url in ("webhdfs://u:p@nn:1/t", "hdfs://u:p/x@nn/t", "s3://key@bucket/t"):
+        with pytest.raises(UsageError, match="user or a password") as caught:
+            resolve(url)
+        assert "@" not in f"{caught.value.message} {caught.value.path}"
 
 
 def test_a_missing_memory_url_is_no_such_table() -> None:
