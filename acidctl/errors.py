@@ -99,7 +99,7 @@ class StorageError(AcidctlError):
     code = "storage"
     transient = False
     attempts = 1
-    advice = "See what stands there and whether this user may use it, then run the command again."
+    advice = "See what is there and whether this user may use it, then run the command again."
 
     def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, path=path, hint=hint or self.advice)

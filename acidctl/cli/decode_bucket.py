@@ -38,7 +38,7 @@ _TYPE = {"type": "decode_bucket", "schema_version": 1}
 class DecodedFields(TypedDict, total=False):
     """What a number or a name says; there are the fields that go with it."""
 
-    value: Annotated[int, "of a number: signed, as it stands in the column"]
+    value: Annotated[int, "of a number: signed, as in the column"]
     hex: Annotated[str, "of a number: its 32 bits"]
     version: Annotated[int, "of a number: codec version, 0 or 1"]
     bucket_id: Annotated[int | None, "of a number or a file name"]

@@ -45,7 +45,7 @@ def command(out: Output, config: Config, asked: WorkerOptions) -> ExitCode:
     metastore = require_metastore(config)
     if not metastore.catalog.has_queue:
         raise UsageError(
-            f"the metastore {metastore.client} is older than Hive 4 and serves its compaction queue by itself alone",
+            f"the metastore {metastore.client} is older than Hive 4, where only Hive serves the compaction queue",
             hint="Compact its tables by name, which Hive 3 allows: acidctl compact major db.table.",
         )
     options = CompactArguments("major", **{name: getattr(asked, name) for name in _HOW}, notify=out.warn)

@@ -35,7 +35,7 @@ class Transaction:
 
     id: Annotated[int, "transaction id"]
     state: Annotated[str, "open, aborted"]
-    kind: Annotated[str | None, "default, read_only, compaction, ...; null where the metastore does not tell (Hive 3)"]
+    kind: Annotated[str | None, "default, read_only, compaction, ...; null where the metastore does not say (Hive 3)"]
     user: Annotated[str, "who opened it"]
     host: Annotated[str, "from where"]
     agent: Annotated[str | None, "what its client calls itself, of a Hive session the query; of one that holds a lock"]
@@ -76,7 +76,7 @@ class Lock:
 class Compaction:
     """An entry of the compaction queue, or of its history."""
 
-    id: Annotated[int | None, "id of the entry; null where the metastore does not tell (Hive 3)"]
+    id: Annotated[int | None, "id of the entry; null where the metastore does not say (Hive 3)"]
     table: Annotated[str, "`db.table`"]
     partition: Annotated[str, "on-disk text; empty for the whole table"]
     kind: Annotated[str, ", ".join(COMPACTION_KINDS)]

@@ -231,7 +231,7 @@ class _Signs:
         """Take in one location."""
         self.originals |= bool(inventory.original_files)
         if any(file.path == VERSION_MARKER for file in listing.files):
-            self.full = self.full or f"{VERSION_MARKER} stands in the location"
+            self.full = self.full or f"the location holds {VERSION_MARKER}"
             self.may_be_v1 |= listing.markers.get(VERSION_MARKER) == _V1_MARKER
         for directory in (*inventory.bases, *inventory.deltas):
             self.acid = True
@@ -251,7 +251,7 @@ class _Signs:
             why = f"its deltas hold {UNION_SUBDIRECTORY}* directories and no bucket file"
             return TableGuess(TableType.INSERT_ONLY, False, why)
         if self.originals:
-            why = "original files stand beside its deltas, which insert-only tables do not read"
+            why = "there are original files beside its deltas, which insert-only tables do not read"
             return TableGuess(TableType.FULL, True, why)
         if not self.data_in_acid:
             return TableGuess(TableType.FULL, True, "those of its bases and deltas that count hold no data files")
