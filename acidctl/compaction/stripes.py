@@ -149,7 +149,7 @@ class StripePlan:
         """Judge all stripes by what tails say; files that are needed further stay open as long as the stack."""
         for source in sorted(sources, key=lambda one: -self.sizes.get(one.name, 0)):
             if why := self._accept(source, stack):
-                self._reasons[why] += 1
+                self._reasons[why] += source.facts.stripes
                 self._rest.append(source)
         self._files.sort(key=lambda file: file.span)
         self._others = united(map(_bounds, self._rest))

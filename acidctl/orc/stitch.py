@@ -172,7 +172,7 @@ def _may_be_old(statistics: Message) -> bool:
 class StoredStripe:
     """A stripe of an open file, and its statistics as they are encoded there.
 
-    Two are the same if their bytes are, how these are divided and compressed (`form`), and their statistics.
+    Two are the same if their bytes are, how these are divided, compressed and indexed (`form`), and their statistics.
     """
 
     file: ReadableFile
@@ -183,9 +183,9 @@ class StoredStripe:
     @property
     def form(self) -> bytes:
         """What the tail says of it, but where it lies."""
-        stripe = self.tail.stripes[self.index]
-        lengths = stripe.index_length, stripe.data_length, stripe.footer_length
-        return repr((*lengths, stripe.rows, self.tail.postscript.compression)).encode() + self.statistics
+        stripe, tail = self.tail.stripes[self.index], self.tail
+        numbers = stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows, tail.row_index_stride
+        return repr((*numbers, tail.postscript.compression)).encode() + self.statistics
 
     def _chunks(self, size: int) -> Iterator[bytes]:
         stripe = self.tail.stripes[self.index]

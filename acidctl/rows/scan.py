@@ -69,12 +69,13 @@ class FileFacts:
     highest: RowId | None = None
     may_update: bool = False
     dialect: Dialect = Dialect.HIVE4
+    stripes: int = 1
 
     @staticmethod
     def of(orc: RowFile) -> FileFacts:
         """Gather the facts; where the tail does not tell which operations occur, the operation column is read."""
         if not orc.is_acid:
-            return FileFacts(orc.rows, False, orc.columns, dialect=orc.dialect)
+            return FileFacts(orc.rows, False, orc.columns, dialect=orc.dialect, stripes=len(orc.stripe_rows))
         operations = orc.operations()
         if operations is None:
             operations = frozenset(
@@ -82,7 +83,7 @@ class FileFacts:
             )
         may_update = bool(operations - {Operation.INSERT})
         lowest, highest = orc.key_range() or (None, None)
-        return FileFacts(orc.rows, True, orc.columns, lowest, highest, may_update, orc.dialect)
+        return FileFacts(orc.rows, True, orc.columns, lowest, highest, may_update, orc.dialect, len(orc.stripe_rows))
 
 
 #: The events of a file in, those that go on out.
