@@ -95,7 +95,7 @@ class OrcFile:
     def __init__(self, file: ReadableFile, tail: Tail) -> None:
         self._source = Source(file, tail)
         self._close: Callable[[], None] = getattr(file, "close", lambda: None)
-        self._footers: tuple[StripeFooter, ...] | None = None
+        self._footers: dict[int, StripeFooter] = {}
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
@@ -202,19 +202,21 @@ class OrcFile:
         No footer is read again.
         """
         other = OrcFile(file, self.tail)
-        other._footers = self.stripe_footers()
+        self.stripe_footers()
+        other._footers = self._footers
         return other
 
-    def stripe_footers(self) -> tuple[StripeFooter, ...]:
-        """The footers of all stripes, checked; read once."""
-        if self._footers is None:
+    def stripe_footers(self, among: range | None = None) -> tuple[StripeFooter, ...]:
+        """The footers of all stripes, or of adjacent ones, checked; read once."""
+        wanted = range(len(self.tail.stripes)) if among is None else among
+        if not all(i in self._footers for i in wanted):
             with phase("footers"), self._source.lock:
-                file, stripes = self._source.file, self.tail.stripes
+                file, part = self._source.file, _part_of(self.tail, wanted)
                 if isinstance(file, PrefetchingFile):
-                    file.expect_footers(self.tail, keys=self.is_acid)
-                budget = Budget(sum(stripe.footer_length for stripe in stripes))
-                self._footers = tuple(read_stripe_footer(file, self.tail, i, budget) for i in range(len(stripes)))
-        return self._footers
+                    file.expect_footers(part, keys=self.is_acid)
+                budget = Budget(sum(stripe.footer_length for stripe in part.stripes))
+                self._footers |= {i: read_stripe_footer(file, self.tail, i, budget) for i in wanted}
+        return tuple(self._footers[i] for i in wanted)
 
     def check_streams(self, index: int) -> None:
         """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
@@ -264,13 +266,11 @@ class OrcFile:
                 rows = pa.Array.from_buffers(pa.struct([]), min(batch_size, tail.rows - start), [None])
                 yield pa.RecordBatch.from_struct_array(rows)
             return
-        footers = self.stripe_footers()
-        # Whatever stripes are asked for, the types of the delivered columns are those of the whole file.
+        # Of a part no other footer is read, but the types of the delivered columns are those of the whole file.
+        footers = self.stripe_footers(stripes)
         row = self.columns if self.is_acid else None
         projection = project(self.tail, self.schema.names, indexes, footers, row=row, fields=fields if row else None)
         extra = self._extra_streams(projection.below(self.tail), footers)
-        if stripes is not None:
-            footers = footers[stripes.start : stripes.stop]
         footers = footers[: len(tail.stripes)]
         if isinstance(self._source.file, PrefetchingFile):
             with self._source.lock:
@@ -357,7 +357,7 @@ class OrcFile:
                     zone_epoch(zone or "")
                 except ValueError as error:
                     raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
-        wide = wide_columns(self.tail, lambda: footers)
+        wide = wide_columns(self.tail, self.stripe_footers)
         return ExtraStreams(
             wide={i: WideColumn(source, i) for i in columns if i in wide},
             unions={i: ColumnStream(source, i, StreamKind.PRESENT) for i in columns if types[i].kind is OrcKind.UNION},
