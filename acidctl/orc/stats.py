@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
+from math import inf, nan
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from acidctl.orc.protobuf import Message, Value, WireError, encoded, packed, signed, zigzagged
+from acidctl.orc.protobuf import Message, Value, WireError, encoded, packed, rewritten, signed, zigzagged
 
 T = TypeVar("T")
 
@@ -177,6 +178,21 @@ def merged_statistics(parts: Sequence[bytes]) -> bytes:
             _BYTES: None if sizes is None else sum(sizes),
         }
     )
+
+
+def ordered_doubles(stripe: bytes, columns: Iterable[int]) -> bytes:
+    """A stripe's statistics; those of these columns of doubles, where there is NaN, say so as Java orders them: last.
+
+    Hive leaves stripes out by that order, and a writer that begins with NaN notes nothing else as bounds.
+    """
+    parts: list[bytes] = list(Message(stripe).blobs(1))
+    for column in columns:
+        inner = Message(parts[column]).data(StatisticsKind.DOUBLE) or b""
+        low, total = (_double(Message(inner), field) for field in (1, 3))
+        if low is not None and total != total:
+            bounds: dict[int, Value] = {1: low if low == low else -inf, 2: nan}
+            parts[column] = rewritten(parts[column], {StatisticsKind.DOUBLE: rewritten(inner, bounds)})
+    return encoded({1: parts})
 
 
 def _complete(values: Iterable[T | None]) -> list[T] | None:

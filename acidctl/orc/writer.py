@@ -35,7 +35,8 @@ from acidctl.orc.arrow_writer import (
     text,
 )
 from acidctl.orc.codec import Compression, shrunk
-from acidctl.orc.protobuf import Message, Value, rewritten
+from acidctl.orc.protobuf import Message, Value, encoded, rewritten
+from acidctl.orc.stats import ordered_doubles
 from acidctl.orc.stripe import EncodingKind, read_stripe_metadata, recorded
 from acidctl.orc.tail import MAGIC, Calendar, OrcKind, OrcType, Tail, read_range, read_tail
 from acidctl.orc.tail_edit import (
@@ -155,8 +156,9 @@ def write_orc(
     }
     post = tail.postscript
     old = read_range(held, tail.file_length - post.length - 1, post.length, tail.name)
-    new = sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size)
-    size = held.release(post.footer_length + post.length + 1, new)
+    statistics = encoded({1: _stripe_statistics(held, tail)})
+    new = sealed(rewritten(tail.footer, changes), old, post.compression, post.block_size, metadata=statistics)
+    size = held.release(post.metadata_length + post.footer_length + post.length + 1, new)
     return WrittenFile(tail.rows, size, len(tail.stripes), keys.first, keys.last, backend)
 
 
@@ -194,12 +196,19 @@ def write_stripes(
         rewritten(entry, {1: stripe.offset - len(MAGIC)})
         for entry, stripe in zip(Message(tail.footer).blobs(STRIPES), tail.stripes, strict=True)
     )
-    statistics = read_stripe_metadata(held, tail).blobs(1)
+    statistics = _stripe_statistics(held, tail)
     post = tail.postscript
     size = held.release(post.metadata_length + post.footer_length + post.length + 1, b"")
     rows = tuple(stripe.rows for stripe in tail.stripes)
     ends = tuple(keys.ends(tail)) if acid else (None,) * len(rows)
     return WrittenStripes(size, entries, statistics, ends, rows)
+
+
+def _stripe_statistics(held: _HeldSink, tail: Tail) -> tuple[bytes, ...]:
+    """Those that the C++ writer noted, as Hive can use them."""
+    doubles = [i for i, entry in enumerate(tail.types) if entry.kind in (OrcKind.FLOAT, OrcKind.DOUBLE)]
+    found = read_stripe_metadata(held, tail).blobs(1)
+    return tuple(ordered_doubles(one, doubles) for one in found) if doubles else found
 
 
 def divided(

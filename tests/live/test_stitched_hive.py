@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,9 @@ def _every_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 class Table:
     """A table of Hive's whose base has many stripes."""
 
-    def __init__(self, hive: Hive, name: str) -> None:
+    def __init__(self, hive: Hive, name: str, types: Mapping[str, str] = TYPES) -> None:
         self.hive, self.name = hive, name
-        columns = ", ".join(f"`{column}` {kind}" for column, kind in TYPES.items())
+        columns = ", ".join(f"`{column}` {kind}" for column, kind in types.items())
         hive.run(f"drop table if exists {name}")
         hive.run(
             f"create table {name} ({columns}) clustered by (id) into 1 buckets stored as orc tblproperties "
@@ -226,6 +227,21 @@ def test_hive4_takes_stitched_deltas(hive4: Hive) -> None:
 def test_hive4_takes_stitched_bases(hive4: Hive) -> None:
     """Readers, predicates over copied row indexes and merged statistics, UPDATE, DELETE, MERGE, its own compaction."""
     check_stitched(hive4)
+
+
+@pytest.mark.hive
+def test_hive4_finds_rows_beside_nan(hive4: Hive) -> None:
+    """A stripe that is written anew and begins with NaN is not left out, as one of Hive's own is."""
+    table = Table(hive4, "beside_nan", {"id": "int", "d": "double"})
+    for values in ("struct(0, 'NaN'), struct(1, '1.5'), struct(2, '-Infinity')", "struct(3, '4')"):
+        hive4.run(
+            f"insert into {table.name} select id, cast(d as double) from "
+            f"(select inline(array({values})) as (id, d)) x sort by id"
+        )
+    table.compact()
+    hive4.session().set("hive.optimize.index.filter", "true")
+    for where, rows in (("d = 1.5", 1), ("d < 1", 1), ("d between 1 and 5", 2)):
+        assert len(table.matching(where, 0)) == rows, where
 
 
 @pytest.mark.hive3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -244,6 +245,25 @@ def test_a_file_without_rows(backend: Backend, acid: bool) -> None:
     assert (done.rows, done.stripes, done.first_key, done.last_key) == (0, 0, None, None)
     assert file.tail.metadata_value("hive.acid.key.index") == (b"" if acid else None)
     assert list(pyorc.Reader(io.BytesIO(data))) == []
+
+
+@both
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        ([math.nan, 1.5], -math.inf, math.nan),
+        ([1.5, math.nan, 2.5], 1.5, math.nan),
+        ([1.5, 2.5], 1.5, 2.5),
+    ],
+)
+def test_bounds_of_doubles(values: list[float], low: float, high: float, backend: Backend) -> None:
+    """Those of a stripe hold in Java's order, by which Hive leaves stripes out: NaN is the greatest."""
+    data = check("struct<a:double,f:float>", [pa.array(values), pa.array(values, pa.float32())], backend)
+    (stripe,) = opened(data).stripe_statistics()
+    for column in (7, 8):
+        found = stripe[column].values
+        assert found is not None
+        assert repr((found.minimum, found.maximum)) == repr((low, high))
 
 
 @both
