@@ -81,7 +81,7 @@ class LocalEngine:
         if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
             work = self._work or default_work()
             for index, spec in enumerate(specs):
-                yield work(index, spec, usable_cores() > 1 and spec.bytes_in >= _THREADS_BYTES)
+                yield _outcome(work, index, spec, usable_cores() > 1 and spec.bytes_in >= _THREADS_BYTES)
             return
         yield from self._distribute(specs)
 
@@ -165,6 +165,14 @@ class LocalEngine:
         return dead.join()
 
 
+def _outcome(work: Work, index: int, spec: Task, threads: bool) -> TaskOutcome:
+    outcome = work(index, spec, threads)
+    if spec.bytes_in >= _THREADS_BYTES:
+        # Collections are rare here, and what cycles hold of a task would still be there during the next.
+        gc.collect()
+    return outcome
+
+
 def _died(spec: Task, status: int) -> AcidctlError:
     how = f"exit status {status}"
     if status < 0:
@@ -223,7 +231,7 @@ def serve(handle: int) -> None:
     while True:
         work, index, spec, threads = tasks.get()
         try:
-            parent.send((work or usual)(index, spec, threads))
+            parent.send(_outcome(work or usual, index, spec, threads))
         except BrokenPipeError:
             os._exit(1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import weakref
 from pathlib import Path
 
 from acidctl.compaction.plan import TaskResult, TaskSpec
@@ -12,8 +13,18 @@ from acidctl.engine import TaskOutcome
 from acidctl.errors import DamagedDataError, InternalError
 
 
+class _Ring:
+    """Something that only a collection frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+_rings: list[weakref.ref[_Ring]] = []
+
+
 def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
-    """Do what the output's name says (ok, bad, die, die-once, sleep, noisy); leaves its process id in the location."""
+    """Do what the output's name says (ok, bad, die, ...); leaves its process id in the location."""
     Path(spec.url, f"pid-{os.getpid()}").touch()
     word = spec.task.output.partition("/")[0]
     mark = Path(spec.url, f"died-{index}")
@@ -27,7 +38,11 @@ def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
         time.sleep(60)
     if word == "noisy":
         print("a library says something")
-    if word not in ("ok", "die-once", "noisy"):
+    if word == "ring":
+        if any(left() is not None for left in _rings):
+            return TaskOutcome(index, error=InternalError("what an earlier task made is still there"))
+        _rings.append(weakref.ref(_Ring()))
+    if word not in ("ok", "die-once", "noisy", "ring"):
         return TaskOutcome(index, error=InternalError("no such word"))
     return TaskOutcome(index, TaskResult(spec.task.output, None, os.getpid(), 0))
 

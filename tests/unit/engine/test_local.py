@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,15 @@ def test_order_and_reuse(tmp_path: Path) -> None:
         run(engine, specs_for(tmp_path, "ok", "ok"))
         assert pids(tmp_path) == known
         assert {outcome.result.rows for outcome in first.values() if outcome.result} <= known
+
+
+@pytest.mark.slow
+def test_memory_of_large_tasks_is_given_back(tmp_path: Path) -> None:
+    """What only a collection frees of a large task is gone before a worker takes the next one."""
+    specs = [replace(spec, task=replace(spec.task, bytes_in=64 << 20)) for spec in specs_for(tmp_path, *["ring"] * 6)]
+    with LocalEngine(2, work=act) as engine:
+        assert all(outcome.error is None for outcome in run(engine, specs).values())
+    assert len(pids(tmp_path)) == 2
 
 
 @pytest.mark.slow
