@@ -36,13 +36,15 @@ def act(index: int, spec: TaskSpec, threads: bool) -> TaskOutcome:
         os.kill(os.getpid(), signal.SIGKILL)
     if word == "sleep":
         time.sleep(60)
+    if word == "late":
+        time.sleep(1)
     if word == "noisy":
         print("a library says something")
     if word == "ring":
         if any(left() is not None for left in _rings):
             return TaskOutcome(index, error=InternalError("what an earlier task made is still there"))
         _rings.append(weakref.ref(_Ring()))
-    if word not in ("ok", "die-once", "noisy", "ring"):
+    if word not in ("ok", "late", "die-once", "noisy", "ring"):
         return TaskOutcome(index, error=InternalError("no such word"))
     return TaskOutcome(index, TaskResult(spec.task.output, None, os.getpid(), 0))
 

@@ -228,7 +228,7 @@ from acidctl.engine.local import LocalEngine
 from tests.support.fake_tasks import act
 from tests.unit.engine.test_local import specs_for
 
-specs = specs_for(Path(sys.argv[2]), "ok", "die", "ok", "ok")
+specs = specs_for(Path(sys.argv[2]), "ok", "die", "late", "late")
 if sys.argv[1] == "engine":
     with LocalEngine(2, small_bytes=0, work=act) as engine:
         print(acidctl.__file__, sum(outcome.error is None for outcome in engine.run(specs)))
