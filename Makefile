@@ -57,7 +57,7 @@ demo: install ## Show a small table that real Hive has written, compact a copy o
 test: install ## Run all tests but those of Hive 3 and 2: those of real Hive 4, its metastore, HDFS, S3, Spark and ORC tools too
 	@$(MAKE) $(SIDE_BY_SIDE) $(addprefix stage-,$(STAGES))
 
-test-fast: install ## Run the tests that are quick and need no service (below a minute)
+test-fast: install ## Run the tests that are quick and need no service (about a minute)
 	$(PYTEST) -n auto --dist worksteal -o faulthandler_timeout=0 -m "not ($(SLOW))" $(FAST_SKIPS)
 
 test-hive3: install ## Run the tests against Hive 3.1.3 and 2.3.10 on Java 8

@@ -25,15 +25,7 @@ from acidctl.compaction.publish import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError, UsageError
 from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.listing import Listing, is_foreign
-from acidctl.format.names import (
-    LOCK_NAME,
-    OWNER_NAME,
-    QUARANTINE_NAME,
-    WORK_PREFIX,
-    BaseDir,
-    DeltaDir,
-    parse_directory,
-)
+from acidctl.format.names import LOCK_NAME, OWNER_NAME, QUARANTINE_NAME, WORK_PREFIX, BaseDir, DeltaDir, parse_directory
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds, common_txns, common_write_ids
 from acidctl.maintenance.limits import MAX_RUNTIME, TimeLimit, checked_time, wall_clock
 from acidctl.maintenance.lock import Lock, acquire, to_bytes, until_done

@@ -14,14 +14,7 @@ import click
 
 from acidctl.api import CleanArguments, Table
 from acidctl.cleaning.plan import CleanPlan, Entry
-from acidctl.cleaning.report import (
-    REPORT_TYPE,
-    Action,
-    CleanedEntry,
-    CleanedLocation,
-    CleanReport,
-    Outcome,
-)
+from acidctl.cleaning.report import REPORT_TYPE, Action, CleanedEntry, CleanedLocation, CleanReport, Outcome
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import flag_of, metastore_is_given, table_argument, table_of
 from acidctl.cli.output import (

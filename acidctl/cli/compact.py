@@ -21,19 +21,7 @@ import click
 from acidctl.api import CompactArguments, Table
 from acidctl.cli.options import command as make_command
 from acidctl.cli.options import read_text, table_argument, table_of, with_engine
-from acidctl.cli.output import (
-    Cell,
-    Column,
-    Format,
-    Output,
-    Paint,
-    bar,
-    dump_json,
-    human_size,
-    plural,
-    progress,
-    shown,
-)
+from acidctl.cli.output import Cell, Column, Format, Output, Paint, bar, dump_json, human_size, plural, progress, shown
 from acidctl.cli.process import interruptible
 from acidctl.compaction.plan import (
     PLAN_TYPE,

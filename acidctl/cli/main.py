@@ -16,15 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from acidctl import __version__
-from acidctl.cli.output import (
-    Format,
-    Output,
-    Terminal,
-    discard,
-    end_at_once,
-    system_terminal,
-    terminal_width,
-)
+from acidctl.cli.output import Format, Output, Terminal, discard, end_at_once, system_terminal, terminal_width
 from acidctl.cli.process import interrupts_reach_us, nothing_is_left, own_stderr
 from acidctl.engine import set_up_process
 from acidctl.errors import AcidctlError, ExitCode, InternalError, StorageError, UsageError

@@ -22,16 +22,7 @@ import pyarrow.parquet as pq
 from acidctl.errors import AcidctlError, DamagedDataError, NotAcidTableError
 from acidctl.format.events import WIDE, rebuilt
 from acidctl.orc.calendar import SWITCH_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic, is_utc, wall_clock
-from acidctl.types.hive_types import (
-    Dialect,
-    Field,
-    HiveType,
-    ListType,
-    MapType,
-    Primitive,
-    StructType,
-    TypeKind,
-)
+from acidctl.types.hive_types import Dialect, Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind
 
 #: Hive's `ParquetRecordReaderBase` converts timestamps to the writer's zone only where this wrote them.
 PARQUET_MR = "parquet-mr"

@@ -21,14 +21,7 @@ from acidctl.errors import AcidctlError, NotEnoughHistoryError
 from acidctl.format.listing import Listing
 from acidctl.format.names import BUCKET_PREFIX, VERSION_MARKER, BaseDir, DeltaDir, path_order_key
 from acidctl.format.write_ids import IdList, Profile, Reader
-from acidctl.state.entries import (
-    ORIGINALS_NAME,
-    AcidState,
-    EntryState,
-    HiveFailureError,
-    StateEntry,
-    TableType,
-)
+from acidctl.state.entries import ORIGINALS_NAME, AcidState, EntryState, HiveFailureError, StateEntry, TableType
 from acidctl.state.inventory import take_inventory
 from acidctl.state.resolve import TableGuess, resolve
 

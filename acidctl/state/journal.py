@@ -16,15 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from acidctl.format.listing import FileInfo, Listing
-from acidctl.format.names import (
-    JOURNAL_NAME,
-    OWNER_NAME,
-    WORK_PREFIX,
-    BaseDir,
-    DeltaDir,
-    is_journal,
-    parse_directory,
-)
+from acidctl.format.names import JOURNAL_NAME, OWNER_NAME, WORK_PREFIX, BaseDir, DeltaDir, is_journal, parse_directory
 
 JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1

@@ -32,13 +32,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
-from acidctl.errors import (
-    ExistsError,
-    MissingDependencyError,
-    NoSuchTableError,
-    StorageError,
-    UnreachableError,
-)
+from acidctl.errors import ExistsError, MissingDependencyError, NoSuchTableError, StorageError, UnreachableError
 from acidctl.storage.hadoop import (
     PORTS,
     HadoopStorage,

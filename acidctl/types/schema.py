@@ -12,16 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from acidctl.errors import UsageError
-from acidctl.types.hive_types import (
-    Field,
-    HiveType,
-    ListType,
-    MapType,
-    Primitive,
-    StructType,
-    TypeKind,
-    UnionType,
-)
+from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 
 MAX_DECIMAL_PRECISION = 38
 MAX_CHAR_LENGTH = 255

@@ -12,15 +12,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from acidctl.errors import (
-    DeniedError,
-    ExitCode,
-    NoSuchTableError,
-    QuotaError,
-    SafeModeError,
-    StorageError,
-    UsageError,
-)
+from acidctl.errors import DeniedError, ExitCode, NoSuchTableError, QuotaError, SafeModeError, StorageError, UsageError
 from acidctl.storage import local as local_module
 from acidctl.storage.local import LocalStorage
 from acidctl.storage.objects import FsspecStorage
