@@ -29,7 +29,7 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
 from acidctl.phases import phase
-from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, merge_events, valid_mask
+from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, disorder, merge_events, valid_mask
 from acidctl.rows.projection import Projection
 from acidctl.rows.scan import (
     BATCH_ROWS,
@@ -225,13 +225,14 @@ class TaskEvents:
         for piece in plan.pieces():
             if isinstance(piece, CopiedStripe):
                 assert piece.first is not None
-                if last is not None and piece.first <= last:
-                    raise _double(piece.first, self._task.output)
+                _require_after(piece.first, last, piece.source.name, self._task.output)
                 sample.copied(piece.source.name, piece.index)
                 yield piece
                 last = piece.last
                 continue
             for batch in sample.compared(self._between(piece, plan.deleted)):
+                name = next(iter((*piece.stripes, *piece.others))).name
+                _require_after(batch.keys.at(0), last, name, self._task.output)
                 last = _require_distinct(batch.keys, last, self._task.output)
                 yield batch
 
@@ -353,6 +354,12 @@ def _require_distinct(keys: EventKeys, last: RowId | None, output: str) -> RowId
     if same.any():
         raise _double(keys.at(int(np.argmax(same))), output)
     return keys.at(-1)
+
+
+def _require_after(row: RowId, last: RowId | None, name: str, output: str) -> None:
+    """Refuse a row of a file that does not come after the last one."""
+    if last is not None and row <= last:
+        raise _double(row, output) if row == last else disorder(row, name)
 
 
 def _double(row: RowId, output: str) -> DamagedDataError:

@@ -357,12 +357,17 @@ def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
         if backwards.any():
             where = keys.at(int(np.argmax(backwards)) + 1)
     if where is not None:
-        raise DamagedDataError(
-            f"{name} is not in ROW__ID order at {where.write_id},{where.bucket_property},{where.row_id},"
-            " so its events cannot be merged.",
-            path=name,
-            hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
-        )
+        raise disorder(where, name)
+
+
+def disorder(row: RowId, name: str) -> DamagedDataError:
+    """The error about a file in which a row comes after a later one."""
+    return DamagedDataError(
+        f"{name} is not in ROW__ID order at {row.write_id},{row.bucket_property},{row.row_id},"
+        " so its events cannot be merged.",
+        path=name,
+        hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
+    )
 
 
 class _Cursor:

@@ -17,7 +17,7 @@ import pytest
 from acidctl.compaction import attempts, joining, stripes, task
 from acidctl.compaction.plan import KeyCut, Role, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
-from acidctl.errors import VerificationError
+from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventKeys, Operation, RowId
 from acidctl.orc import stitch as stitching
@@ -316,6 +316,15 @@ def test_what_a_proof_says_is_held_against_the_file(
     beyond = replace(proof, stripe=proof.stripe + len(good.copied) + 100)
     with pytest.raises(VerificationError, match="was copied"):
         verify_file(lambda: place.open("rb"), "f", replace(good, copied=(*good.copied, beyond)))
+
+
+@pytest.mark.parametrize("rows", [[*range(50, 100), *range(50)], [*range(49), 50, 49, *range(51, 100)]])
+def test_a_file_whose_stripes_are_out_of_order_is_named(rows: list[int], tmp_path: Path) -> None:
+    """Whether its stripes could be copied, or are written anew."""
+    write_events(tmp_path, "base_0000001_v0000010", rows, write_id=1)
+    write_events(tmp_path, delta(2), range(STRIPE), write_id=2)
+    with pytest.raises(DamagedDataError, match=r"base_0000001.* is not in ROW__ID order"):
+        task.run_task(spec_of(tmp_path))
 
 
 def test_stripes_in_the_wrong_order_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
