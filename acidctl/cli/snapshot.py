@@ -267,8 +267,7 @@ def _write_rows(out: Output, snapshot: Snapshot, view: View) -> None:
         return rows.count, renderer.lines(rows)
 
     with _watched(out, snapshot, "reading"):
-        threads = None if view.limit is None else 1
-        rows = snapshot.rows(view.columns, where=view.where, threads=threads, limit=view.limit)
+        rows = snapshot.rows(view.columns, where=view.where, limit=view.limit)
         for some, chunk in ordered_map(lines, rows, size=lambda some: some.bytes):
             count += some
             (array or out).data(chunk)
@@ -322,7 +321,7 @@ def _write_text(out: Output, snapshot: Snapshot, view: View) -> None:
     rows: list[list[Cell]] = []
     with _watched(out, snapshot, "reading"):
         limit = _TEXT_ROWS if view.limit is None else view.limit
-        for some in snapshot.rows(view.columns, where=view.where, threads=1, limit=limit):
+        for some in snapshot.rows(view.columns, where=view.where, limit=limit):
             _, types, columns = some.with_row_id() if view.row_id else (some.names, some.types, some.columns)
             texts = [json_column(array, kind).to_pylist() for array, kind in zip(columns, types, strict=True)]
             rows += [[_cell(text) for text in row] for row in islice(zip(*texts, strict=True), some.count)]

@@ -64,9 +64,9 @@ _BATCH_BYTES = 6 << 20
 _TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
 _FEW_ROWS = 8192
-# Stripes of no more bytes than these are in memory before the first of their batches is; with more batches than these
-# they are read in turns, the first of which has so many, and each following as many times more.
-_VAST_BYTES, _VAST_BATCHES, _FIRST_BATCHES = 1 << 20, 256, 16
+# Stripes with more batches than these are read in turns, the first of which has so many, and each following as many
+# times more.
+_VAST_BATCHES, _FIRST_BATCHES = 256, 16
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
@@ -443,15 +443,15 @@ def _part_from(
 ) -> tuple[Tail, Sequence[StripeFooter], int]:
     """The stripes from the one that holds row `given` on, their footers, and how many of their rows come before that.
 
-    Of a stripe that is small and yet has very many rows just the beginning, and more of it each time: when a scan
-    is given up, what Arrow has read is decoded to its end.
+    Of a stripe that has very many batches just the beginning, and more of it each time: when a scan is given up, what
+    Arrow has read is decoded to its end.
     """
     first, skipped = 0, given
     while first < len(tail.stripes) - 1 and skipped >= tail.stripes[first].rows:
         skipped -= tail.stripes[first].rows
         first += 1
     stripes = tail.stripes[first:]
-    vast = [s.data_length <= _VAST_BYTES and s.rows > _VAST_BATCHES * batch_size for s in stripes]
+    vast = [s.rows > _VAST_BATCHES * batch_size for s in stripes]
     part = _part_of(tail, range(first, first + (vast.index(True) or 1 if any(vast) else len(stripes))))
     rows = _FIRST_BATCHES * batch_size
     while rows <= skipped:

@@ -400,13 +400,13 @@ class LocationReader:
         return total
 
     def _buckets(self) -> Iterator[list[DataSource]]:
-        """Sources by the bucket id of their file names, in ascending order; those without one come last."""
+        """Sources by the bucket id of their file names, in ascending order, none last; tails are read in their turn."""
         groups: dict[int | None, list[DataSource]] = {}
         for source in self.inserts:
-            if source.facts.rows:
-                groups.setdefault(source.bucket_id, []).append(source)
+            groups.setdefault(source.bucket_id, []).append(source)
         for bucket_id in sorted(groups, key=lambda b: (b is None, b or 0)):
-            yield groups[bucket_id]
+            if filled := [source for source in groups[bucket_id] if source.facts.rows]:
+                yield filled
 
     def _parted(self, group: Sequence[DataSource]) -> tuple[list[list[DataSource]], list[DataSource]]:
         """What has to be merged, in groups, and the files whose rows have no ids."""

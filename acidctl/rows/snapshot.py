@@ -61,6 +61,7 @@ ROW_ID_STRUCT = StructType(
 )
 _STRING = Primitive(TypeKind.STRING)
 _KEPT_PARTITIONS = 64
+_LEAST_ROWS = 256
 _NO_PANDAS = "pip install pandas; or take to_table()."
 _FALSE = frozenset({"false", "no", "off", "0", ""})
 
@@ -247,10 +248,11 @@ class Snapshot(Outline):
 
         Only those that match `where`, see `condition`, and of them the first `limit`. `partitions` narrows them as
         `--partition` does: `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each
-        core).
+        core, and one alone for a limit).
         """
         chosen = self._chosen(partitions)
-        yield from _limited(self._read(self._selection(columns, where, chosen), chosen, batch_rows, threads), limit)
+        selection = self._selection(columns, where, chosen)
+        yield from _limited(self._read(selection, chosen, batch_rows, threads, limit), limit)
         if self._watch is not None:
             self._watch.end()
 
@@ -260,19 +262,23 @@ class Snapshot(Outline):
         partitions: Iterable[PartitionState],
         batch_rows: int = BATCH_ROWS,
         threads: int | None = None,
+        limit: int | None = None,
     ) -> Iterator[Rows]:
+        # A few rows need no other thread to read on, and no more rows at a time than are wanted.
+        few = limit is not None and limit < BATCH_ROWS and selection.where is None
+        batch_rows = min(batch_rows, max(limit or 0, _LEAST_ROWS)) if few else batch_rows
+        workers = threads or (cores() if limit is None else 1)
         names = tuple(field.name for field in selection.fields)
         types = tuple(field.type for field in selection.fields)
 
         def rows(pack: tuple[Piece, ...]) -> Iterator[Rows]:
             for piece in pack:
                 # What could not be divided is decoded ahead.
-                large = workers == 1 or piece.bytes > 2 * THREAD_BYTES
+                large = not few and (workers == 1 or piece.bytes > 2 * THREAD_BYTES)
                 for batch in piece.batches(selection, batch_rows, threads=large):
                     delivered = selection.delivered(batch, piece.place.values)
                     yield Rows(piece.place.partition, names, types, delivered, batch.rows, row_ids_of(batch))
 
-        workers = threads or cores()
         found = packs(self._located(partitions, selection), THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
         yield from chain.from_iterable(streams) if workers == 1 else ordered_streams(streams, workers=workers)
@@ -341,10 +347,8 @@ class Snapshot(Outline):
         schema = public_schema(fields, form, row_id=row_id)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            # A few rows need no other thread to read on.
-            workers = 1 if limit is not None and threads is None else threads
             for rows in self.rows(
-                columns, where=condition, partitions=partitions, batch_rows=batch_rows, threads=workers, limit=limit
+                columns, where=condition, partitions=partitions, batch_rows=batch_rows, threads=threads, limit=limit
             ):
                 ids = row_id_array(rows.row_ids, rows.count) if row_id else None
                 yield public_batch(rows.columns, fields, ids, schema, form)

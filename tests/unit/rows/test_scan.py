@@ -8,15 +8,21 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pytest
 
 from acidctl import open_table
+from acidctl.compaction.plan import WriterSettings
 from acidctl.errors import DamagedDataError
+from acidctl.format.bucket_codec import encode
+from acidctl.format.events import EventBatch, EventKeys
 from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.writer import write_orc as write_orc_file
 from acidctl.rows.snapshot import Snapshot
 from acidctl.storage.local import LocalStorage
+from acidctl.types.schema import parse_schema
 from tests.support.slow_reader import Event
 from tests.unit.rows.test_slow_reader import write_events, write_orc
 
@@ -28,7 +34,7 @@ class Watch:
     """Counts the data files that are open, now and at most, and how often each was opened."""
 
     def __init__(self) -> None:
-        self.now = self.most = 0
+        self.now = self.most = self.bytes = 0
         self.opened: Counter[str] = Counter()
 
     def open(self, path: str) -> io.BufferedReader:
@@ -43,6 +49,11 @@ class _Watched(io.BufferedReader):
     def __init__(self, path: str, watch: Watch) -> None:
         super().__init__(io.FileIO(path))
         self._watch = watch
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self._watch.bytes += len(data)
+        return data
 
     def close(self) -> None:
         self._watch.now -= not self.closed
@@ -148,6 +159,22 @@ def test_a_limit_reads_no_further(tmp_path: Path, watch: Watch) -> None:
     assert seen.count() == 2
     path.write_bytes(b"")
     assert seen.to_batches(limit=1, batch_rows=1).read_all().column("a").to_pylist() == [1]
+
+
+def test_a_limit_decodes_no_more_than_it_needs(tmp_path: Path, watch: Watch) -> None:
+    """Of a large stripe its beginning is read."""
+    rows = np.arange(200_000, dtype=np.int64)
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, len(rows))
+    path = tmp_path / "base_0000001" / "bucket_00000"
+    path.parent.mkdir()
+    with path.open("wb") as sink:
+        events = iter(
+            [EventBatch(EventKeys(rows * 0 + 1, rows * 0 + encode(0, 0), rows, rows * 0 + 1), (pa.array(numbers),))]
+        )
+        columns, settings = parse_schema("a bigint").columns, WriterSettings(stripe_size=64 << 20)
+        write_orc_file(sink, events, columns, settings, acid=True, metadata={})
+    assert values(open_table(str(tmp_path)).snapshot(), limit=3) == numbers[:3].tolist()
+    assert watch.bytes < path.stat().st_size // 4
 
 
 @pytest.mark.parametrize("acid", [False, True])
