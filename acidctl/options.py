@@ -283,6 +283,7 @@ class ExportOptions:
         "Write the rows to a file (.parquet, .arrow, .csv, .jsonl; .csv.gz, .jsonl.zst, ...) or to a directory (ends "
         "in /), on any storage.",
         metavar="URL",
+        form="URL",
     )
     format: str | None = option(
         None,

@@ -233,7 +233,7 @@ def _options_of(kind: type) -> list[Callable[[Any], Any]]:
             settings["is_flag"] = True
         elif asked.repeat:
             settings["multiple"] = True
-        elif shown not in (None, ()):
+        elif shown not in (None, (), ""):
             settings |= {"default": shown, "show_default": True}
         if asked.choices:
             settings["type"] = _Words(asked.choices)
@@ -379,6 +379,13 @@ def _column_names(text: str) -> tuple[str, ...]:
     return found
 
 
+def _url(text: str) -> str:
+    """A variable of a script that is not set names nothing."""
+    if not text:
+        raise ValueError("it is empty")
+    return text
+
+
 def _fraction(text: str) -> float:
     """A fraction: `0.1`, or `10%`."""
     found = _FRACTION.fullmatch(text.strip())
@@ -450,6 +457,7 @@ FORMS: Mapping[str, Callable[[Any], Any]] = {
     "names": _column_names,
     "columns": lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
     "settings": _settings,
+    "URL": _url,
 }
 TEXTS: Mapping[str, Callable[[Any, str], Any]] = {"text": read_text, "texts": read_texts}
 

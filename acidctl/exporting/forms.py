@@ -161,7 +161,9 @@ class Renderer:
                         hint="Leave it out with --columns, or export to .arrow or .jsonl.",
                     )
         if not fields and not form.row_id and not form.is_text:
-            raise UsageError(f"a .{form.kind} file needs a column", hint="Name one with --columns.")
+            raise UsageError(
+                f"a .{form.kind} file needs a column", hint="Name one with --columns, or all with --schema."
+            )
         self.form = form
         self.damage = Damage()
         self._fields = tuple(fields)

@@ -250,6 +250,9 @@ class Snapshot(Outline):
         `--partition` does: `ds=2026-01-*/hr=7`. `threads` read parts of the answer side by side (None: one for each
         core, and one alone for a limit).
         """
+        for name, value, least in (("limit", limit, 0), ("batch_rows", batch_rows, 1), ("threads", threads, 1)):
+            if value is not None and value < least:
+                raise UsageError(f"{name}={value}: expected a whole number from {least} on")
         chosen = self._chosen(partitions)
         selection = self._selection(columns, where, chosen)
         yield from _limited(self._read(selection, chosen, batch_rows, threads, limit), limit)
@@ -438,6 +441,7 @@ class Snapshot(Outline):
         numbered = list(enumerate(fields))[::-1]
         # Files of other writers may hold names that differ in case alone.
         places = {field.name.lower(): i for i, field in numbered} | {field.name: i for i, field in numbered}
+        columns = (columns,) if isinstance(columns, str) else columns
         found = [places.get(name, places.get(name.lower())) for name in columns]
         for name, place in zip(columns, found, strict=True):
             if place is None:

@@ -424,6 +424,7 @@ def test_a_file_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         (("--count", "--to", "x.csv"), "--count and --digest are about all rows"),
         (("--by-partition",), "--by-partition requires --count"),
         (("--to", "rows.txt"), "the name of a file has to end in one of .parquet, .arrow"),
+        (("--to", ""), "'--to': it is empty"),
         (("--partitioned",), "--partitioned is about an export, and there is no --to"),
         (("--to", "x.parquet", "--partitioned"), "--partitioned writes a directory"),
         (("--to", "x.csv", "--timestamps", "ns"), "--timestamps is about Parquet and Arrow"),

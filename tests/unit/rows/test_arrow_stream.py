@@ -56,6 +56,20 @@ def test_pandas_has_no_place_for_unions() -> None:
         snapshot_of("hive4/types_union/01-written").to_pandas()
 
 
+@pytest.mark.parametrize("how", [{"batch_rows": 0}, {"threads": 0}, {"limit": -1}], ids=str)
+def test_amounts_that_make_no_sense_are_refused(how: dict[str, int]) -> None:
+    """Nothing hangs, and nothing is taken for no rows."""
+    snapshot = snapshot_of("hive4/partitioned/02-changed")
+    with pytest.raises(UsageError, match=f"{next(iter(how))}=.*: expected a whole number from"):
+        snapshot.to_table(**how)
+
+
+def test_one_column_may_be_named_alone() -> None:
+    """A text is one name, and not a name for each of its letters."""
+    snapshot = snapshot_of("hive4/partitioned/02-changed")
+    assert snapshot.to_table("id").column_names == ["id"]
+
+
 def test_partitions_narrow_the_rows() -> None:
     """As `--partition` does; no filter is all of them."""
     snapshot = snapshot_of("hive4/partitioned/02-changed")
