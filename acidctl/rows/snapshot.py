@@ -38,7 +38,7 @@ from acidctl.rows.splits import (
     row_ids_of,
 )
 from acidctl.rows.table_view import PartitionState
-from acidctl.storage.locations import parse_filter
+from acidctl.storage.locations import no_partition, parse_filter
 from acidctl.types.digest import Digest
 from acidctl.types.hive_types import (
     Dialect,
@@ -402,8 +402,10 @@ class Snapshot(Outline):
 
     def _chosen(self, partitions: Sequence[str]) -> tuple[PartitionState, ...]:
         filters = [parse_filter(text) for text in ((partitions,) if isinstance(partitions, str) else partitions)]
-        chosen = (part for part in self.partitions if any(item.selects_text(part.partition) for item in filters))
-        return tuple(chosen) if filters else self.partitions
+        chosen = tuple(part for part in self.partitions if any(item.selects_text(part.partition) for item in filters))
+        if filters and not chosen:
+            raise no_partition(self.location, filters)
+        return chosen if filters else self.partitions
 
     def _timestamp_form(self, asked: str, fields: Sequence[Field]) -> Timestamps:
         if asked != "auto":

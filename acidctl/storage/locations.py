@@ -145,13 +145,15 @@ def gather(
         if not any(_ended_meanwhile(location.listing) for location in locations):
             break
     if not locations:
-        given = " or ".join(repr(item.text) for item in filters)
-        raise NoSuchTableError(
-            f"{storage.display(root)} has no partition that matches {given}",
-            path=storage.display(root),
-            hint="`acidctl ls --by-partition` lists the partitions.",
-        )
+        raise no_partition(storage.display(root), filters)
     return locations
+
+
+def no_partition(shown: str, filters: Sequence[PartitionFilter]) -> NoSuchTableError:
+    """None of a table's partitions matches."""
+    given = " or ".join(repr(item.text) for item in filters)
+    hint = "`acidctl ls --by-partition` lists the partitions."
+    return NoSuchTableError(f"{shown} has no partition that matches {given}", path=shown, hint=hint)
 
 
 def locate(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from acidctl import open_table
-from acidctl.errors import UsageError
+from acidctl.errors import NoSuchTableError, UsageError
 from acidctl.rows.snapshot import Snapshot
 from tests.support.steps import STEPS
 
@@ -80,3 +80,5 @@ def test_partitions_narrow_the_rows() -> None:
         part = snapshot.to_table(partitions=[f"{name}={value}"])
         assert set(part[name].to_pylist()) == {value}
     assert snapshot.to_table(partitions=f"{name}=*").num_rows == snapshot.count()
+    with pytest.raises(NoSuchTableError, match="has no partition that matches 'd=1'"):
+        snapshot.to_table(partitions="d=1")
