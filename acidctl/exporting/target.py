@@ -3,9 +3,9 @@
 The hidden name stands beside the target, on the same storage, begins with a dot and ends in `.part`: neither Hive nor
 Spark nor a pattern of names takes it for data. Publishing is a rename that replaces nothing. What `overwrite` agrees to
 replace changes its name with the new in one step and is removed then; where that is not offered, it is renamed to a
-hidden name first and removed last, and a run that finds it there, and nothing under its name, gives it its name back.
-Where nothing can be renamed, on object stores, one file still appears at once; a directory appears file by file, and
-`_SUCCESS` in it comes last, and goes first from one that is replaced.
+hidden name first and removed last, and a run that finds it there, and nothing or a part under its name, gives it that
+name back. Where nothing can be renamed, on object stores, one file still appears at once; a directory appears file by
+file, and `_SUCCESS` in it comes last, and goes first from one that is replaced.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Target(WorkPlace):
         self.path = path
         self.folder = folder
         self._previous = f"{beside}.{name}.acidctl-old"
+        # Says that all of a directory was moved there, where that takes a while.
+        self._whole = f"{self._previous}.whole"
         self._made: set[str] = set()
         #: What earlier runs have left, and what became of it: sentences.
         self.notes: list[str] = []
@@ -116,22 +118,34 @@ class Target(WorkPlace):
         storage = self.storage
         if storage.stat(self._previous) is None:
             return found
-        hidden = storage.display(self._previous)
+        if found is not None and self._is_half():
+            storage.remove_tree(self.path)
+            found = None
+        self._forget_whole()
         if found is None:
             storage.move(self._previous, self.path)
             self.notes.append(
                 f"an earlier run was killed while it replaced {self.shown}; what it had moved away is back"
             )
             return storage.stat(self.path)
-        if self.folder and not storage.facts.atomic_rename and storage.stat(join(self.path, SUCCESS)) is None:
-            raise ExistsError(
-                f"{self.shown} is half replaced by a run that was killed; what it held before is there and in {hidden}",
-                path=self.shown,
-                hint="Remove both if nothing of them is needed, and run the command again.",
-            )
         self._remove(self._previous)
-        self.notes.append(f"removed {hidden}, which a run that was killed had replaced")
+        self.notes.append(f"removed {storage.display(self._previous)}, which a run that was killed had replaced")
         return found
+
+    def _is_half(self) -> bool:
+        """Whether a part of a directory stands at the path, while all of the old one was moved away.
+
+        Where nothing can be renamed all is copied before anything is deleted, there and back.
+        """
+        if not self.folder or self.storage.facts.atomic_rename or self.storage.stat(join(self.path, SUCCESS)):
+            return False
+        there, moved = ({info.path for info in self.storage.walk(at).files} for at in (self.path, self._previous))
+        return self.storage.stat(self._whole) is not None or not moved <= there
+
+    def _forget_whole(self) -> None:
+        """Before anything of what was moved away is deleted."""
+        if not self.storage.facts.atomic_rename and self.storage.stat(self._whole) is not None:
+            self.storage.remove_file(self._whole)
 
     def _note_parts(self, beside: str, start: str) -> None:
         """Of those that write there now nobody can tell whether they live, so that nothing is removed."""
@@ -197,25 +211,30 @@ class Target(WorkPlace):
     def _moved_away(self) -> Iterator[None]:
         """What is replaced has a hidden name meanwhile; it comes back where the block fails, and goes otherwise."""
         storage, marker = self.storage, join(self.path, SUCCESS)
+        apart = self.folder and not storage.facts.atomic_rename
         moved = marked = False
         try:
             if self._replaces:
-                marked = self.folder and not storage.facts.atomic_rename and storage.stat(marker) is not None
+                marked = apart and storage.stat(marker) is not None
                 if marked:
                     storage.remove_file(marker)
                 moved = True
                 storage.move(self.path, self._previous)
+                if apart:
+                    storage.create_exclusive(self._whole, b"")
             yield
         except BaseException:
-            if moved:
-                with suppress(AcidctlError):
+            with suppress(AcidctlError):
+                if moved and storage.stat(self.path) is None:
+                    self._forget_whole()
                     storage.move(self._previous, self.path)
-            if marked:
-                with suppress(AcidctlError):
+                if marked and storage.stat(self._previous) is None:
                     storage.create_exclusive(marker, b"")
             raise
         if moved:
-            self._remove(self._previous)
+            with suppress(AcidctlError):
+                self._forget_whole()
+                self._remove(self._previous)
 
     def abandon(self) -> None:
         """Remove what was written so far, as far as that can be done."""
