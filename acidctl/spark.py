@@ -147,17 +147,18 @@ def _ready(spark: Any) -> Any:
     return context
 
 
-def read(spark: Any, table: str, **options: Any) -> Any:
+def read(spark: Any, table: str | os.PathLike[str], **options: Any) -> Any:
     """The DataFrame of a table, by the options of the data source as keywords; also for PySpark 3.5.
 
-    `validtxns`, `partitions` and `columns` may be lists; `storage_options` is a mapping.
+    `validtxns`, `partitions` and `columns` may be lists; `storage_options` is a mapping; None is an option not given.
     """
     storage = options.pop("storage_options", None) or {}
     joined = {
         name: (", " if name == "columns" else "\n").join(value) if isinstance(value, list | tuple) else str(value)
         for name, value in options.items()
+        if value is not None
     }
-    planned = plan({"path": table, **joined, **{f"{_STORAGE}{name}": value for name, value in storage.items()}})
+    planned = plan({"path": str(table), **joined, **{f"{_STORAGE}{name}": value for name, value in storage.items()}})
     context = _ready(spark)
     rows = [(bytearray(split),) for split in planned.splits]
     # An RDD, since the plan of a DataFrame shows its values, and these may hold secrets.
@@ -343,6 +344,8 @@ def _batches(strict: bool) -> Any:
             hint = getattr(error, "hint", None)
             if hint is None:
                 raise
+            if type(error).__name__ == "UsageError":  # of a timestamp; what Python has for it is no option here
+                hint = "Give the option timestamps=exact, which makes structs of them, or leave the column out."
             # Spark shows the text of an error, and the hint is no part of it.
             raise RuntimeError(f"{error}. {hint}") from None
 

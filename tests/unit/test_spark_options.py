@@ -63,6 +63,28 @@ def test_a_wrong_option_is_one_sentence(options: dict[str, str], sentence: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_a_nanosecond_is_refused_with_the_option_that_has_it() -> None:
+    """What Python and the command line offer beside it is no option of Spark."""
+    table = DEMO.parents[2] / "types_time/01-written/table"
+    with pytest.raises(RuntimeError, match=r"cannot hold exactly\. Give the option timestamps=exact, which"):
+        rows_of(acidctl.spark.plan({"path": str(table), "as_of": "9"}))
+    assert rows_of(acidctl.spark.plan({"path": str(table), "as_of": "9", "timestamps": "exact"}))
+
+
+def test_read_takes_paths_and_options_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python's other functions do."""
+    asked: list[Any] = []
+
+    def plan(options: Any) -> None:
+        asked.append(options)
+        raise UsageError("no further")
+
+    monkeypatch.setattr(acidctl.spark, "plan", plan)
+    with pytest.raises(UsageError):
+        acidctl.spark.read(None, DEMO, as_of=9, where=None, columns=["id", "status"])
+    assert asked == [{"path": str(DEMO), "as_of": "9", "columns": "id, status"}]
+
+
 def test_a_table_of_mixed_formats_is_refused(tmp_path: Path) -> None:
     """By the driver, which looks at the end of each file."""
     table = shutil.copytree(DEMO.parents[2] / "insert_only_parquet/01-inserted/table", tmp_path / "t")

@@ -375,6 +375,7 @@ class _Mortal:
         return self._left > 0
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_directory_of_an_object_store_is_replaced() -> None:
     """Whichever object was changed last: the next run finds the old directory, whole, or the new one. Twice over."""
     seen = acidctl.open_table(str(PARTITIONED)).snapshot()
