@@ -175,6 +175,8 @@ def plan(options: Mapping[str, Any]) -> Planned:
         known = {name.lower(): value for name, value in options.items()}
         snapshot = _snapshot(known)
         columns = _words(known, "columns", ",") or None
+        if len({name.lower() for name in columns or ()}) < len(columns or ()):
+            raise UsageError("option columns names a column twice, which Spark cannot tell apart")
         row_id, form = _flag(known, "row_id"), known.get("timestamps", "us")
         if form not in ("us", "exact"):
             raise UsageError(f"option timestamps={form}: expected us or exact")

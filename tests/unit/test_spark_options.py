@@ -42,6 +42,7 @@ def rows_of(planned: acidctl.spark.Planned) -> int:
         ({"strict": "yes"}, "option strict=yes: expected true or false"),
         ({"timestamps": "ms"}, "option timestamps=ms: expected us or exact"),
         ({"columns": "id,amuont"}, "there is no column 'amuont'; did you mean amount? The columns are: id,"),
+        ({"columns": "id,ID"}, "option columns names a column twice"),
         ({"where": "idd = 1"}, "there is no column 'idd'; did you mean id?"),
         ({"where": "id = 'x"}, "the condition is not valid at character 6: a quote is not closed"),
         ({"where": "id > date '2026-01-01'"}, "id is int and cannot be compared with a date. Write"),
