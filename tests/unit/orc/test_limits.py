@@ -40,8 +40,8 @@ def test_the_page_of_limits_is_true() -> None:
         "streams of nanoseconds": f"{postprocess._FREE_BYTES >> 20} MiB and {postprocess._BYTES_OF_A_BYTE} more",
         "a row, and": f"{rle._FREE_HELD >> 20} MiB, or {rle._HELD_OF_A_BYTE:,} times",
         "**Memory.**": f"batches of {rle._BATCH_BYTES >> 20} MiB",
-        "**Time.**": f"of up to {reader._VAST_BYTES >> 20} MiB that holds more than {reader._VAST_BATCHES} batches,"
-        f" no more than the first {reader._FIRST_BATCHES}",
+        "**Time.**": f"that holds more than {reader._VAST_BATCHES} batches, no more than the first"
+        f" {reader._FIRST_BATCHES}",
         "side file": f"{input_file._MAX_SIDE_FILE >> 20} MiB",
         "_metadata_acid": f"{locations._MARKER_LIMIT >> 10} KiB",
         "journal.json": f"{locations._JOURNAL_LIMIT >> 20} MiB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -57,7 +58,7 @@ def test_pandas_has_no_place_for_unions() -> None:
 
 
 @pytest.mark.parametrize("how", [{"batch_rows": 0}, {"threads": 0}, {"limit": -1}], ids=str)
-def test_amounts_that_make_no_sense_are_refused(how: dict[str, int]) -> None:
+def test_amounts_that_make_no_sense_are_refused(how: dict[str, Any]) -> None:
     """Nothing hangs, and nothing is taken for no rows."""
     snapshot = snapshot_of("hive4/partitioned/02-changed")
     with pytest.raises(UsageError, match=f"{next(iter(how))}=.*: expected a whole number from"):
