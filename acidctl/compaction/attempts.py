@@ -12,6 +12,7 @@ from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
 from acidctl.orc.writer import WrittenFile
 from acidctl.phases import phase
+from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 
 ATTEMPTS_DIRECTORY = "attempts"
@@ -39,8 +40,10 @@ class Attempt:
 
     @contextmanager
     def create(self) -> Iterator[BinaryIO]:
-        """The file for writing, once; durable after the block, gone when the block fails."""
-        with self._storage.create(self._place, self._like) as sink:
+        """The file for writing, once; durable after the block, gone when the block fails. Its name is so when it is
+        published under another.
+        """
+        with together(self._place, lasting=False), self._storage.create(self._place, self._like) as sink:
             yield sink
 
     def open(self) -> BinaryIO:

@@ -78,6 +78,7 @@ from acidctl.maintenance.work_dir import (
 from acidctl.state.entries import ORIGINALS_NAME, EntryKind
 from acidctl.state.inventory import take_inventory
 from acidctl.state.journal import Journal, OutputFile, is_unowned, journals_of, standing_of
+from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 from acidctl.storage.remote import for_each
 
@@ -125,7 +126,9 @@ def publish(
         )
     kept = _outputs_with_rows(storage, root, plan, results)
     try:
-        _stage(storage, root, work, kept, results, copies=copies)
+        # A single one is made durable when it is renamed, and until then nothing else is of use.
+        with together(root, lasting=len(kept.outputs) > 1):
+            _stage(storage, root, work, kept, results, copies=copies)
     except AcidctlError:
         # What owner and mode are taken from may be gone: then that is what is wrong.
         _require_unchanged(storage, root, kept)

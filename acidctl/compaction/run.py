@@ -43,7 +43,7 @@ from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.options import CompactOptions, unwatched
 from acidctl.phases import added, phase, since, so_far
 from acidctl.rows.table_view import list_table, read
-from acidctl.storage.local import LocalStorage, whole_path
+from acidctl.storage.local import LocalStorage, together, whole_path
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import options_elsewhere
@@ -57,7 +57,7 @@ _LIMITED_TASKS = 4
 _LIMITED_BYTES = 64 << 20
 _SLOTS = 16
 # Preparing and publishing wait for the storage, not for a core.
-STORAGE_THREADS = 4
+STORAGE_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,17 +439,17 @@ class Compaction:
             return [f"{running.work.name} and the lock are left behind; the next run removes them."]
         notes = []
         try:
-            if isinstance(error, VerificationError):
-                running.work.fail(error.message)
-                notes.append(
-                    f"What was written is kept as evidence in {running.work.name}; `acidctl clean` removes it."
-                )
-            else:
-                running.work.remove()
-        except AcidctlError as problem:
-            notes.append(f"The work directory could not be removed: {problem.message}")
-        try:
-            running.lock.release()
+            with together(running.root):
+                try:
+                    if isinstance(error, VerificationError):
+                        running.work.fail(error.message)
+                        what = f"What was written is kept as evidence in {running.work.name}"
+                        notes.append(f"{what}; `acidctl clean` removes it.")
+                    else:
+                        running.work.remove()
+                except AcidctlError as problem:
+                    notes.append(f"The work directory could not be removed: {problem.message}")
+                running.lock.release()
         except AcidctlError as problem:
             notes.append(f"The lock could not be removed: {problem.message}")
         return notes

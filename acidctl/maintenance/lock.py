@@ -28,6 +28,7 @@ from typing import Any
 
 from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
 from acidctl.format.names import LOCK_NAME
+from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 from acidctl.storage.retry import DEFAULT_RETRY
 
@@ -339,8 +340,9 @@ def _write_and_rename(storage: Storage, new: str, path: str, content: bytes, roo
     if storage.stat(path) is not None:
         raise ExistsError(f"{storage.display(path)} exists already", path=storage.display(path))
     try:
-        storage.create_exclusive(new, content, root)
-        storage.move(new, path)
+        with together(root):
+            storage.create_exclusive(new, content, root)
+            storage.move(new, path)
     except BaseException:
         with suppress(AcidctlError):
             if storage.stat(new) is not None:

@@ -21,6 +21,7 @@ from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
 from acidctl.maintenance.lock import SCHEMA_VERSION, Lock, to_bytes, until_done
 from acidctl.phases import phase
+from acidctl.storage.local import together
 from acidctl.storage.locations import gather
 from acidctl.storage.port import Storage, join
 from acidctl.storage.redact import without_credentials
@@ -50,9 +51,10 @@ class WorkDir:
         work = cls(storage, root, lock.id)
         more = {"kind": kind, "outputs": list(outputs)}
         try:
-            make_directory(storage, work.path, root)
-            write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)
-            make_directory(storage, join(work.path, ATTEMPTS), root)
+            with together(root):
+                make_directory(storage, work.path, root)
+                write_file(storage, join(work.path, OWNER_NAME), to_bytes(lock.owner, WORK_TYPE, more), root)
+                make_directory(storage, join(work.path, ATTEMPTS), root)
         except BaseException:
             with suppress(AcidctlError):
                 if storage.stat(work.path) is not None:

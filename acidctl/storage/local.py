@@ -13,8 +13,9 @@ import os
 import pwd
 import shutil
 import stat as stat_bits
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import BinaryIO, cast
 
@@ -29,7 +30,7 @@ from acidctl.errors import (
 )
 from acidctl.format.listing import FileInfo, is_foreign
 from acidctl.format.names import OWN_PREFIX
-from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, gone, may_be_closed
+from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Walk, gone, join, may_be_closed
 
 _BUFFER_BYTES = 1 << 20
 # O_NONBLOCK: opening what has become a pipe by then would wait for its writer.
@@ -190,6 +191,12 @@ class LocalStorage(Storage):
                 raise ExistsError(f"{target} exists already", path=target, hint=_STRANGE) from error
             _sync(new_parent)
             _sync(old_parent)
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """Its own names are durable before it has the new one."""
+        with self._changing(join(source, "*")) as (directory, _):
+            _sync(directory)
+        self.move(source, target)
 
     def exchange(self, first: str, second: str) -> bool:
         """By Linux's `renameat2`, on file systems that have it."""
@@ -387,8 +394,45 @@ def _become(number: int, model: os.stat_result, *, also: int = 0) -> None:
         os.fchmod(number, mode | also)
 
 
+class _Unsynced(threading.local):
+    """The directories in which a thread has changed names within `together`, open, by device and number."""
+
+    directories: dict[tuple[int, int], int] | None = None
+
+
+_unsynced = _Unsynced()
+
+
+@contextmanager
+def together(path: str, *, lasting: bool = True) -> Iterator[None]:
+    """All names below `path` that the block makes, moves and removes on this machine become durable at its end, each
+    directory once, in any order; where they need not last, when something else makes them so.
+    """
+    if _unsynced.directories is not None:
+        yield
+        return
+    _unsynced.directories = known = dict[tuple[int, int], int]()
+    try:
+        yield
+    finally:
+        _unsynced.directories = None
+        with ExitStack() as stack, _refusals(path, writing=True):
+            for number in known.values():
+                stack.callback(os.close, number)
+            for number in known.values():
+                # One that was removed has no names.
+                if lasting and os.fstat(number).st_nlink:
+                    _sync(number)
+
+
 def _sync(directory: int) -> None:
     """Make the names in an open directory durable; systems that cannot keep them in order by themselves."""
+    known = _unsynced.directories
+    if known is not None:
+        status = os.fstat(directory)
+        if (status.st_dev, status.st_ino) not in known:
+            known[status.st_dev, status.st_ino] = os.dup(directory)
+        return
     try:
         os.fsync(directory)
     except OSError as error:

@@ -14,7 +14,7 @@ import pytest
 
 from acidctl.errors import DeniedError, ExitCode, NoSuchTableError, QuotaError, SafeModeError, StorageError, UsageError
 from acidctl.storage import local as local_module
-from acidctl.storage.local import LocalStorage
+from acidctl.storage.local import LocalStorage, together
 from acidctl.storage.objects import FsspecStorage
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve
@@ -186,6 +186,57 @@ class TestLocal(WritingStorage):
             assert advice in (caught.value.hint or "")
             assert (type(caught.value), caught.value.exit_code) == (kind, ExitCode.STORAGE)
         assert storage.walk(str(tmp_path)).files == ()
+
+    def test_names_that_are_changed_together_become_durable_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each directory that still is there at the end, after all files in it."""
+        synced: list[int] = []
+        monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
+        storage, root = LocalStorage(), tmp_path.stat().st_ino
+        storage.mkdir(f"{tmp_path}/kept")
+        assert synced == [root]
+        with together(str(tmp_path)):
+            synced.clear()
+            storage.create_exclusive(f"{tmp_path}/kept/f", b"1")
+            storage.mkdir(f"{tmp_path}/gone")
+            storage.create_exclusive(f"{tmp_path}/gone/f", b"1")
+            storage.move(f"{tmp_path}/gone/f", f"{tmp_path}/kept/g")
+            storage.remove_tree(f"{tmp_path}/gone")
+            files = [(tmp_path / "kept" / name).stat().st_ino for name in "fg"]
+            assert synced == files
+        assert sorted(synced[2:]) == sorted([root, (tmp_path / "kept").stat().st_ino])
+        synced.clear()
+        with together(str(tmp_path), lasting=False):
+            storage.mkdir(f"{tmp_path}/other")
+        assert synced == []
+        storage.remove_tree(f"{tmp_path}/other")
+        assert synced == [root]
+
+    def test_a_refusal_at_the_end_is_one_of_the_storage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What could not be made durable was not done."""
+
+        def refuse(number: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(os, "fsync", refuse)
+        with pytest.raises(StorageError, match=f"{tmp_path} cannot be written"), together(str(tmp_path)):
+            LocalStorage().mkdir(f"{tmp_path}/d")
+
+    def test_a_directory_is_durable_before_it_is_renamed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a crash no reader finds one without its files."""
+        storage, calls = LocalStorage(), list[object]()
+        rename = local_module.rename_new
+
+        def renamed(*args: Any) -> None:
+            calls.append("renamed")
+            rename(*args)
+
+        storage.mkdir(f"{tmp_path}/d")
+        monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_ino))
+        monkeypatch.setattr(local_module, "rename_new", renamed)
+        storage.rename_dir(f"{tmp_path}/d", f"{tmp_path}/e")
+        assert calls[:3] == [(tmp_path / "e").stat().st_ino, "renamed", tmp_path.stat().st_ino]
 
     @pytest.mark.parametrize("size", [2_000, 3_000_000], ids=["at the end", "at once"])
     def test_a_limit_met_while_writing_leaves_no_file(self, tmp_path: Path, size: int) -> None:
