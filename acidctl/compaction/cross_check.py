@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from acidctl.compaction.coverage import Committed, bucket_of
 from acidctl.errors import VerificationError
-from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, RowId
+from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan
 from acidctl.orc import pyorc_files as pyorc_files
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
@@ -228,8 +228,12 @@ def _same_values(values: Sequence[object], kind: HiveType, ours: pa.Array) -> bo
         theirs = pyorc_files.as_arrow(values, kind, ours.type)
     except ValueError:
         return False  # no value of this type, as fractions beyond a second are
-    # Arrow takes 0.0 and -0.0 for equal.
-    same = not kinds(kind) & _FLOATS and theirs.equals(ours)
+    # Arrow takes 0.0 and -0.0 for equal, and no NaN for itself.
+    if kind.kind in _FLOATS:
+        bits = pa.int32() if kind.kind is TypeKind.FLOAT else pa.int64()
+        same = theirs.view(bits).equals(ours.view(bits))
+    else:
+        same = not kinds(kind) & _FLOATS and theirs.equals(ours)
     return same or _digest_of(theirs) == _digest_of(ours) or pyorc_files.undecided(kind, ours) is not None
 
 
@@ -375,7 +379,11 @@ class InputSample:
             write_id = current = np.full(len(values), source.raw_write_id, dtype=np.int64)
             row_id, bucket = numbers, np.full(len(values), source.raw_bucket or 0, dtype=np.int64)
         found = EventKeys(write_id, bucket, row_id, current)
-        own = np.array([self._is_own(found.at(i)) for i in range(len(found))], dtype=np.bool_)
+        wanted, buckets = self._bucket_id, bucket.tolist()
+        owned = {one: wanted is None or bucket_of(one) == wanted for one in set(buckets)}
+        own = np.array([owned[one] for one in buckets], dtype=np.bool_)
+        inside = None if self._span is None else self._span.mask(found)
+        own &= True if inside is None else inside
         if not self._events:
             own &= np.array([value is not None for value in values], dtype=np.bool_)
         if self._stored and not self._events:
@@ -385,12 +393,6 @@ class InputSample:
         if own.any():
             rows = [value or () for value, mine in zip(values, own.tolist(), strict=True) if mine]
             self._windows.append(_Window(source.name, stripe, found.select(own), columns, rows))
-
-    def _is_own(self, key: RowId) -> bool:
-        if self._bucket_id is not None and bucket_of(key.bucket_property) != self._bucket_id:
-            return False
-        lower, upper = (None, None) if self._span is None else (self._span.lower, self._span.upper)
-        return (lower is None or key >= lower) and (upper is None or key < upper)
 
     def copied(self, name: str, stripe: int) -> None:
         """A stripe of a file goes over as it is, so that nothing of it can be lost or changed unnoticed."""
@@ -464,8 +466,10 @@ def _matches(sampled: EventKeys, written: EventKeys, *, events: bool) -> tuple[I
         return zip(*(part[places].tolist() for part in parts), strict=True)
 
     known = {key: place for place, key in enumerate(keys_at(sampled, np.arange(len(sampled))))}
-    near = np.isin(written.write_id, np.unique(sampled.write_id)) & np.isin(written.row_id, np.unique(sampled.row_id))
-    places = np.flatnonzero(near)
+    places = np.arange(len(written))
+    if len(written) > _MIXED_ROWS:
+        ids = np.unique(sampled.write_id), np.unique(sampled.row_id)
+        places = np.flatnonzero(np.isin(written.write_id, ids[0]) & np.isin(written.row_id, ids[1]))
     pairs = [
         (known[key], at) for key, at in zip(keys_at(written, places), places.tolist(), strict=True) if key in known
     ]

@@ -502,11 +502,16 @@ class EventFilter:
 
 def _runs(values: Int64Array) -> Int64Array:
     """Where runs of equal values begin."""
-    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+    changed = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return np.flatnonzero(changed)
 
 
 def _count_runs(counts: Counter[int], values: Int64Array) -> None:
     heads = _runs(values)
+    if len(heads) == 1:
+        counts[int(values[0])] += len(values)
+        return
     for value, rows in zip(values[heads].tolist(), np.diff(heads, append=len(values)).tolist(), strict=True):
         counts[value] += rows
 

@@ -494,6 +494,8 @@ class IndexCheck:
         self._row = 0
         self._groups: dict[int, _Group] = {}
         self._all: dict[int, _Figures] = {}
+        # Columns whose statistics for the file are those that were compared for its stripe.
+        self._settled: set[int] = set()
 
     def _chosen(self) -> dict[int, _Group]:
         """Of the next stripe the first row group, another one, and some more, by number."""
@@ -511,14 +513,17 @@ class IndexCheck:
         """
         if not self._row:
             self._groups = self._chosen()
+        first, end = self._row, self._row + count
+        only = self._groups[0] if count == self._groups[0].end == self._orc.tail.stripes[self._stripe].rows else None
         for column, array in columns:
             kind = self._kinds[column]
-            seen = _Figures.of(array, kind, bounds=kind in _WHOLE_NUMBERS)
+            seen = _Figures.of(array, kind, bounds=only is not None or kind in _WHOLE_NUMBERS)
             self._all.setdefault(column, _blank(seen)).add(seen)
-        first, end = self._row, self._row + count
+            if only is not None:
+                only.columns[column] = seen
         for group in self._groups.values():
             start, stop = max(group.start, first), min(group.end, end)
-            if start < stop:
+            if start < stop and only is None:
                 for column, array in columns:
                     seen = _Figures.of(array.slice(start - first, stop - start), self._kinds[column])
                     group.columns.setdefault(column, _blank(seen)).add(seen)
@@ -539,6 +544,8 @@ class IndexCheck:
     def finish(self) -> None:
         """VerificationError for the first statistics of the file that do not fit its values or those of its stripes."""
         for column, statistics in enumerate(self._orc.tail.statistics):
+            if column in self._settled:
+                continue
             stated = self._stated(statistics)
             if self._seen_whole:
                 self._compare(column, stated, self._all.get(column), "the file")
@@ -565,6 +572,12 @@ class IndexCheck:
                     self._compare(column, above, self._groups[0].columns.get(column), what)
                 continue
             self._check_entries(column, footer, entries)
+            if above is not None and entries and entries[0].statistics is statistics[column] and len(entries) == 1:
+                # Those of the only row group, and if there is no other stripe, of the file.
+                self._compare(column, above, self._groups[0].columns.get(column), f"row group 0 of {what}")
+                if len(tail.stripes) == 1 and tail.statistics and tail.statistics[column] is statistics[column]:
+                    self._settled.add(column)
+                continue
             parts = _Figures()
             for number, entry in enumerate(entries):
                 if entry.statistics is None:

@@ -83,8 +83,9 @@ class EventKeys:
 
     def run_heads(self) -> Int64Array:
         """Positions at which the (write id, bucket) pair changes, 0 included."""
-        changed = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
-        return np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(changed).astype(np.int64) + 1])
+        changed = np.ones(max(len(self), 1), dtype=np.bool_)
+        changed[1:] = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
+        return np.flatnonzero(changed)
 
     def counts(self) -> Counter[tuple[int, int]]:
         """How many there are of each write id and bucket property."""

@@ -405,7 +405,7 @@ def project(
     children = tail.types[roots[-1]].subtypes
     struct = Output(names[-1], (roots[-1],), keep=tuple(fields))
     if flatten:
-        struct = Output(names[-1], tuple(children[i] for i in fields), tuple(row.names[i] for i in fields))
+        struct = Output(names[-1], tuple(children[i] for i in fields), tuple(row.fields[i].name for i in fields))
     return Projection(
         tuple(struct if index == len(roots) - 1 else output for index, output in zip(indexes, outputs, strict=True)),
         flatten,

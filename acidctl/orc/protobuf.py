@@ -182,15 +182,31 @@ class Message:
         for value in self.blobs(number):
             yield Message(value, self._budget)
 
-    def numbers_of(self, number: int, count: int) -> Iterator[Sequence[int]]:
-        """Of each message of a repeated field the numbers of its fields 1 to `count`, as `numbers` gives them."""
-        for value in self.blobs(number):
-            found = _bare_numbers(value, count)
-            if found is None:
-                yield Message(value, self._budget).numbers(*range(1, count + 1))
-            else:
-                self._budget.spend(count)
-                yield found
+    def numbers_of(self, number: int, count: int) -> list[Sequence[int]]:
+        """Of each message of a repeated field the numbers of its fields 1 to `count`, as `numbers` gives them.
+
+        Most have nothing else, as the eighty of a stripe's footer: a `Message`, or a call, for each would take most of
+        the time of a small file.
+        """
+        found: list[Sequence[int]] = []
+        last, bare = count << 3, 0
+        for data in self.blobs(number):
+            result, at, end = [0] * count, 0, len(data)
+            try:
+                while at < end:
+                    key, value = data[at], data[at + 1]
+                    if key & 7 or not 0 < key <= last or end > 1 << 8:
+                        break
+                    at += 2
+                    if value >= 0x80:
+                        value, at = varint(data, at - 1)
+                    result[(key >> 3) - 1] = value
+            except IndexError:
+                at = 0
+            bare += at == end
+            found.append(result if at == end else Message(data, self._budget).numbers(*range(1, count + 1)))
+        self._budget.spend(bare * count)
+        return found
 
     def count(self, number: int) -> int:
         return len(self._fields.get(number, ()))
@@ -215,29 +231,6 @@ class Message:
         if int in map(type, values):
             raise WireError(f"field {number} is not bytes")
         return tuple(values)  # type: ignore[arg-type]
-
-
-def _bare_numbers(data: bytes, count: int) -> list[int] | None:
-    """The numbers of a short message that has nothing but fields 1 to `count`, 0 where absent; None of any other.
-
-    A stripe's footer is some eighty of these, and a `Message` for each would take most of the time of a small file.
-    """
-    result, at, end = [0] * count, 0, len(data)
-    if end > 1 << 8:
-        return None
-    try:
-        while at < end:
-            number, kind = divmod(data[at], 8)
-            if kind or not 0 < number <= count:
-                return None
-            value = data[at + 1]
-            at += 2
-            if value >= 0x80:
-                value, at = varint(data, at - 1)
-            result[number - 1] = value
-    except IndexError:
-        return None
-    return result
 
 
 # --- Written.

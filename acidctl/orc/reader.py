@@ -96,6 +96,8 @@ class OrcFile:
         self._source = Source(file, tail)
         self._close: Callable[[], None] = getattr(file, "close", lambda: None)
         self._footers: dict[int, StripeFooter] = {}
+        # What stripes take whose streams were checked.
+        self._sound: dict[int, float] = {}
         self.tail = tail
         self.name = tail.name
         self.is_acid = is_acid(tail)
@@ -222,7 +224,7 @@ class OrcFile:
         """Raise DamagedDataError where a stripe's streams hold numbers that a C++ reader must not see."""
         footers = self.stripe_footers()
         guard = Guard(self._source, self.tail, footers, range(len(self.tail.types)))
-        guard.check(footers[index], self.tail.stripes[index].rows)
+        self._sound[index] = guard.check(footers[index], self.tail.stripes[index].rows)
 
     def scan(
         self,
@@ -309,11 +311,18 @@ class OrcFile:
         open_view = partial(SplicedFile, self._source, end, suffix, before_read=guard.before_read, failures=failures)
         names = [offered_name(column) for column in projection.read]
         finishers = {column: finisher(tail, column, extra) for column in projection.read}
-        few = tail.rows <= min(batch_size, _FEW_ROWS)
+        few, whole = tail.rows <= min(batch_size, _FEW_ROWS), self.whole
         stripes = ((s.rows, footer) for s, footer in zip(tail.stripes, footers, strict=True) if s.rows)
         left = read = 0
         try:
-            for batch in _whole_stripes(open_view, names) if few else _arrow_batches(open_view, names, batch_size):
+            if few and whole is not None:
+                guard.before_read(0, end)
+                batches = _whole_stripes(pa.BufferReader(whole[:end] + suffix), names)
+            elif few:
+                batches = _whole_stripes(pa.PythonFile(open_view(), mode="r"), names)
+            else:
+                batches = _arrow_batches(open_view, names, batch_size)
+            for batch in batches:
                 batch.validate()  # a child shorter than its struct ends the process where it is taken out
                 if not left and (stripe := next(stripes, None)):
                     left = stripe[0]
@@ -385,7 +394,9 @@ def scan_together(files: Sequence[OrcFile], columns: Sequence[str], fields: Sequ
             extra = orc._extra_streams(below, (footer,))
             if extra.wide or extra.unions:
                 return None
-            size += Guard(orc._source, orc.tail, (footer,), below, orc.rows).check(footer, orc.rows)
+            known = orc._sound.get(0)
+            guard = Guard(orc._source, orc.tail, (footer,), below, orc.rows)
+            size += guard.check(footer, orc.rows) if known is None else known
             if size > _TOGETHER_BYTES:
                 return None
         batch = _joined_stripes(files, [offered_name(column) for column in projection.read], projection.flat)
@@ -461,9 +472,9 @@ def _part_from(
     return part, footers[first:][: len(part.stripes)], skipped
 
 
-def _whole_stripes(open_view: Callable[[], SplicedFile], names: list[str]) -> Iterator[pa.RecordBatch]:
+def _whole_stripes(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     """A batch for each stripe, read here and now: a scanner, its threads and its buffers cost more than few rows do."""
-    file = po.ORCFile(pa.PythonFile(open_view(), mode="r"))
+    file = po.ORCFile(source)
     for index in range(file.nstripes):
         batch = file.read_stripe(index, columns=names)
         if len(batch):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
 from acidctl.orc.protobuf import Budget, Message, WireError, block, packed, raw_fields, rewritten
-from acidctl.orc.stats import ColumnStatistics, parse_statistics
-from acidctl.orc.tail import OrcKind, ReadableFile, Statistics, Stripe, Tail, damaged, read_section
+from acidctl.orc.stats import ColumnStatistics
+from acidctl.orc.tail import OrcKind, ReadableFile, Statistics, Stripe, Tail, column_statistics, damaged, read_section
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10
@@ -234,14 +234,16 @@ def read_column_index(file: ReadableFile, tail: Tail, footer: StripeFooter, colu
     entries = footer.stream(StreamKind.ROW_INDEX, column)
     # A writer that leaves both forms of filter means the one in UTF-8 (ORC-101).
     filters = footer.stream(StreamKind.BLOOM_FILTER_UTF8, column) or footer.stream(StreamKind.BLOOM_FILTER, column)
+    budget = Budget(0)
 
     def items(stream: Stream) -> Iterator[Message]:
-        plain = read_section(file, tail, stream.offset, stream.length, _MAX_INDEX)
-        return Message(plain, Budget(stream.length)).messages(1)
+        nonlocal budget
+        plain, budget = read_section(file, tail, stream.offset, stream.length, _MAX_INDEX), Budget(stream.length)
+        return Message(plain, budget).messages(1)
 
     def entry(item: Message) -> IndexEntry:
-        statistics = item.message(2)
-        return IndexEntry(None if statistics is None else parse_statistics(statistics), item.uints(1))
+        statistics = item.data(2)
+        return IndexEntry(None if statistics is None else column_statistics(statistics, budget), item.uints(1))
 
     def bloom(item: Message) -> BloomFilter:
         # Old writers repeat 64-bit numbers, later ones leave a single run of bytes; the bits are the same.

@@ -253,8 +253,15 @@ class Tail:
 
 @lru_cache(maxsize=256)
 def _short_statistics(encoded: bytes) -> ColumnStatistics:
-    """Those of key columns are mostly the same in many files, and in several columns of a file."""
+    """Those of key columns are mostly the same in many files, and in several columns of a file; those of a small file
+    are the same as those of its stripe and of its row group.
+    """
     return parse_statistics(Message(encoded))
+
+
+def column_statistics(encoded: bytes, budget: Budget) -> ColumnStatistics:
+    """Of a column, as they are stored; short ones are the same object each time. WireError when malformed."""
+    return _short_statistics(encoded) if len(encoded) <= _SHORT else parse_statistics(Message(encoded, budget))
 
 
 class Statistics(Sequence[ColumnStatistics]):
@@ -283,10 +290,7 @@ class Statistics(Sequence[ColumnStatistics]):
         found = self._known.get(column)
         if found is None:
             try:
-                encoded = self._encoded[column]
-                short = len(encoded) <= _SHORT
-                found = _short_statistics(encoded) if short else parse_statistics(Message(encoded, self._budget))
-                self._known[column] = found
+                found = self._known[column] = column_statistics(self._encoded[column], self._budget)
             except WireError as error:
                 raise damaged(self._name, f"has damaged statistics of column {column}: {error}") from error
         return found

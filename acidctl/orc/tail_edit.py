@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import BinaryIO, Protocol
 
 from acidctl.errors import InternalError
@@ -51,6 +52,7 @@ def event_type(columns: StructType) -> StructType:
     return StructType(tuple(Field(name, kind) for name, kind in zip(EVENT_FIELDS, types, strict=True)))
 
 
+@lru_cache(maxsize=16)
 def orc_types(kind: HiveType) -> tuple[OrcType, ...]:
     """The flattened type tree of a Hive type, ids in preorder from 0."""
     types: list[OrcType] = []
@@ -69,6 +71,7 @@ def _add_type(types: list[OrcType], kind: HiveType) -> int:
     return place
 
 
+@lru_cache(maxsize=1024)
 def encode_type(entry: OrcType) -> bytes:
     """A type as it stands in a footer."""
     return encoded(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import ClassVar
 
 from acidctl.errors import DamagedDataError
@@ -40,6 +41,9 @@ class TypeKind(Enum):
     MAP = "map"
     STRUCT = "struct"
     UNION = "uniontype"
+
+    # That of Enum is a call of Python's, and types are looked up by their kinds.
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ def children(kind: HiveType) -> tuple[HiveType, ...]:
     return kind.alternatives if isinstance(kind, UnionType) else ()
 
 
+@lru_cache(maxsize=1024)
 def kinds(kind: HiveType) -> frozenset[TypeKind]:
     """The kinds of a type and of all below it."""
     return frozenset({kind.kind}).union(*map(kinds, children(kind)))

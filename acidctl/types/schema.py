@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from acidctl.errors import UsageError
@@ -82,6 +83,7 @@ class _Token(NamedTuple):
     offset: int
 
 
+@lru_cache(maxsize=64)
 def parse_type(text: str) -> HiveType:
     """Parse the text of one Hive type, e.g. `array<struct<a:int>>`; UsageError when it is not one."""
     parser = _Parser(text)

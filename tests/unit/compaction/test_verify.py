@@ -470,6 +470,23 @@ def test_both_libraries_agree_on_every_type(kind: str, read_by_pyorc: ReadByPyor
     assert read_by_pyorc.columns == [0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_zero_of_another_sign_is_another_value(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hive shows the sign."""
+    events = EventBatch(some_keys(3), (pa.array([0.0, 1.5, None], kind),))
+    case = make(events, "struct<v:float>" if kind == pa.float32() else "struct<v:double>")
+    case.check()
+    read = secondread.Rows.read
+
+    def other(rows: Any, start: int, count: int) -> Any:
+        keys, values = read(rows, start, count)
+        return keys, [None if row is None else (-0.0 if row[0] == 0 else row[0],) for row in values]
+
+    monkeypatch.setattr(secondread.Rows, "read", other)
+    with pytest.raises(VerificationError, match="other values in column 'v'"):
+        case.check()
+
+
 def test_what_pyorc_cannot_hold_is_left_out(read_by_pyorc: ReadByPyorc) -> None:
     """Column by column: the others are compared all the same."""
     bad = pa.Array.from_buffers(
