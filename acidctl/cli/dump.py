@@ -51,7 +51,7 @@ _CSV_FIELDS = (
 _FINDINGS = ("differs", "unreadable")
 
 # Large enough that the cost of calls does not show; a batch, its text and a few more of both are in memory.
-_BATCH_ROWS = 32_768
+_BATCH_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True)

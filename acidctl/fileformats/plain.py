@@ -6,16 +6,15 @@ bytes, so it needs the DDL. What acidctl does not read is named: such a file is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from acidctl.errors import NotAcidTableError
 from acidctl.fileformats.parquet import ParquetFile
-from acidctl.fileformats.text import TextFile, TextLayout
 from acidctl.format.events import RowId
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import TableSchema
@@ -137,7 +136,7 @@ class PlainFiles:
                 hint="Read the partitions of each format by themselves with --partition, or rewrite them with Hive.",
             )
         if found is FileFormat.TEXT:
-            return TextFile(stream, name, self._layout)
+            return self._text_file(stream, name)
         return ParquetFile(stream, name, self._by_position()) if found is FileFormat.PARQUET else None
 
     def _format(self, head: bytes, name: str) -> FileFormat:
@@ -182,9 +181,11 @@ class PlainFiles:
         return FileFormat.TEXT if self._table.serde is not None or self._table.serde_properties else None
 
     @cached_property
-    def _layout(self) -> TextLayout:
+    def _text_file(self) -> Callable[[BinaryIO, str], RowFile]:
+        from acidctl.fileformats.text import TextFile, TextLayout
+
         assert self._table is not None
-        return TextLayout.of(self._table)
+        return partial(TextFile, layout=TextLayout.of(self._table))
 
     def _by_position(self) -> StructType | None:
         """The table's columns where Hive takes those of a Parquet file by position."""

@@ -29,8 +29,8 @@ from acidctl.orc.reader import OrcFile
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, ValueStatistics
 from acidctl.orc.stripe import BloomFilter, ColumnIndex, EncodingKind, StripeFooter, read_column_index
 from acidctl.orc.tail import Calendar, OrcKind, ReadableFile, Tail, Writer
-from acidctl.types import format_scalars, java_numbers
-from acidctl.types.format_rows import Style, json_strings
+from acidctl.types import format_scalars, java_numbers, pieces
+from acidctl.types.format_rows import Style, Text, json_strings
 from acidctl.types.format_scalars import Int64Array
 from acidctl.types.hive_types import Field, Primitive, StructType, TypeKind, quote_name
 
@@ -407,8 +407,8 @@ def row_style(tail: Tail) -> Style:
     unmarked = tail.calendar is not Calendar.PROLEPTIC_GREGORIAN
     days = unmarked and not tail.is_hybrid
     return Style(
-        floats=lambda array: java_numbers.doubles(pc.cast(array, pa.float64())),
-        decimals=format_scalars.short_decimals,
+        floats=lambda array: pieces.floats(wide := pc.cast(array, pa.float64())) or java_numbers.doubles(wide),
+        decimals=lambda array: pieces.decimals(array, cut=True) or format_scalars.short_decimals(array),
         dates=partial(_dates, days),
         timestamps=partial(_timestamps, days, unmarked),
         strings=json_strings,
@@ -416,7 +416,9 @@ def row_style(tail: Tail) -> Style:
     )
 
 
-def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
+def _dates(hybrid: bool, array: pa.Array) -> Text:
+    if (quick := pieces.dates(array)) is not None:
+        return quick
     days = array.cast(pa.int32())
     ends = pc.min_max(days)
     if ends["min"].is_valid and ends["min"].as_py() <= _GAP_LAST:
@@ -426,7 +428,9 @@ def _dates(hybrid: bool, array: pa.Array) -> pa.Array:
     return format_scalars.day_text(days, lambda year: _year(year, 10_000), first=_FIRST_DAY)
 
 
-def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> pa.Array:
+def _timestamps(hybrid: bool, hybrid_instants: bool, array: pa.Array, local: bool) -> Text:
+    if (quick := pieces.timestamps(array, False, 1)) is not None:
+        return quick
     seconds, nanos = format_scalars.seconds_and_nanos(array)
     if len(seconds) and seconds.min() < (_GAP_LAST + 1) * SECONDS_PER_DAY:
         days = seconds // SECONDS_PER_DAY

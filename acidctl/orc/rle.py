@@ -133,14 +133,13 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
 
 def _window_bound(data: bytes, start: int, part: int) -> tuple[int, int, int, int]:
     """Of a run, and those after it within the window, up to `part` values: bytes, values, most of sum and of each."""
-    direct = _direct_runs()
     count = total = top = 0
     at, last = start, min(start + _WINDOW, len(data))
     while at < last and count < part:
         header = data[at]
         kind = header >> 6
         if kind == _DIRECT:
-            size, number, most = direct[(header & 63) << 8 | data[at + 1]]
+            size, number, most = _direct_run((header & 63) << 8 | data[at + 1])
             after = at + size
         elif kind == _SHORT_REPEAT:
             after = at + 2 + (header >> 3 & 7)
@@ -210,13 +209,10 @@ def _part_of(values: int) -> int:
 
 
 @cache
-def _direct_runs() -> tuple[tuple[int, int, int], ...]:
+def _direct_run(header: int) -> tuple[int, int, int]:
     """Size in bytes, values and greatest value of a direct run by the 14 bits of its header after the kind."""
-    runs = []
-    for header in range(1 << 14):
-        width, count = _WIDTHS[header >> 9], (header & 511) + 1
-        runs.append((2 + (width * count + 7) // 8, count, (1 << width) - 1))
-    return tuple(runs)
+    width, count = _WIDTHS[header >> 9], (header & 511) + 1
+    return 2 + (width * count + 7) // 8, count, (1 << width) - 1
 
 
 def _delta_bound(data: bytes, at: int) -> tuple[int, int, int]:

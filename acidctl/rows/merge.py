@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 
 import numpy as np
 
@@ -177,19 +178,39 @@ _NONE = np.zeros(0, dtype=np.int64)
 class LaterDeletes:
     """Deletes that are collected when the first row is asked about, once for all threads that ask."""
 
-    def __init__(self, collect: Callable[[], DeletedRows]) -> None:
+    def __init__(self, collect: Callable[[], DeletedRows], *, at_once: bool = False) -> None:
+        """With `at_once` they are collected in a thread of its own while the first rows are decoded."""
         self._collect = collect
         self._rows: DeletedRows | None = None
         self._lock = Lock()
+        self._at_once = at_once
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """While rows are read; at the end no thread is left."""
+
+        def begin() -> None:
+            with suppress(Exception):  # who asks gets it
+                self._collected()
+
+        thread = Thread(target=begin, name="acidctl-deletes", daemon=True)
+        if self._at_once:
+            thread.start()
+        try:
+            yield
+        finally:
+            if self._at_once:
+                thread.join()
 
     def mask(self, keys: EventKeys) -> BoolArray | None:
         """Which of these rows are deleted; None means none of them."""
-        if not len(keys):
-            return None
+        return self._collected().mask(keys) if len(keys) else None
+
+    def _collected(self) -> DeletedRows:
         with self._lock:
             if self._rows is None:
                 self._rows = self._collect()
-        return self._rows.mask(keys)
+        return self._rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +293,15 @@ class MergeReader:
             merged = self._newest_events(merged)
         elif self.notice is not None:
             merged = _watched(merged, self.notice)
-        for batch in self.matching(merged):
-            deleted = self.deleted.mask(batch.keys)
-            if deleted is None:
-                yield batch
-                continue
-            self.deletes_applied += int(np.count_nonzero(deleted))
-            if not deleted.all():
-                yield batch.filter(~deleted)
+        with self.deleted.collecting() if isinstance(self.deleted, LaterDeletes) else nullcontext():
+            for batch in self.matching(merged):
+                deleted = self.deleted.mask(batch.keys)
+                if deleted is None:
+                    yield batch
+                    continue
+                self.deletes_applied += int(np.count_nonzero(deleted))
+                if not deleted.all():
+                    yield batch.filter(~deleted)
 
     def _newest_events(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
         """The first event of each key, unless it is a DELETE; keys may straddle batches."""

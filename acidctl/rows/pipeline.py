@@ -18,8 +18,9 @@ from typing import Generic, TypeVar
 #: Of batches that are read and not yet delivered; a batch that is larger than this is alone.
 BYTES_IN_FLIGHT = 32 << 20
 
-#: How many batches of one part of a table may wait while those of an earlier part are delivered.
-DEPTH_OF_STREAMS = 8
+#: How many batches of one part of a table may wait while those of an earlier part are delivered, and of how many bytes
+#: a batch counts as one; a larger one counts as several.
+DEPTH_OF_STREAMS, BYTES_OF_ONE = 8, 3 << 20
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,12 +89,17 @@ def read_ahead(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
 
 
 def ordered_streams(
-    streams: Iterable[Iterator[Item]], *, workers: int, depth: int = DEPTH_OF_STREAMS
+    streams: Iterable[Iterator[Item]],
+    *,
+    workers: int,
+    depth: int = DEPTH_OF_STREAMS,
+    size: Callable[[Item], int] = lambda item: 0,
 ) -> Iterator[Item]:
     """All items of the streams, one stream after the other, while up to `workers` of them are read by a thread each.
 
-    At most `depth` items of a stream wait, and of one stream more than there are workers. `streams` is consumed by the
-    calling thread; its errors and those of a stream come out where the next item would have.
+    At most `depth` items of a stream wait, fewer if `size` gives them many bytes, and of one stream more than there are
+    workers. `streams` is consumed by the calling thread; its errors and those of a stream come out where the next item
+    would have.
     """
     pending: deque[_Ahead[Item]] = deque()
     source = iter(streams)
@@ -111,7 +117,7 @@ def ordered_streams(
             except Exception as error:  # what came before it is delivered first
                 failure, exhausted = error, True
                 return
-            pending.append(_Ahead(stream, depth))
+            pending.append(_Ahead(stream, depth, size))
             pending[-1].start()
 
     try:
@@ -134,14 +140,14 @@ def ordered_streams(
 class _Ahead(Generic[Item]):
     """An iterator that a thread of its own reads, at most `depth` items ahead of who takes its results."""
 
-    def __init__(self, items: Iterator[Item], depth: int) -> None:
+    def __init__(self, items: Iterator[Item], depth: int, size: Callable[[Item], int] = lambda item: 0) -> None:
         # An interrupt may come at any place of the main thread. Of Queue, Semaphore and Event it could leave the lock
         # held, and the other thread would wait for it for ever; these queues have none that Python code could leave.
-        self._ready: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
+        self._ready: SimpleQueue[tuple[Item | None, int, BaseException | None]] = SimpleQueue()
         self._room: SimpleQueue[None] = SimpleQueue()
         for _ in range(depth):
             self._room.put(None)
-        self._items = items
+        self._items, self._depth, self._size = items, depth, size
         self._stopped = False
         self.ended = False
         self._thread = threading.Thread(target=self._produce, name="acidctl-read-ahead", daemon=True)
@@ -153,18 +159,20 @@ class _Ahead(Generic[Item]):
     def results(self) -> Iterator[Item]:
         """The items in order, and then what went wrong, if anything did."""
         while True:
-            item, failure = self._ready.get()
+            item, places, failure = self._ready.get()
             if failure is not None:
                 raise failure
             if item is None:
                 return
             yield item
-            self._room.put(None)
+            for _ in range(places):
+                self._room.put(None)
 
     def stop(self) -> None:
         """Ask for no further item."""
         self._stopped = True
-        self._room.put(None)
+        for _ in range(self._depth):
+            self._room.put(None)
 
     def close(self) -> None:
         """Stop, and wait for the thread, which closes what it reads."""
@@ -176,8 +184,10 @@ class _Ahead(Generic[Item]):
         failure: BaseException | None = None
         try:
             for item in self._items:
-                self._ready.put((item, None))
-                self._room.get()
+                places = min(1 + self._size(item) // BYTES_OF_ONE, self._depth)
+                self._ready.put((item, places, None))
+                for _ in range(places):
+                    self._room.get()
                 if self._stopped:
                     break
         except BaseException as error:
@@ -187,4 +197,4 @@ class _Ahead(Generic[Item]):
             if close is not None:
                 close()
             self.ended = True
-            self._ready.put((None, failure))
+            self._ready.put((None, 0, failure))

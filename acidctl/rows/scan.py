@@ -473,7 +473,9 @@ class LocationReader:
         elif span is None:
             streams = _in_groups(pairs, batch_rows, projection)
         if deleted is None:
-            deleted = LaterDeletes(partial(self.deleted_rows, sources, updates=updates, keys_in=span))
+            collect = partial(self.deleted_rows, sources, updates=updates, keys_in=span)
+            # With a condition it may be that nobody asks.
+            deleted = LaterDeletes(collect, at_once=bool(ahead and projection and projection.where is None))
         notice = None if self.findings is None else self.findings.watch(sources)
         return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
@@ -687,9 +689,6 @@ class Findings:
 
 def _holders(sources: Sequence[DataSource], row: RowId) -> list[str]:
     """The files that may hold a row, as far as their tails tell."""
-    found = []
-    for source in sources:
-        low, high = source.bounds(updates=False)
-        if (low is None or low <= row) and (high is None or row <= high):
-            found.append(source.name)
+    spans = ((source.name, *source.bounds(updates=False)) for source in sources)
+    found = [name for name, low, high in spans if (low is None or low <= row) and (high is None or row <= high)]
     return found or [sources[0].name]

@@ -84,11 +84,19 @@ class Rows:
 
     def head(self, count: int) -> Rows:
         """At most the first `count` rows."""
-        if count >= self.count:
-            return self
-        ids = self.row_ids
-        cut = None if ids is None else (ids[0].slice(0, count), ids[1].slice(0, count), ids[2].slice(0, count))
-        return replace(self, columns=tuple(c.slice(0, count) for c in self.columns), count=count, row_ids=cut)
+        return self if count >= self.count else next(self.parts(count))
+
+    def parts(self, most: int) -> Iterator[Rows]:
+        """The same rows, at most so many at a time."""
+        for start in range(0, self.count, max(most, 1)):
+            count = min(most, self.count - start)
+            ids = self.row_ids
+            cut = (
+                None
+                if ids is None
+                else (ids[0].slice(start, count), ids[1].slice(start, count), ids[2].slice(start, count))
+            )
+            yield replace(self, columns=tuple(c.slice(start, count) for c in self.columns), count=count, row_ids=cut)
 
     def with_flat_row_id(self) -> tuple[tuple[HiveType, ...], tuple[pa.Array, ...]]:
         """Types and columns with the three parts of ROW__ID in front, for forms without nested values."""
@@ -284,7 +292,10 @@ class Snapshot(Outline):
 
         found = packs(self._located(partitions, selection), THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
-        yield from chain.from_iterable(streams) if workers == 1 else ordered_streams(streams, workers=workers)
+        if workers == 1:
+            yield from chain.from_iterable(streams)
+        else:
+            yield from ordered_streams(streams, workers=workers, size=lambda some: some.bytes)
 
     def splits(
         self,

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format.events import EventKeys, flat
-from acidctl.types import format_scalars
+from acidctl.types import format_scalars, pieces
 from acidctl.types.format_rows import Style, escape_ascii, lines, special_bytes
 from acidctl.types.format_scalars import Damage
 from acidctl.types.hive_types import HiveType, Primitive, TypeKind
@@ -103,8 +103,8 @@ def _timestamps(array: pa.Array, local: bool) -> pa.Array:
 
 _CANONICAL = Style(
     floats=_floats,
-    decimals=format_scalars.short_decimals,
-    dates=format_scalars.dates,
+    decimals=lambda array: pieces.decimals(array, cut=True) or format_scalars.short_decimals(array),
+    dates=lambda array: pieces.dates(array) or format_scalars.dates(array),
     timestamps=_timestamps,
     strings=lambda text, damage: escape_ascii(text, special_bytes(text)),
     bare_decimals=True,

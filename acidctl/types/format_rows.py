@@ -4,9 +4,8 @@ Takes Arrow arrays beside the Hive types that say how to read them (a char is tr
 nanos under a timestamp is a moment that nanoseconds cannot count). Every function is pure and safe to call
 from threads; nothing loops over rows in Python, except over a batch with strings that are not valid UTF-8.
 
-A column becomes a list of pieces, constant bytes and string arrays, and pieces are joined row by row at the
-very end, so that a struct without NULLs costs no text of its own. Other encodings share the work through
-`Style`.
+A column becomes a list of pieces, which are joined row by row at the very end, so that a struct without NULLs costs
+no text of its own. Other encodings share the work through `Style`.
 """
 
 from __future__ import annotations
@@ -14,29 +13,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.types.format_scalars import (
-    Damage,
-    bytes_of,
-    dates,
-    decimals,
-    either,
-    joined,
-    literal,
-    shortest_floats,
-    timestamps,
-    valid_utf8,
-)
+from acidctl.types import format_scalars, pieces
+from acidctl.types.format_scalars import Damage, bytes_of, either, joined, literal, shortest_floats, valid_utf8
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.types.pieces import Piece, text_of
 
-#: Constant text, or one text per row.
-Piece: TypeAlias = bytes | pa.Array
+#: The text of a column, or the pieces of it.
+Text: TypeAlias = pa.Array | list[Piece]
 
 _NULL = "null"
 _INTEGERS = frozenset({TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT})
@@ -54,15 +44,16 @@ HIGH = 0x80
 class Style:
     """How primitive values are written; each function takes an array and gives its text, NULL for NULL.
 
+    Those of numbers and moments may give pieces, one of them if the array has NULLs.
     `strings`, `dates`, `timestamps` (the flag: with local time zone) and `decimals` give what stands between
     quotes, the latter complete text if `bare_decimals`; `floats` gives complete text. With `names`, structs
     name their fields and binary is a list of numbers; without, structs are positional and binary is a string.
     """
 
-    floats: Callable[[pa.Array], pa.Array]
-    decimals: Callable[[pa.Array], pa.Array]
-    dates: Callable[[pa.Array], pa.Array]
-    timestamps: Callable[[pa.Array, bool], pa.Array]
+    floats: Callable[[pa.Array], Text]
+    decimals: Callable[[pa.Array], Text]
+    dates: Callable[[pa.Array], Text]
+    timestamps: Callable[[pa.Array, bool], Text]
     strings: Callable[[pa.Array, Damage], pa.Array]
     tagged_unions: bool = True
     bare_decimals: bool = False
@@ -115,7 +106,7 @@ def csv_lines(columns: Sequence[pa.Array], types: Sequence[HiveType], *, damage:
     def render(some: Sequence[pa.Array]) -> list[Piece]:
         pieces: list[Piece] = []
         for array, hive_type in zip(some, types, strict=True):
-            pieces += [b"," if pieces else b"", _csv_cells(array, hive_type, counter)]
+            pieces += [b"," if pieces else b"", *_csv_cells(array, hive_type, counter)]
         return [*pieces, b"\n"]
 
     return _rows(columns, render, nulls="")
@@ -139,27 +130,6 @@ def _rows(
     return data.slice(start, stop - start)
 
 
-def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Array:
-    """The pieces of each row joined; a NULL piece makes the row NULL, or stands as `nulls` if given."""
-    merged: list[Piece] = []
-    for piece in pieces:
-        if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
-            merged[-1] += piece
-        elif not isinstance(piece, bytes) or piece:
-            merged.append(piece)
-    if not merged:
-        return pa.repeat(literal(""), count)
-    if len(merged) == 1:
-        only = merged[0]
-        if isinstance(only, bytes):
-            return pa.repeat(_literal(only), count)
-        return only if nulls is None or only.null_count == 0 else pc.fill_null(only, literal(nulls))
-    parts = [_literal(piece) if isinstance(piece, bytes) else piece for piece in merged]
-    if nulls is None:
-        return pc.binary_join_element_wise(*parts, literal(""))
-    return pc.binary_join_element_wise(*parts, literal(""), null_handling="replace", null_replacement=nulls)
-
-
 def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage) -> list[Piece]:
     """The JSON text of a column in pieces. If the column has NULLs it is one array, NULL there."""
     if isinstance(hive_type, StructType):
@@ -179,14 +149,16 @@ def pieces_of(array: pa.Array, hive_type: HiveType, style: Style, damage: Damage
         return [_union(array, hive_type, style, damage)]
     if hive_type.kind is TypeKind.BINARY and style.names:
         return _list(array, [_octets(array)])
-    text, quoted = _scalars(array, hive_type.kind, style, damage)
+    made, quoted = _scalars(array, hive_type.kind, style, damage)
+    text = made if isinstance(made, list) else [made]
     if not quoted:
-        return [text]
-    return [b'"', text, b'"'] if text.null_count == 0 else [text_of([b'"', text, b'"'], len(text), nulls=None)]
+        return text
+    text = [b'"', *text, b'"']
+    return text if array.null_count == 0 else [text_of(text, len(array), nulls=None)]
 
 
-def _scalars(array: pa.Array, kind: TypeKind, style: Style, damage: Damage) -> tuple[Any, bool]:
-    """The text of primitive values, and whether JSON puts it into quotes; only what it does not may be constant."""
+def _scalars(array: pa.Array, kind: TypeKind, style: Style, damage: Damage) -> tuple[Text, bool]:
+    """The text of primitive values, and whether JSON puts it into quotes."""
     if kind in _INTEGERS:
         return _integers(array), False
     if kind in _TEXTS or kind is TypeKind.BINARY:
@@ -194,7 +166,7 @@ def _scalars(array: pa.Array, kind: TypeKind, style: Style, damage: Damage) -> t
             array = array.cast(pa.binary()).view(pa.string())
         return style.strings(pc.ascii_rtrim(array, " ") if kind is TypeKind.CHAR else array, damage), True
     if kind is TypeKind.BOOLEAN:
-        return pc.cast(array, pa.string()), False
+        return pieces.booleans(array) or pc.cast(array, pa.string()), False
     if kind in (TypeKind.DOUBLE, TypeKind.FLOAT):
         return style.floats(array), False
     if kind is TypeKind.DATE:
@@ -282,12 +254,12 @@ def _union(array: pa.Array, hive_type: UnionType, style: Style, damage: Damage) 
 # --- primitive values
 
 
-def _integers(array: pa.Array) -> Piece:
+def _integers(array: pa.Array) -> Text:
     if len(array) > 1 and array.null_count == 0:
         ends = pc.min_max(array)
         if ends["min"] == ends["max"]:
-            return str(ends["min"].as_py()).encode()
-    return pc.cast(array, pa.string())
+            return [str(ends["min"].as_py()).encode()]
+    return pieces.integers(array) or pc.cast(array, pa.string())
 
 
 def _octets(array: pa.Array) -> pa.Array:
@@ -326,27 +298,21 @@ def escape_ascii(text: pa.Array, found: npt.NDArray[np.intp]) -> pa.Array:
     return text
 
 
-def _literal(text: bytes) -> pa.Scalar:
-    """A string scalar, whatever the bytes: a column's name need not be valid UTF-8 either."""
-    try:
-        return literal(text.decode("utf-8"))
-    except UnicodeDecodeError:
-        return pa.array([text], pa.binary()).view(pa.string())[0]
-
-
 # --- CSV
 
 
-def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> pa.Array:
+def _csv_cells(array: pa.Array, hive_type: HiveType, damage: Damage) -> list[Piece]:
     if not isinstance(hive_type, Primitive) or hive_type.kind is TypeKind.BINARY:
-        pieces = pieces_of(array, hive_type, JSON_STYLE, damage)
+        nested = pieces_of(array, hive_type, JSON_STYLE, damage)
         # Of several pieces none is NULL because the whole value is: what is NULL in them lies deeper.
-        return _csv_quoted(text_of(pieces, len(array), nulls=None if len(pieces) == 1 else _NULL))
+        return [_csv_quoted(text_of(nested, len(array), nulls=None if len(nested) == 1 else _NULL))]
     text, _ = _scalars(array, hive_type.kind, _CSV_STYLE, damage)
-    return text_of([text], len(array), nulls=None)
+    return text if isinstance(text, list) else [text]
 
 
-def _csv_floats(array: pa.Array) -> pa.Array:
+def _csv_floats(array: pa.Array) -> Text:
+    if (quick := pieces.floats(array)) is not None:
+        return quick
     text = shortest_floats(array)
     return text if pc.all(pc.is_finite(array)).as_py() is not False else pc.ascii_trim(text, '"')
 
@@ -375,5 +341,11 @@ def _needs_quotes(text: str) -> bool:
     return not text or any(mark in text for mark in ',"\r\n') or text != text.strip()
 
 
-JSON_STYLE = Style(floats=shortest_floats, decimals=decimals, dates=dates, timestamps=timestamps, strings=json_strings)
+JSON_STYLE = Style(
+    floats=lambda array: pieces.floats(array) or shortest_floats(array),
+    decimals=lambda array: pieces.decimals(array, cut=False) or format_scalars.decimals(array),
+    dates=lambda array: pieces.dates(array) or format_scalars.dates(array),
+    timestamps=lambda array, local: pieces.timestamps(array, local, 0) or format_scalars.timestamps(array, local),
+    strings=json_strings,
+)
 _CSV_STYLE = replace(JSON_STYLE, floats=_csv_floats, strings=_csv_strings)

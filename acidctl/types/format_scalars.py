@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_DAY = 86_400
+DAY = 86_400
 _BILLION = 1_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, where a year has four digits
 Int64Array = npt.NDArray[np.int64]
@@ -207,8 +207,8 @@ def clock_text(
     seconds: Int64Array, nanos: Int64Array, valid: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY
 ) -> pa.Array:
     """Seconds and nanoseconds with all nine digits of the fraction; years as in `day_text`."""
-    clock = pc.cast(pa.array((seconds % _DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
+    clock = pc.cast(pa.array((seconds % DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
     fraction = pc.utf8_slice_codeunits(pc.cast(pa.array(nanos + _BILLION), pa.string()), 1)
-    days = day_text(pa.array(seconds // _DAY), year_text, first=first)
+    days = day_text(pa.array(seconds // DAY), year_text, first=first)
     text = joined(days, " ", clock, ".", fraction)
     return either(valid, text, None)

@@ -16,7 +16,7 @@ import pyarrow.orc as orc
 import pytest
 
 from acidctl import open_table
-from acidctl.rows.pipeline import ordered_streams
+from acidctl.rows.pipeline import BYTES_OF_ONE, ordered_streams
 from acidctl.rows.snapshot import Snapshot
 from tests.support.extent import amount, some
 from tests.support.orc_events import plain
@@ -112,6 +112,26 @@ def test_a_split_shows_no_secret(tmp_path: Path) -> None:
     (split,) = open_table(str(tmp_path), storage_options={"secret": "xyzzy"}).snapshot(as_of=1).splits()
     assert split.place.options == {"secret": "xyzzy"}
     assert "xyzzy" not in f"{split!r} {split}"
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, 7), (BYTES_OF_ONE, 4), (100 * BYTES_OF_ONE, 2)])
+def test_large_items_of_streams_count_as_several(size: int, most: int) -> None:
+    """Of items of many bytes fewer wait, but always one; one more is at hand."""
+    read: list[int] = []
+
+    def stream(number: int) -> Iterator[int]:
+        for _ in range(9):
+            read.append(number)
+            yield number
+
+    items = ordered_streams(map(stream, range(2)), workers=2, depth=6, size=lambda item: size)
+    assert next(items) == 0
+    deadline = time.monotonic() + 5
+    while read.count(1) < most and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.01)
+    assert read.count(1) == most
+    assert len(list(items)) == 17
 
 
 def test_streams_are_delivered_in_order_and_bounded() -> None:
