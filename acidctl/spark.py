@@ -209,15 +209,13 @@ def plan(options: Mapping[str, Any]) -> Planned:
 
 
 def _snapshot(options: Mapping[str, Any]) -> Snapshot:
-    # Of a table in Spark's own catalog the path is there under both names.
-    known = {*_OPTIONS, "location"}
-    unknown = [name for name in options if name not in known and not name.startswith((_STORAGE, _METASTORE))]
+    unknown = [name for name in options if name not in _OPTIONS and not name.startswith((_STORAGE, _METASTORE))]
     if unknown:
         near = get_close_matches(unknown[0], _OPTIONS, 1)
         meant = f"Did you mean {near[0]}? " if near else ""
-        names = f"{', '.join(_OPTIONS)}, storage.NAME, metastore.NAME"
-        raise UsageError(f"there is no option '{unknown[0]}'", hint=f"{meant}The options are: {names}.")
-    path = options.get("path") or options.get("location")
+        known = f"{', '.join(_OPTIONS)}, storage.NAME, metastore.NAME"
+        raise UsageError(f"there is no option '{unknown[0]}'", hint=f"{meant}The options are: {known}.")
+    path = options.get("path")
     if not path:
         raise UsageError("no table is named", hint='Give its path or URL: .load("hdfs://nn/warehouse/orders").')
     storage = {name.removeprefix(_STORAGE): value for name, value in options.items() if name.startswith(_STORAGE)}
