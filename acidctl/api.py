@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from acidctl.engine import EngineChoice, early_engine
+from acidctl.engine import EngineChoice, early_engine, make_engine
 from acidctl.errors import UsageError
 from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
 from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
@@ -276,16 +276,19 @@ class Table:
                     begin()  # there is something to do
                 asked.progress(done, total)
 
-            return self.prepare_compaction(**replace(asked, progress=progress).keywords()).compact(
-                choice,
-                planned=asked.planned,
-                watch=asked.watch,
-                finished=asked.finished,
-                notify=asked.notify,
-                during=asked.during,
-                verbose=asked.verbose,
-                early=early,
-            )
+            prepared = self.prepare_compaction(**replace(asked, progress=progress).keywords())
+            if prepared.idle:
+                asked.planned(prepared.plan, "")
+                return prepared.start(on_partition=asked.finished).run()
+            size = prepared.bytes_in
+            engine, why = make_engine(choice, size, notify=asked.notify, verbose=asked.verbose, early=early)
+            with closing(engine):
+                plan = prepared.plan
+                plan = replace(plan, notes=(*plan.notes, *choice.advice(prepared.tasks, size)))
+                asked.planned(plan, why)
+                run = replace(prepared, plan=plan).start(engine, watch=asked.watch, on_partition=asked.finished)
+                with asked.during(run):
+                    return run.run()
 
     # --- cleaning
 

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from acidctl.compaction.plan import (
 )
 from acidctl.compaction.publish import has_leftovers, publish, recover, require_free, require_inputs
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
-from acidctl.engine import Engine, EngineChoice, Task, TaskOutcome, make_engine
+from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
@@ -109,38 +109,25 @@ class Prepared:
         """Whether nothing is to be done on any storage."""
         return not self.leftovers and all(part.action is not Action.COMPACT for part in self.plan.partitions)
 
-    def compact(
-        self,
-        choice: EngineChoice,
-        *,
-        planned: Callable[[CompactionPlan, str], None],
-        watch: OnProgress | None,
-        finished: OnPartition | None,
-        notify: Callable[[str], None],
-        during: Callable[[Compaction], AbstractContextManager[object]],
-        verbose: bool,
-        early: Engine | None = None,
-    ) -> CompactionReport:
-        """Carry it out with the engine that was chosen, which may have been begun `early`; where it is idle, without
-        any.
-        """
-        if self.idle:
-            planned(self.plan, "")
-            return self.start(_Idle(), on_partition=finished).run()
-        engine, why = make_engine(choice, self.bytes_in, notify=notify, verbose=verbose, early=early)
-        tasks = sum(len(part.tasks) for part in self.plan.partitions if part.action is Action.COMPACT)
-        noted = replace(self.plan, notes=(*self.plan.notes, *choice.advice(tasks, self.bytes_in)))
-        with closing(engine):
-            planned(noted, why)
-            run = replace(self, plan=noted).start(engine, watch=watch, on_partition=finished)
-            with during(run):
-                return run.run()
+    @property
+    def tasks(self) -> int:
+        """How many there are, joins apart."""
+        todo = (part for part in self.plan.partitions if part.action is Action.COMPACT)
+        return sum(len(task.cuts) + 1 for part in todo for task in part.tasks)
 
     def start(
-        self, engine: Engine, *, watch: OnProgress | None = None, on_partition: OnPartition | None = None
+        self,
+        engine: Engine | None = None,
+        *,
+        watch: OnProgress | None = None,
+        on_partition: OnPartition | None = None,
     ) -> Compaction:
-        """The run; it begins with its `run`."""
-        return Compaction(self, engine, watch or (lambda _: None), on_partition or (lambda _: None))
+        """The run, which begins with its `run`; without an engine it has nothing to do."""
+        # What connects to another storage has threads that a copy of this process would not have.
+        copy_workers = getattr(engine, "copy_workers", None)
+        if copy_workers is not None and isinstance(self.place.storage, LocalStorage):
+            copy_workers(self.tasks, self.bytes_in)
+        return Compaction(self, engine or _Idle(), watch or (lambda _: None), on_partition or (lambda _: None))
 
 
 class Compaction:

@@ -89,15 +89,25 @@ class _NoPandas:
             raise ModuleNotFoundError("this process makes no use of pandas", name=name)
 
 
-def set_up_process() -> None:
-    """What a process of our own decides for all that runs in it.
+def set_up_process(*, writes: bool = False) -> None:
+    """What a process of our own decides for all that runs in it, before libraries are loaded; `writes` data files.
 
     It keeps pyarrow from importing pandas with its first array, which takes half a second.
     """
+    if writes:
+        # A pool of Arrow's own would keep a fifth of the memory that nobody uses.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # numpy's algebra, for which nothing here has a use, would start a thread for each core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
     gc.set_threshold(50_000)
+
+
+def is_our_own() -> bool:
+    """Whether this process has been set up by `set_up_process`."""
+    return _NoPandas in sys.meta_path
 
 
 def default_work() -> Work:

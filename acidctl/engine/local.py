@@ -1,10 +1,10 @@
 """The local engine: tasks in worker processes of this machine, or in this process when the work is small.
 
-Workers are fresh interpreters, each with a connection of its own. A `ProcessPoolExecutor` cannot take their place (see
-`test_why_not_a_process_pool`): its workers run the caller's script once more, so that a program without a `__main__`
-guard breaks; one worker that dies costs the tasks of all others; and before Python 3.14 running tasks cannot be ended.
-Here a dead worker costs its own task one attempt, and a worker ends when the other end of its connection does, so that
-none outlives its parent, however that was ended.
+Workers are fresh interpreters, or copies of a process of our own that has no thread beside; each has a connection of
+its own. A `ProcessPoolExecutor` cannot take their place (see `test_why_not_a_process_pool`): its workers run the
+caller's script once more, so that a program without a `__main__` guard breaks; one worker that dies costs the tasks of
+all others; and before Python 3.14 running tasks cannot be ended. Here a dead worker costs its own task one attempt, and
+a worker ends when the other end of its connection does, so that none outlives its parent, however that was ended.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.context import ForkProcess
 from queue import SimpleQueue
 from typing import Any
 
-from acidctl.engine import Task, TaskOutcome, Work, default_work, set_up_process
+from acidctl.engine import Task, TaskOutcome, Work, default_work, is_our_own, set_up_process
 from acidctl.errors import AcidctlError
 
 #: What a task may need at most, whatever its size.
 WORKER_BYTES = 500 << 20
 #: Attempts of a task whose worker dies.
 ATTEMPTS = 2
-# A worker is ready after about half a second, in which this much can be compacted.
+# An interpreter is ready after about half a second, in which this much can be compacted, and a copy far sooner.
 _SMALL_BYTES = 16 << 20
+_READY_SHARE = 4
 # What opening, checking and verifying costs a task, whatever its size, as bytes that could be compacted in that time.
 _TASK_BYTES = 1 << 20
 # Small tasks that a worker has at a time: it need not wait for the next one while its parent does something else.
@@ -77,13 +79,30 @@ class LocalEngine:
 
     def run(self, specs: Sequence[Task]) -> Iterator[TaskOutcome]:
         """One outcome per spec, as they finish. Abandoning the iterator ends the workers that are at work."""
-        total = sum(spec.bytes_in + _TASK_BYTES for spec in specs)
-        if len(specs) < 2 or self.parallelism < 2 or total <= self._small_bytes:
+        if self._is_small(len(specs), sum(spec.bytes_in for spec in specs), ready=bool(self._workers)):
             work = self._work or default_work()
             for index, spec in enumerate(specs):
                 yield _outcome(work, index, spec, usable_cores() > 1 and spec.bytes_in >= _THREADS_BYTES)
             return
         yield from self._distribute(specs)
+
+    def copy_workers(self, tasks: int, bytes_in: int) -> None:
+        """Make the workers for so much copies of this process, which have loaded what it has.
+
+        Nothing is done where another thread may be in the middle of something, or the program is not ours.
+        """
+        ours = sys.platform == "linux" and is_our_own() and threading.active_count() == 1
+        if not ours or self._is_small(tasks, bytes_in, ready=True):
+            return
+        if self._work is None:
+            default_work()
+        while len(self._workers) < min(self.parallelism, tasks):
+            self._workers.append(_Worker(self._workers))
+
+    def _is_small(self, tasks: int, bytes_in: int, *, ready: bool) -> bool:
+        """Whether this process does it itself, where workers are ready or are not."""
+        most = self._small_bytes // _READY_SHARE if ready else self._small_bytes
+        return tasks < 2 or self.parallelism < 2 or bytes_in + tasks * _TASK_BYTES <= most
 
     def close(self) -> None:
         """End all workers, also those in the middle of a task."""
@@ -189,19 +208,21 @@ _START = "import sys; sys.path[:] = sys.argv[2:]; from acidctl.engine.local impo
 
 
 class _Worker:
-    """A worker process, seen from its parent."""
+    """A worker process, seen from its parent: a copy of it where `earlier` ones are given, else an interpreter."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: Sequence[_Worker] | None = None) -> None:
+        self.process: subprocess.Popen[bytes] | _Copy
         self.connection, other_end = Pipe()
         with other_end:
+            if earlier is not None:
+                self.process = _Copy(other_end, self.connection, *(one.connection for one in earlier))
+                return
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _START, str(other_end.fileno()), *sys.path],
                 pass_fds=[other_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 # What libraries print has no place in the command's answer.
                 stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
-                # numpy's algebra, for which nothing here has a use, would start a thread for each core.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 # Ctrl-C on a terminal goes to all processes of a session; only the parent is to act on it.
                 start_new_session=True,
             )
@@ -216,12 +237,40 @@ class _Worker:
             return self.process.wait()
 
 
+class _Copy(ForkProcess):
+    """A copy of this process, which serves its own connection; the `foreign` ones are its parent's."""
+
+    def __init__(self, own: Connection, *foreign: Connection) -> None:
+        super().__init__(daemon=True)
+        self._own, self._foreign = own, foreign
+        # An interrupt is the parent's, also while it divides.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def run(self) -> None:
+        """In the copy: what is given to an interpreter."""
+        os.setsid()
+        for one in self._foreign:
+            one.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else sys.__stderr__.fileno(), 1)
+        serve(self._own.fileno())
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As that of `Popen`."""
+        self.join(timeout)
+        if self.exitcode is None:
+            raise subprocess.TimeoutExpired(self.name, timeout or 0)
+        return self.exitcode
+
+
 def serve(handle: int) -> None:
     """Carry out tasks until the parent closes the connection, or dies: then at once, in the middle of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    set_up_process()
-    # A pool of Arrow's own would keep a fifth of a worker's memory that nobody uses.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    set_up_process(writes=True)
     parent = Connection(handle)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(parent, tasks), daemon=True).start()

@@ -121,16 +121,10 @@ def test_abandoned_run(tmp_path: Path) -> None:
     wait_until_gone(pids(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.slow
-def test_end_of_the_parent(how: signal.Signals, tmp_path: Path) -> None:
+def test_end_of_the_parent(how: signal.Signals, copies: bool, tmp_path: Path) -> None:
     """Ctrl-C, SIGTERM and SIGKILL of the parent end the workers in the middle of a task."""
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -139,7 +133,9 @@ def test_end_of_the_parent(how: signal.Signals, tmp_path: Path) -> None:
         "from tests.support.fake_tasks import act\n"
         "from tests.unit.engine.test_local import specs_for\n"
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from acidctl.engine import set_up_process\n"
         "with LocalEngine(2, small_bytes=0, work=act) as engine:\n"
+        f"    if {copies}: set_up_process(); engine.copy_workers(2, 0)\n"
         f"    list(engine.run(specs_for(Path({str(tmp_path)!r}), 'sleep', 'sleep')))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
@@ -253,6 +249,43 @@ def test_a_script_without_a_guard_and_a_package_in_a_zip(tmp_path: Path) -> None
     done = run_script(tmp_path, SCRIPT, "engine", path=archive)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [f"{archive}/acidctl/__init__.py", "3"], "")
     assert (tmp_path / "died-1").read_text() == "x" * ATTEMPTS
+
+
+COPIES = """
+import multiprocessing, subprocess, sys, threading
+from pathlib import Path
+from acidctl.engine import set_up_process
+from acidctl.engine.local import LocalEngine
+from tests.support.fake_tasks import act
+from tests.unit.engine.test_local import pids, specs_for
+
+where, popen = Path(sys.argv[1]), subprocess.Popen
+set_up_process()
+with LocalEngine(2, small_bytes=0, work=act) as engine:
+    # Another thread could be in the middle of something.
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    engine.copy_workers(4, 0)
+    assert not multiprocessing.active_children()
+    ended.set()
+    other.join()
+    engine.copy_workers(4, 0)
+    # Nobody starts an interpreter, until a worker has died.
+    subprocess.Popen = None
+    good = sum(outcome.error is None for outcome in engine.run(specs_for(where, "ok", "noisy", "ok", "ok")))
+    subprocess.Popen = popen
+    print(good, len(pids(where)), sum(outcome.error is None for outcome in engine.run(specs_for(where, "ok", "die"))))
+"""
+
+
+@pytest.mark.slow
+def test_copies_of_a_process_of_our_own(tmp_path: Path) -> None:
+    """Workers that have loaded everything; one that dies is replaced by an interpreter."""
+    done = run_script(tmp_path, COPIES)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4 2 1\n", "a library says something\n")
+    assert (tmp_path / "died-1").read_text() == "x" * ATTEMPTS
+    wait_until_gone(pids(tmp_path))
 
 
 @pytest.mark.slow
