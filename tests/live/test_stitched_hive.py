@@ -233,15 +233,16 @@ def test_hive4_takes_stitched_bases(hive4: Hive) -> None:
 def test_hive4_finds_rows_beside_nan(hive4: Hive) -> None:
     """A stripe that is written anew and begins with NaN is not left out, as one of Hive's own is."""
     table = Table(hive4, "beside_nan", {"id": "int", "d": "double"})
-    for values in ("struct(0, 'NaN'), struct(1, '1.5'), struct(2, '-Infinity')", "struct(3, '4')"):
-        hive4.run(
-            f"insert into {table.name} select id, cast(d as double) from "
-            f"(select inline(array({values})) as (id, d)) x sort by id"
-        )
-    table.compact()
+    values = "struct(0, 'NaN'), struct(1, '1.5'), struct(2, '-Infinity'), struct(3, '4')"
+    hive4.run(
+        f"insert into {table.name} select id, cast(d as double) from "
+        f"(select inline(array({values})) as (id, d)) x sort by id"
+    )
+    hive4.run(f"delete from {table.name} where id = 3")
+    assert table.compact()["stripes_encoded"] == {"deleted": 1}
     hive4.session().set("hive.optimize.index.filter", "true")
-    for where, rows in (("d = 1.5", 1), ("d < 1", 1), ("d between 1 and 5", 2)):
-        assert len(table.matching(where, 0)) == rows, where
+    for where in ("d = 1.5", "d < 1", "d between 1 and 5"):
+        assert len(table.matching(where, 0)) == 1, where
 
 
 @pytest.mark.hive3
