@@ -25,6 +25,7 @@ import pyarrow.orc as po
 from acidctl.errors import InternalError
 from acidctl.format.events import EventBatch, EventKeys, Operation, flat
 from acidctl.format.names import KEY_FIELDS
+from acidctl.orc import codec
 from acidctl.orc.codec import Compression, chunk_of, expand, pack
 from acidctl.orc.postprocess import rebuild
 from acidctl.orc.protobuf import Message, Value, encoded, packed, rewritten
@@ -79,11 +80,8 @@ Shrink = Callable[[bytes | memoryview], bytes | None]
 
 def igzip() -> Shrink | None:
     """The compressor, or None where isal is not installed: Arrow's own zlib then has to do."""
-    try:
-        from isal import isal_zlib
-    except ImportError:
-        return None
-    return partial(isal_zlib.compress, level=_LEVEL, wbits=_RAW)
+    library = codec.igzip()
+    return None if library is None else partial(library.compress, level=_LEVEL, wbits=_RAW)
 
 
 class Chunks:

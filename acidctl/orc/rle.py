@@ -10,13 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from acidctl.errors import AcidctlError
 from acidctl.orc.codec import CodecError, Compression
-from acidctl.orc.input_file import Source
 from acidctl.orc.protobuf import WireError, varint, zigzag
 from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail, damaged
@@ -441,6 +441,12 @@ _DICTIONARY = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
 _VERSION_2 = frozenset({EncodingKind.DIRECT_V2, EncodingKind.DICTIONARY_V2})
 
 
+class Expands(Protocol):
+    """What holds streams: a file, or stripes of one in memory."""
+
+    def expanded(self, stream: Stream, limit: int) -> bytes: ...
+
+
 class WideRows(AcidctlError):
     """No failure: a batch of the rows of a stripe would be too large, one of `rows` would not."""
 
@@ -457,7 +463,7 @@ class Guard:
 
     def __init__(
         self,
-        source: Source,
+        source: Expands,
         tail: Tail,
         footers: Sequence[StripeFooter],
         columns: Iterable[int],

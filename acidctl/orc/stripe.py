@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from acidctl.errors import InternalError
 from acidctl.orc.codec import CodecError
-from acidctl.orc.protobuf import Budget, Message, WireError, block, packed, raw_fields, rewritten
+from acidctl.orc.protobuf import Budget, Message, WireError, block, encoded, packed, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import OrcKind, ReadableFile, Statistics, Stripe, Tail, column_statistics, damaged, read_section
 
@@ -146,6 +146,13 @@ def parse_stripe_footer(plain: bytes, stripe: Stripe, columns: int, budget: Budg
 @lru_cache(maxsize=64)
 def _encoding(code: int, size: int) -> Encoding:
     return Encoding(EncodingKind(code), size)
+
+
+def encoded_footer(footer: StripeFooter) -> bytes:
+    """A footer as it is stored without compression."""
+    streams = [encoded({1: stream.kind, 2: stream.column, 3: stream.length}) for stream in footer.streams]
+    encodings = [encoded({1: encoding.kind, 2: encoding.dictionary_size}) for encoding in footer.encodings]
+    return encoded({1: streams, 2: encodings, 3: None if footer.time_zone is None else footer.time_zone.encode()})
 
 
 def found_footer(ends: Iterable[tuple[int, bytes]], columns: int) -> tuple[StripeFooter, bytes]:

@@ -47,7 +47,7 @@ ONLY_IN = {
     "pyarrow": ("format", "types", "orc", "fileformats", "rows", "compaction", "exporting", "cli"),
     "pyarrow.orc": ("orc",),
     "pyorc": ("orc",),
-    "isal": ("orc.arrow_writer",),
+    "isal": ("orc.codec",),
     "pyspark": ("engine", "spark"),
     "pandas": ("rows.snapshot",),
     "click": ("cli",),
@@ -105,6 +105,8 @@ MOST_LINES_OF_ALL = 36_250 + 1_100 + 975 + 97 + 1_150 + 100 + 50 + 6_700 + 250 +
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # New as well: texts that are looked up in tables.
 MOST_LINES_OF_ALL += 280
+# Stripes that are inflated before Arrow sees them.
+MOST_LINES_OF_ALL += 137
 
 # A file of fewer is a part of another, and so is a module that only one other imports, unless a reader looks for it
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from acidctl.errors import ExitCode
+from acidctl.orc import reader
 from acidctl.orc.codec import Compression
 from acidctl.orc.protobuf import block, encode_varint, number
 from acidctl.orc.stripe import EncodingKind, StreamKind
@@ -65,10 +66,13 @@ def _every_command(tmp_path: Path, data: bytes, name: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("inflated", [False, True])
 @pytest.mark.parametrize("path", [NESTED, NUMBERS, DEMO, TIMES, PLAIN])
-def test_any_field_may_be_wrong(path: str, tmp_path: Path) -> None:
-    """A few random ones; `make fuzz` has the many."""
-    rng = Random(14)
+def test_any_field_may_be_wrong(path: str, inflated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few random ones; `make fuzz` has the many. Stripes of more rows are `inflated` before Arrow sees them."""
+    rng = Random(14 + inflated)
+    if inflated:
+        monkeypatch.setattr(reader, "FEW_ROWS", 0)
     made = mutations((TABLES / path).read_bytes(), rng)
     for _ in range(15):
         said, data = next(made)

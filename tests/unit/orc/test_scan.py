@@ -15,8 +15,11 @@ import pytest
 from acidctl.errors import DamagedDataError, StorageError
 from acidctl.format.events import RowId
 from acidctl.format.names import EVENT_FIELDS
+from acidctl.orc import codec, reader
 from acidctl.orc.acidmeta import AcidStats, parse_acid_stats, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.stripe import StreamKind
+from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import Dialect
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
 
@@ -166,6 +169,82 @@ def test_every_fixture_file_is_read() -> None:
         for batch in batches:
             batch.validate()
         assert sum(map(len, batches)) == file.rows, path
+
+
+def stripes() -> bytes:
+    """A file of several stripes."""
+    table = pa.table({"id": list(range(5000)), "v": [f"{i * 2654435761 % 2**32:032x}" for i in range(5000)]})
+    return by_arrow(table, compression="zlib", stripe_size=1 << 14, batch_size=500)
+
+
+@pytest.fixture
+def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Stripes of few rows are inflated in memory too; the numbers of those that were."""
+    counts: list[int] = []
+    usual = reader.PlainStripes.of
+
+    def of(*args: Any) -> Any:
+        found = usual(*args)
+        counts.append(0 if found is None else len(found.footers))
+        return found
+
+    monkeypatch.setattr(reader, "FEW_ROWS", 0)
+    monkeypatch.setattr(reader.PlainStripes, "of", of)
+    return counts
+
+
+def test_inflated_stripes_hold_the_same_rows(inflated: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that Arrow inflates: all types of Hive's writers, wide timestamps, NULL unions, rows of deletes."""
+    files = [path.read_bytes() for path in fixture_files("hive*/types_*/*/table")]
+    files += [stripes(), events(3000), events(3000, deletes=True)]
+
+    def digests(data: bytes) -> list[str]:
+        found = [RowDigest(), RowDigest()]
+        for digest, size in zip(found, (7, 5000), strict=True):
+            for batch in opened(data).scan(batch_size=size):
+                digest.update(None, batch.columns)
+        return [digest.hexdigest() for digest in found]
+
+    found = [digests(data) for data in files]
+    assert sum(inflated) > len(files)
+    assert max(inflated) > 1
+    monkeypatch.setattr(codec, "igzip", lambda: None)
+    inflated.clear()
+    assert found == [digests(data) for data in files]
+    assert not sum(inflated)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "expected"),
+    [
+        ("ENOUGH", 1, [1, 1]),
+        ("MOST_STORED", 1000, [0]),
+        ("MOST_PLAIN", 1000, [0]),
+        # No room for the tail that Arrow is given.
+        ("MOST_PLAIN", 170_000, [2]),
+    ],
+)
+def test_only_stripes_that_fit_are_inflated(
+    inflated: list[int], monkeypatch: pytest.MonkeyPatch, limit: str, value: int, expected: list[int]
+) -> None:
+    """One by one where one is enough; none where it is too large, compressed or not."""
+    data = stripes()
+    usual = rows_of(opened(data))
+    inflated.clear()
+    monkeypatch.setattr(reader, limit, value)
+    assert rows_of(opened(data)) == usual
+    assert inflated == expected
+
+
+def test_inflated_stripes_are_checked(inflated: list[int]) -> None:
+    """A chunk that is damaged, ends soon or holds more than a block is refused before Arrow sees anything of it."""
+    data = events(3000)
+    stream = opened(data).stripe_footers()[0].stream(StreamKind.DATA, 8)
+    assert stream is not None
+    for content, why in ((b"\xff" * 40, "runs past its section"), (b"\x10\x00\x00" + b"\xff" * 8, "is damaged")):
+        wrong = data[: stream.offset] + content + data[stream.offset + len(content) :]
+        with pytest.raises(DamagedDataError, match=f"damaged column 8: a compressed chunk {why}"):
+            rows_of(opened(wrong))
 
 
 def test_which_hive_wrote_it() -> None:
