@@ -109,7 +109,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The console script."""
-    set_up_process(writes=sys.argv[1:2] in (["compact"], ["worker"]))
+    set_up_process()
     cli.main()
 
 

@@ -89,14 +89,13 @@ class _NoPandas:
             raise ModuleNotFoundError("this process makes no use of pandas", name=name)
 
 
-def set_up_process(*, writes: bool = False) -> None:
-    """What a process of our own decides for all that runs in it, before libraries are loaded; `writes` data files.
+def set_up_process() -> None:
+    """What a process of our own decides for all that runs in it, before libraries are loaded.
 
     It keeps pyarrow from importing pandas with its first array, which takes half a second.
     """
-    if writes:
-        # A pool of Arrow's own would keep a fifth of the memory that nobody uses.
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # A pool of Arrow's own would keep a fifth of the memory that nobody uses, and more the longer rows are read.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # numpy's algebra, for which nothing here has a use, would start a thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _NoPandas not in sys.meta_path:

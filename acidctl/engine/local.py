@@ -270,7 +270,7 @@ def serve(handle: int) -> None:
     """Carry out tasks until the parent closes the connection, or dies: then at once, in the middle of a task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    set_up_process(writes=True)
+    set_up_process()
     parent = Connection(handle)
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(parent, tasks), daemon=True).start()
