@@ -193,9 +193,9 @@ class LocalStorage(Storage):
             _sync(old_parent)
 
     def rename_dir(self, source: str, target: str) -> None:
-        """Its own names are durable before it has the new one."""
+        """Its own names are durable before it has the new one, also within `together`."""
         with self._changing(join(source, "*")) as (directory, _):
-            _sync(directory)
+            _flush(directory)
         self.move(source, target)
 
     def exchange(self, first: str, second: str) -> bool:
@@ -422,17 +422,22 @@ def together(path: str, *, lasting: bool = True) -> Iterator[None]:
             for number in known.values():
                 # One that was removed has no names.
                 if lasting and os.fstat(number).st_nlink:
-                    _sync(number)
+                    _flush(number)
 
 
 def _sync(directory: int) -> None:
-    """Make the names in an open directory durable; systems that cannot keep them in order by themselves."""
+    """Make the names in an open directory durable, within `together` at its end."""
     known = _unsynced.directories
-    if known is not None:
-        status = os.fstat(directory)
-        if (status.st_dev, status.st_ino) not in known:
-            known[status.st_dev, status.st_ino] = os.dup(directory)
+    if known is None:
+        _flush(directory)
         return
+    status = os.fstat(directory)
+    if (status.st_dev, status.st_ino) not in known:
+        known[status.st_dev, status.st_ino] = os.dup(directory)
+
+
+def _flush(directory: int) -> None:
+    """At once; systems that cannot keep names in order by themselves."""
     try:
         os.fsync(directory)
     except OSError as error:

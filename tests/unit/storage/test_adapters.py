@@ -235,7 +235,8 @@ class TestLocal(WritingStorage):
         storage.mkdir(f"{tmp_path}/d")
         monkeypatch.setattr(os, "fsync", lambda number: calls.append(os.fstat(number).st_ino))
         monkeypatch.setattr(local_module, "rename_new", renamed)
-        storage.rename_dir(f"{tmp_path}/d", f"{tmp_path}/e")
+        with together(str(tmp_path)):
+            storage.rename_dir(f"{tmp_path}/d", f"{tmp_path}/e")
         assert calls[:3] == [(tmp_path / "e").stat().st_ino, "renamed", tmp_path.stat().st_ino]
 
     @pytest.mark.parametrize("size", [2_000, 3_000_000], ids=["at the end", "at once"])
