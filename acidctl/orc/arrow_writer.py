@@ -8,6 +8,7 @@ NeedsExactWriter where there is no such form.
 from __future__ import annotations
 
 import io
+import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,8 @@ _FOOTER_CHUNKS = 64
 LARGEST_CHUNK = 256 << 10
 # Of igzip's levels 0 to 3 the fastest whose result is no larger than zlib's.
 _LEVEL = 1
+# What igzip deflates, igzip inflates when it is read back: so of so many chunks zlib, as Hive has it, inflates one.
+_INFLATED_EACH = 16
 _DEFLATE = phase("deflate")
 _RAW = -15
 # Numbers of fields: of a stripe's footer, of a stream in it, of a type, of stripe statistics on both levels, and of a
@@ -84,10 +87,18 @@ def igzip() -> Shrink | None:
     return None if library is None else partial(library.compress, level=_LEVEL, wbits=_RAW)
 
 
+def _inflates(small: bytes, plain: memoryview) -> bool:
+    try:
+        return zlib.decompress(small, _RAW) == plain
+    except zlib.error:
+        return False
+
+
 class Chunks:
     """Chunks in order, as they are stored; offsets count from the first.
 
     `plain` and `places` give for each chunk where it begins, in plain and in stored bytes, and at last where all end.
+    `sound` says whether zlib inflates to the plain bytes what it was tried on.
     """
 
     def __init__(self, compression: Compression, block_size: int) -> None:
@@ -96,11 +107,15 @@ class Chunks:
         self.stored: list[bytes] = []
         self.plain = [0]
         self.places = [0]
+        self.sound = True
 
     def add(self, plain: memoryview, shrink: Shrink) -> None:
         """Append a chunk of plain bytes."""
         with _DEFLATE:
-            chunk = bytes(plain) if self._compression is Compression.NONE else chunk_of(plain, shrink(plain))
+            small = None if self._compression is Compression.NONE else shrink(plain)
+            if self._compression is Compression.ZLIB and small and len(self.stored) % _INFLATED_EACH == 0:
+                self.sound &= _inflates(small, plain)
+            chunk = bytes(plain) if self._compression is Compression.NONE else chunk_of(plain, small)
         self.stored.append(chunk)
         self.plain.append(self.plain[-1] + len(plain))
         self.places.append(self.places[-1] + len(chunk))
@@ -238,6 +253,9 @@ class StripeSink(io.RawIOBase):
     def _pass_on(self, chunks: Chunks, end: int) -> None:
         """Send the stripe that the chunks up to `end` (exclusive) are, the letters before the first one too."""
         first, length = 0, chunks.plain[end]
+        # C++ writers would have made a text of an error in the middle of a stream.
+        if not chunks.sound:
+            raise InternalError("what was deflated is not what zlib inflates; without the package isal zlib deflates")
         if not self._passed and end:
             first = 1
             if chunks.inflated(0, first) != MAGIC:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cache
 from itertools import accumulate
@@ -274,6 +275,16 @@ def test_physical_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tail.postscript.compression, tail.postscript.block_size) == (Compression.ZLIB, 1 << 22)
     assert (tail.row_index_stride, done.bytes, tail.file_length) == (0, len(data), len(data))
     assert read_all(data) == read_all(made(batch, monkeypatch, igzip=False)[0])
+
+
+@pytest.mark.parametrize("wrong", [lambda _: b"x", lambda plain: zlib.compress(bytes(plain)[1:] + b"!", wbits=-15)])
+def test_what_zlib_does_not_inflate_is_not_written(
+    wrong: Callable[[bytes | memoryview], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading back is done by the library that deflates, so a mistake of both shows here."""
+    monkeypatch.setattr(writer, "igzip", lambda: wrong)
+    with pytest.raises(InternalError, match="not what zlib inflates"):
+        made(values(False, 900), monkeypatch)
 
 
 def test_without_igzip(monkeypatch: pytest.MonkeyPatch) -> None:
