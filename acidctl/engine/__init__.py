@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import re
@@ -22,6 +23,8 @@ LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\])?")
 # What a core gets through in about an hour, read and written compressed; and while Spark starts.
 _HOUR_OF_A_CORE = 32 << 30
 _START_OF_SPARK = 64 << 20
+# Of glibc's `mallopt`.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 #: The module of the function that carries out a task, and its name; loaded where tasks run, which takes half a second.
 WORK = ("acidctl.compaction.task", "outcome_of")
 
@@ -96,12 +99,25 @@ def set_up_process() -> None:
     """
     # A pool of Arrow's own would keep a fifth of the memory that nobody uses, and more the longer rows are read.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _keep_freed_memory()
     # numpy's algebra, for which nothing here has a use, would start a thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
     gc.set_threshold(50_000)
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep what a batch or a file needs for the next one, and give larger blocks back to the system at once.
+
+    By itself it raises its thresholds with what is freed: then a row of 24 MB leaves holes as large in the heap. ORC's
+    C++ writer takes a MiB for each stream; with new pages each time this is most of the time of a small file.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 16 << 20)
+        mallopt(_TRIM_THRESHOLD, 64 << 20)
 
 
 def is_our_own() -> bool:
@@ -111,9 +127,7 @@ def is_our_own() -> bool:
 
 def default_work() -> Work:
     """The function that `WORK` names; raises ImportError where something that it needs is missing."""
-    # ORC's C++ writer takes a MiB for each stream. Once a block as large as glibc heeds was freed, glibc keeps as much:
-    # else it goes back to the system after each file and comes anew, which takes most of the time of a small one.
-    bytes(31 << 20)
+    _keep_freed_memory()
     work: Work = getattr(import_module(WORK[0]), WORK[1])
     return work
 

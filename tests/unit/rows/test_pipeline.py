@@ -79,7 +79,7 @@ def test_wide_rows_are_in_memory_one_by_one(command: tuple[str, ...], tmp_path: 
     measured = subprocess.run([sys.executable, "-c", code, *command, str(tmp_path)], capture_output=True, check=True)
     status, written, peak_mb = map(int, measured.stdout.split())
     assert (status, written > size * rows) == (0, True)
-    assert peak_mb < 600
+    assert peak_mb < 400
 
 
 def test_an_error_appears_after_the_results_before_it() -> None:
