@@ -59,7 +59,8 @@ def _codes(table: Path, file: Path, *options: str) -> tuple[dict[str, int], floa
 
 
 def _run_all(answers: Connection, table: Path, file: Path, options: tuple[str, ...]) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    # Of addresses: 200 columns with buffers for blocks of 8 MB take 8 GB of them in three scans, and little memory.
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     codes, longest = {}, 0.0
     for name, command in COMMANDS.items():
         target = [str(file)] if command[0] == "dump" else [*(() if command[0] == "ls" else options), str(table)]
