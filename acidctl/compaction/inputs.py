@@ -24,7 +24,17 @@ from acidctl.compaction.plan import FileRead, Role, StripeCounts, TaskResult, Ta
 from acidctl.compaction.stripes import CopiedStripe, PlainPlan, Stretch, StripePlan
 from acidctl.errors import DamagedDataError, InternalError
 from acidctl.format import bucket_codec
-from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, KeySpan, Operation, RowId, coalesce
+from acidctl.format.events import (
+    BoolArray,
+    EventBatch,
+    EventKeys,
+    Int64Array,
+    KeySpan,
+    Operation,
+    RowId,
+    coalesce,
+    run_heads,
+)
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
@@ -500,15 +510,8 @@ class EventFilter:
         return own
 
 
-def _runs(values: Int64Array) -> Int64Array:
-    """Where runs of equal values begin."""
-    changed = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:], values[:-1], out=changed[1:])
-    return np.flatnonzero(changed)
-
-
 def _count_runs(counts: Counter[int], values: Int64Array) -> None:
-    heads = _runs(values)
+    heads = run_heads(values)
     if len(heads) == 1:
         counts[int(values[0])] += len(values)
         return
@@ -517,7 +520,7 @@ def _count_runs(counts: Counter[int], values: Int64Array) -> None:
 
 
 def _distinct_ids(values: Int64Array) -> set[int]:
-    return set(values[_runs(values)].tolist()) if len(values) else set()
+    return set(values[run_heads(values)].tolist()) if len(values) else set()
 
 
 def _bucket_ids(properties: Int64Array) -> Int64Array:

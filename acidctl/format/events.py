@@ -28,6 +28,16 @@ BoolArray = npt.NDArray[np.bool_]
 _JOINED_BYTES = 16 << 20
 
 
+def run_heads(*columns: Int64Array) -> Int64Array:
+    """Positions at which one of the columns, which are of one length, has another value than before, 0 included."""
+    first, *others = columns
+    changed = np.ones(len(first), dtype=np.bool_)
+    np.not_equal(first[1:], first[:-1], out=changed[1:])
+    for column in others:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changed)
+
+
 @dataclass(frozen=True, slots=True)
 class EventKeys:
     """The key columns of a batch, each of one length; `operation` is None when every event is an INSERT."""
@@ -83,9 +93,7 @@ class EventKeys:
 
     def run_heads(self) -> Int64Array:
         """Positions at which the (write id, bucket) pair changes, 0 included."""
-        changed = np.ones(max(len(self), 1), dtype=np.bool_)
-        changed[1:] = (self.write_id[1:] != self.write_id[:-1]) | (self.bucket[1:] != self.bucket[:-1])
-        return np.flatnonzero(changed)
+        return run_heads(self.write_id, self.bucket) if len(self) else np.zeros(1, dtype=np.int64)
 
     def counts(self) -> Counter[tuple[int, int]]:
         """How many there are of each write id and bucket property."""

@@ -112,10 +112,13 @@ class Chunks:
     def add(self, plain: memoryview, shrink: Shrink) -> None:
         """Append a chunk of plain bytes."""
         with _DEFLATE:
-            small = None if self._compression is Compression.NONE else shrink(plain)
-            if self._compression is Compression.ZLIB and small and len(self.stored) % _INFLATED_EACH == 0:
-                self.sound &= _inflates(small, plain)
-            chunk = bytes(plain) if self._compression is Compression.NONE else chunk_of(plain, small)
+            if self._compression is Compression.NONE:
+                chunk = bytes(plain)
+            else:
+                small = shrink(plain)
+                if self._compression is Compression.ZLIB and small and len(self.stored) % _INFLATED_EACH == 0:
+                    self.sound &= _inflates(small, plain)
+                chunk = chunk_of(plain, small)
         self.stored.append(chunk)
         self.plain.append(self.plain[-1] + len(plain))
         self.places.append(self.places[-1] + len(chunk))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -300,13 +301,12 @@ class OrcFile:
         given = 0
 
         while given < tail.rows:
-            part, part_footers, skipped = _part_from(tail, footers, given, batch_size)
-            plain = PlainStripes.of(self._source, part, part_footers, below) if inflate else None
-            inflate = plain is not None
-            if plain is not None:
-                part, part_footers = _part_of(part, range(len(plain.footers))), part_footers[: len(plain.footers)]
+            part = _part_from(tail, footers, given, batch_size)
+            if inflate:
+                part = part.inflated(self._source, below)
+                inflate = part.plain is not None
             try:
-                for batch in self._decoded(part, part_footers, projection, extra, batch_size, check, skipped, plain):
+                for batch in self._decoded(part, projection, extra, batch_size, check):
                     given += len(batch)
                     yield batch
             except WideRows as wide:
@@ -316,16 +316,14 @@ class OrcFile:
 
     def _decoded(
         self,
-        tail: Tail,
-        footers: Sequence[StripeFooter],
+        part: _Part,
         projection: Projection,
         extra: ExtraStreams,
         batch_size: int,
         check: StatisticsCheck | None,
-        skipped: int,
-        plain: PlainStripes | None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """All batches of `tail` but its first `skipped` rows; `check` sees them as read. WideRows asks for less."""
+        """The batches of a part; `check` sees them as read. WideRows asks for less."""
+        tail, footers, skipped, plain = part
         names = [offered_name(column) for column in projection.read]
         finishers = {column: finisher(tail, column, extra) for column in projection.read}
         few, whole = plain is None and tail.rows <= min(batch_size, FEW_ROWS), self.whole
@@ -553,10 +551,25 @@ def _close_scans() -> None:
             scan.close()
 
 
-def _part_from(
-    tail: Tail, footers: Sequence[StripeFooter], given: int, batch_size: int
-) -> tuple[Tail, Sequence[StripeFooter], int]:
-    """The stripes from the one that holds row `given` on, their footers, and how many of their rows come before that.
+class _Part(NamedTuple):
+    """Stripes that are decoded at a time, but for their first `skipped` rows; in memory where they are `plain`."""
+
+    tail: Tail
+    footers: Sequence[StripeFooter]
+    skipped: int
+    plain: PlainStripes | None = None
+
+    def inflated(self, source: Source, columns: Collection[int]) -> _Part:
+        """As many of its stripes as are inflated at a time, or the same where Arrow is to do it."""
+        plain = PlainStripes.of(source, self.tail, self.footers, columns)
+        if plain is None:
+            return self
+        count = len(plain.footers)
+        return _Part(_part_of(self.tail, range(count)), self.footers[:count], self.skipped, plain)
+
+
+def _part_from(tail: Tail, footers: Sequence[StripeFooter], given: int, batch_size: int) -> _Part:
+    """From row `given` on, in whole stripes.
 
     Of a stripe that has very many batches just the beginning, and more of it each time: when a scan is given up, what
     Arrow has read is decoded to its end.
@@ -573,7 +586,7 @@ def _part_from(
         rows *= _FIRST_BATCHES
     if vast[0] and rows * _FIRST_BATCHES <= part.rows:
         part = _beginning_of(part, rows)
-    return part, footers[first:][: len(part.stripes)], skipped
+    return _Part(part, footers[first:][: len(part.stripes)], skipped)
 
 
 def _whole_stripes(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,15 +55,10 @@ def run(command: Sequence[str | Path]) -> Figure:
 
 
 def in_turn(piece: str, case: str, rows: int, actions: Mapping[str, Callable[[], object]], rounds: int) -> list[Result]:
-    """Calls in this process, each once before it counts, then all in turn: noise of the machine falls on all alike."""
+    """Calls in this process, each once before it counts, then all in turn."""
     for action in actions.values():
         action()
-    times: dict[str, list[float]] = {what: [] for what in actions}
-    for _ in range(rounds):
-        for what, action in actions.items():
-            start = time.perf_counter()
-            action()
-            times[what].append(time.perf_counter() - start)
+    times = results.seconds_in_turn(actions, rounds)
     return [Result(piece, case, rows, what, tuple(seconds)) for what, seconds in times.items()]
 
 

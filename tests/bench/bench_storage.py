@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -27,6 +26,7 @@ from hdfs_native.fsspec import HdfsFileSystem
 
 import acidctl
 from acidctl.storage.resolve import resolve
+from tests.bench.results import seconds_in_turn
 from tests.bench.tables import VALID_TXNS, VALID_WRITE_IDS, make_table
 from tests.services.hdfs import Hdfs
 
@@ -123,13 +123,7 @@ def _print_listing(cluster: Hdfs, partitions: int, rounds: int, *, native_only: 
 
 def _timed(actions: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
     """The least seconds of each, all in turn."""
-    found: dict[str, list[float]] = {name: [] for name in actions}
-    for _ in range(rounds):
-        for name, action in actions.items():
-            start = time.perf_counter()
-            action()
-            found[name].append(time.perf_counter() - start)
-    return {name: min(all_seconds) for name, all_seconds in found.items()}
+    return {name: min(all_seconds) for name, all_seconds in seconds_in_turn(actions, rounds).items()}
 
 
 def _drain(blocks: Iterator[bytes], size: int) -> None:

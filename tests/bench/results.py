@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -39,6 +40,17 @@ class Result:
     def middle(self) -> float:
         """The median of the rounds."""
         return median(self.seconds)
+
+
+def seconds_in_turn(actions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each call, all in turn: noise of the machine falls on all alike."""
+    seconds: dict[str, list[float]] = {what: [] for what in actions}
+    for _ in range(rounds):
+        for what, action in actions.items():
+            start = time.perf_counter()
+            action()
+            seconds[what].append(time.perf_counter() - start)
+    return seconds
 
 
 def machine() -> dict[str, str]:

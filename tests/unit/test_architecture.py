@@ -100,7 +100,7 @@ HEAVY = (
 # runs of pieces by writer; tasks that wait at their workers; Spark's doubts, logins, its start beside planning, its
 # executors looked at; rows counted by who loads no library; names that become durable together; workers that are
 # copies; texts that are looked up in tables; stripes that are inflated before Arrow sees them.
-MOST_LINES_OF_ALL = 48_448
+MOST_LINES_OF_ALL = 48_475
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
@@ -144,8 +144,6 @@ PRIVATE_WORDS = (
     *("aside", "books", "census", "gate", "ground", "grounds", "harvest", "harvested", "hazy", "meet", "meets"),
     *("said", "sieve", "somebody", "stock", "stocks", "surely", "told"),
 )
-# Workers that are copies of their parent.
-MOST_LINES_OF_ALL += 60
 
 # Names of modules below `acidctl`; what they hold is read only by the tests that run.
 MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
