@@ -26,6 +26,7 @@ TARGETS = {dialect.value.encode(): dialect for dialect in Dialect}
 _MAX_KEYS, _MAX_STATS = 100_000, 200
 # Places of the event's fields in the type tree: a struct's children are numbered in preorder.
 _OPERATION, _WRITE_ID, _BUCKET, _ROW_ID = 1, 2, 3, 4
+_OPERATIONS = tuple(map(int, Operation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ def key_range(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int) -> 
     The statistics are those of a file or of one of its stripes, which has so many rows. None when they are absent or
     cannot be trusted (no row index: writers leave extreme values then).
     """
-    known = [span for column in (_WRITE_ID, _BUCKET, _ROW_ID) if (span := _span(tail, statistics, rows, column))]
-    if len(known) < 3:
+    write_id, bucket, row_id = (_span(tail, statistics, rows, column) for column in (_WRITE_ID, _BUCKET, _ROW_ID))
+    if write_id is None or bucket is None or row_id is None:
         return None
-    return RowId(*(low for low, _ in known)), RowId(*(high for _, high in known))
+    return RowId(write_id[0], bucket[0], row_id[0]), RowId(write_id[1], bucket[1], row_id[1])
 
 
 def operations(tail: Tail) -> frozenset[int] | None:
@@ -84,10 +85,9 @@ def operations(tail: Tail) -> frozenset[int] | None:
     `hive.acid.stats` is not asked: writers fill it differently and no Hive reader decides by it.
     """
     span = _span(tail, tail.statistics, tail.rows, _OPERATION)
-    return None if span is None else frozenset(int(code) for code in Operation if span[0] <= code <= span[1])
+    return None if span is None else frozenset(code for code in _OPERATIONS if span[0] <= code <= span[1])
 
 
 def _span(tail: Tail, statistics: Sequence[ColumnStatistics], rows: int, column: int) -> tuple[int, int] | None:
-    if not tail.row_index_stride or len(statistics) <= column or statistics[column].count != rows:
-        return None
-    return statistics[column].span()
+    known = statistics[column] if tail.row_index_stride and column < len(statistics) else None
+    return None if known is None or known.count != rows else known.span()

@@ -84,6 +84,7 @@ class Message:
             raise WireError(_TOO_MANY_FIELDS)
         fields: dict[int, list[int | bytes]] = {}
         at, end = 0, len(data)
+        last = end - 1
         while at < end:
             # Most numbers have one byte; a call for each would take half of the time that a tail takes.
             key = data[at]
@@ -96,20 +97,17 @@ class Message:
                 value, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
             elif kind == _BYTES:
                 length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
-                if length > end - at:
-                    raise WireError("a field runs past the end")
                 value = data[at : at + length]
                 at += length
-                if at + 1 < end and data[at] == key < 0x80 and number:
+                if at < last and data[at] == key < 0x80 and number:
                     # Fields of one number stand together, and most of them are short.
                     run = fields.setdefault(number, [])
-                    while at + 1 < end and data[at] == key and data[at + 1] < 0x80:
+                    while at < last and data[at] == key and (length := data[at + 1]) < 0x80:
                         run.append(value)
-                        length, at = data[at + 1], at + 2
-                        if length > end - at:
-                            raise WireError("a field runs past the end")
-                        value = data[at : at + length]
-                        at += length
+                        at += 2
+                        value = data[at : (at := at + length)]
+                if at > end:
+                    raise WireError("a field runs past the end")
             elif kind in _LENGTHS:
                 length = _LENGTHS[kind]
                 if length > end - at:

@@ -15,7 +15,7 @@ import shutil
 import stat as stat_bits
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from typing import BinaryIO, cast
 
@@ -568,14 +568,9 @@ def _refused(path: str, error: OSError | ValueError, *, writing: bool = False) -
 # --- Directories, opened part by part where no part of a path may be a symbolic link.
 
 
-@contextmanager
-def _reached(path: str) -> Iterator[tuple[int | None, str]]:
+def _reached(path: str) -> AbstractContextManager[tuple[int | None, str]]:
     """The path itself; among acidctl's own names the open directory in which it lies, and the name there."""
-    if _own_from(path) is None:
-        yield None, path
-    else:
-        with _parent_of(path, ()) as place:
-            yield place
+    return nullcontext((None, path)) if _own_from(path) is None else _parent_of(path, ())
 
 
 @contextmanager
