@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice, early_engine, make_engine
@@ -26,6 +26,7 @@ from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location, locate, parse_filter, parse_listing, require_outside
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import resolve as resolve_url
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.cleaning.plan import CleanPlan

@@ -22,11 +22,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from acidctl.errors import UsageError
 from acidctl.options import is_safety_option
+from acidctl.values import dataclass
 
 _SECTIONS = frozenset({"options", "storage", "spark", "metastore"})
 

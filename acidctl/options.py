@@ -7,11 +7,12 @@ of these classes. A field without a flag is for Python only. What stands on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from acidctl.errors import UsageError
+from acidctl.values import dataclass
 
 # What agrees to a risk is taken from the command line only: neither from a variable nor from the configuration file.
 _AGREEMENTS = frozenset(

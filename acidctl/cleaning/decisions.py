@@ -13,7 +13,7 @@ and returns values: no clock, no storage; the guards are in `plan`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
@@ -47,6 +47,7 @@ from acidctl.state.inventory import take_inventory
 from acidctl.state.journal import is_unowned, journals_of, standing_of
 from acidctl.state.resolve import TableGuess
 from acidctl.state.selection import delta_order
+from acidctl.values import dataclass
 
 # A Hive worker that has not reported for a day is dead (hive.compactor.worker.timeout).
 HIVE_TIMEOUT = 24 * 3600.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -42,6 +41,7 @@ from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.resolve import TableGuess, resolve
 from acidctl.storage.locations import canonical, real_name
 from acidctl.storage.port import Storage, join
+from acidctl.values import dataclass
 
 _PARQUET = b"PAR1"
 _LIMIT = 1 << 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from acidctl.cleaning.decisions import Decision, Label, Survey, half_published, originals_of
 from acidctl.compaction.plan import InputEntry, fingerprint_of
@@ -20,6 +20,7 @@ from acidctl.format.write_ids import MAX_ID, Reader
 from acidctl.state.entries import ORIGINALS_NAME, Directory, EntryKind
 from acidctl.state.equivalence import boundary_readers, equivalent
 from acidctl.state.inventory import take_inventory
+from acidctl.values import dataclass
 
 # Hive 4 renames what a non-blocking DROP has given up (HIVE-25688).
 _DROPPED = re.compile(r"\.v[0-9]+$")

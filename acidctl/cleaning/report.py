@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, ClassVar
 
 from acidctl.cleaning.plan import GUARDS, Entry, GuardResult, LocationPlan, spared
 from acidctl.errors import ExitCode
 from acidctl.state.report import NOT_IN_JSON, Problem
+from acidctl.values import dataclass
 
 REPORT_TYPE = "clean_report"
 

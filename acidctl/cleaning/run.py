@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from acidctl.cleaning import files as boxes
@@ -48,6 +48,7 @@ from acidctl.state.resolve import TableGuess
 from acidctl.storage.local import whole_path
 from acidctl.storage.locations import Location, canonical, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
+from acidctl.values import dataclass
 
 _UNNAMED_HINT = "What was given are transaction lists; one of write ids begins with its table, as db.table:20:... . "
 _LISTS_HINT = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import click
@@ -21,6 +20,7 @@ from acidctl.metastore.catalog import require_name
 from acidctl.options import option
 from acidctl.state.report import document, iso_time, json_names, seconds_of
 from acidctl.storage.locations import parse_filter
+from acidctl.values import dataclass
 
 # Of what waits to be cleaned; with -o json there is all of it.
 _SOME = 10

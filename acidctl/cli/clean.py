@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import click
 
@@ -34,6 +34,7 @@ from acidctl.config import Config
 from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.options import CleanOptions, option, option_of
 from acidctl.state.report import Problem, document, json_names
+from acidctl.values import dataclass
 
 # Before the question of --delete; the dry run shows all.
 SHOWN_VICTIMS = 20

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,7 @@ from acidctl.options import CompactOptions, option
 from acidctl.state.report import SCHEMA_VERSION, Problem, document, json_names
 from acidctl.storage.local import write_bytes
 from acidctl.storage.redact import without_credentials
+from acidctl.values import dataclass
 
 # --- A log of runs for machines: one JSON object a line, one line for each partition as soon as it is finished.
 #

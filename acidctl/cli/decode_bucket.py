@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 import click
@@ -28,6 +27,7 @@ from acidctl.format.names import (
     parse_file,
 )
 from acidctl.options import option
+from acidctl.values import dataclass
 
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 # Python refuses to convert very long numbers.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -39,6 +38,7 @@ from acidctl.rows.file_report import DataFile, Json, data_files, failure
 from acidctl.rows.pipeline import ordered_map
 from acidctl.types.format_rows import csv_header, csv_lines, json_lines, lines
 from acidctl.types.format_scalars import Damage
+from acidctl.values import dataclass
 
 Render = Callable[[pa.RecordBatch], pa.Buffer | bytes]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from acidctl.api import ls_names
@@ -38,6 +38,7 @@ from acidctl.state.report import (
     json_names,
     seconds_of,
 )
+from acidctl.values import dataclass
 
 _PAINTS = {
     EntryState.LIVE.value: Paint.GOOD,

@@ -14,12 +14,13 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TextIO
 
 from acidctl.errors import AcidctlError, StorageError
 from acidctl.storage.redact import without_secrets
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.options import Progress as ReportProgress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
@@ -33,6 +33,7 @@ from acidctl.rows.watching import ReadProgress
 from acidctl.state.entries import EntryKind, EntryState
 from acidctl.state.report import ASSUMED
 from acidctl.storage.local import is_special
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from acidctl.compaction.footers import NO_COLUMNS, InputFile
@@ -26,6 +26,7 @@ from acidctl.types.hive_types import (
     plan_fit,
 )
 from acidctl.types.schema import TableSchema
+from acidctl.values import dataclass
 
 _PLACEHOLDER = re.compile(r"_col[0-9]+\Z")
 _DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 
 from acidctl.compaction.plan import (
@@ -48,6 +48,7 @@ from acidctl.state.inventory import data_files, live_entries
 from acidctl.state.resolve import TableGuess, resolve
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import combined
+from acidctl.values import dataclass
 
 _HINT = "Nothing was published. Run compact again, which plans anew; report it if it happens again."
 _BUCKET = re.compile(r"bucket_(\d+)")

@@ -11,7 +11,7 @@ import io
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,6 +26,7 @@ from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
 from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import HiveType, StructType, TypeKind, kinds
+from acidctl.values import dataclass
 
 HINT = "Nothing of it is published; the table is as it was. Run compact again, and report it if it happens again."
 

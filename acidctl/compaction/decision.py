@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from acidctl.compaction.columns import (
@@ -52,6 +52,7 @@ from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
+from acidctl.values import dataclass
 
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8

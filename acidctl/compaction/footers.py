@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
@@ -27,6 +27,7 @@ from acidctl.state.entries import EntryKind, StateEntry
 from acidctl.state.inventory import data_files
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
+from acidctl.values import dataclass
 
 ReadTail = Callable[[], "InputFile"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -54,6 +54,7 @@ from acidctl.state.entries import AcidState
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
+from acidctl.values import dataclass
 
 _VERSION_SHIFT = 29
 _BUCKET_SHIFT = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from acidctl.compaction.plan import (
@@ -28,6 +28,7 @@ from acidctl.maintenance.lock import Lock
 from acidctl.maintenance.work_dir import WorkDir
 from acidctl.storage.port import Storage, join
 from acidctl.types.digest import combined
+from acidctl.values import dataclass
 
 # Smaller inputs are read over the network sooner than a free core on the right machine is found.
 WORTH_A_WAY = 4 << 20

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -23,6 +23,7 @@ from acidctl.options import CompactOptions
 from acidctl.state.report import ASSUMED
 from acidctl.state.resolve import TableGuess
 from acidctl.types.schema import TableSchema
+from acidctl.values import dataclass
 
 PLAN_TYPE = "compaction_plan"
 SCHEMA_VERSION = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acidctl.compaction.plan import (
     Action,
@@ -46,6 +46,7 @@ from acidctl.state.entries import ORIGINALS_NAME, AcidState, Directory, EntryKin
 from acidctl.state.equivalence import disagreements
 from acidctl.state.inventory import data_files, empty_file_notes, ignored_files, live_entries, take_inventory
 from acidctl.state.resolve import resolve
+from acidctl.values import dataclass
 
 METADATA_TEXT = '{"thisFileVersion":"0","dataFormat":"compacted"}'
 VERSION_TEXT = "2"

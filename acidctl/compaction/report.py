@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, ClassVar
 
 from acidctl.compaction.plan import Action, PartitionPlan
 from acidctl.errors import ExitCode
 from acidctl.state.report import ASSUMED, NOT_IN_JSON
+from acidctl.values import dataclass
 
 REPORT_TYPE = "compaction_report"
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from acidctl.compaction.coverage import require_read, require_selected
@@ -47,6 +47,7 @@ from acidctl.storage.local import LocalStorage, together, whole_path
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import options_elsewhere
+from acidctl.values import dataclass
 
 # A wave is prepared, then handed to the engine whole: enough to keep cores busy, few enough to hold in memory.
 _WAVE_TASKS = 512

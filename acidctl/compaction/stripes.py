@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import BinaryIO
 
@@ -29,6 +29,7 @@ from acidctl.orc.stitch import Obstacle, StoredStripe, claims, obstacle_of_file,
 from acidctl.orc.tail import OrcType, Tail
 from acidctl.rows.merge import DeletedRows
 from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
+from acidctl.values import dataclass
 
 # A stripe is small with fewer stored bytes and fewer rows than these. A base is read for long, so that each of its
 # stripes has to be worth a read; those of a delta, about a row group, are put together by the next major compaction.

@@ -16,13 +16,12 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from acidctl.compaction.attempts import Attempt
 from acidctl.compaction.cross_check import HINT
@@ -33,7 +32,7 @@ from acidctl.compaction.stripes import CopyProof
 from acidctl.compaction.verify import Expected
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError
-from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, opened, readable
+from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, library, opened, readable
 from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
@@ -44,6 +43,7 @@ from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
 from acidctl.types.digest import RowDigest
+from acidctl.values import dataclass
 
 # More inputs than that do not overlap, or are put together before they are opened.
 _OPEN_FILES = 1 << 16
@@ -428,7 +428,7 @@ def _rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
     attempt = Attempt(storage, root, spec)
     with attempt.create() as sink:
         holder = TailHolder(sink)
-        with pq.ParquetWriter(
+        with library().ParquetWriter(
             holder,
             form.schema,
             compression=form.codec,
@@ -507,7 +507,7 @@ def _parquet_batches(storage: Storage, root: str, path: str) -> Iterator[pa.Reco
 
 
 @contextmanager
-def _opened_parquet(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[pq.ParquetFile]:
+def _opened_parquet(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[Any]:
     name = storage.display(join(root, path))
     with storage.open(join(root, path)) as stream, readable(name):
         yield opened(stream, name, unit)
@@ -526,7 +526,7 @@ def _refused(storage: Storage, root: str, path: str, why: str) -> NotAcidTableEr
 def _verify_parquet(attempt: Attempt, form: _ParquetForm, expected: RowDigest) -> None:
     found = RowDigest()
     try:
-        with attempt.open() as stream, pq.ParquetFile(pa.PythonFile(stream, mode="r")) as file:
+        with attempt.open() as stream, library().ParquetFile(pa.PythonFile(stream, mode="r")) as file:
             same = file.schema_arrow.remove_metadata().equals(form.schema)
             kept = file.metadata.metadata or {}
             same &= all(kept.get(key) == value for key, value in form.writer)

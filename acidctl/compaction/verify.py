@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, BinaryIO
@@ -38,6 +38,7 @@ from acidctl.phases import timed
 from acidctl.rows.opened import in_memory
 from acidctl.rows.pipeline import read_ahead
 from acidctl.types.digest import RowDigest
+from acidctl.values import dataclass
 
 _BATCH_ROWS = 32768
 _VERSION = b"2"

@@ -9,12 +9,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from acidctl.errors import AcidctlError, UsageError
+from acidctl.values import dataclass
 
 NAMES = ("auto", "local", "spark")
 #: A Spark inside the driver's own JVM: its cores, and how often a task may fail.
@@ -105,7 +106,7 @@ def set_up_process() -> None:
     if _NoPandas not in sys.meta_path:
         sys.meta_path.insert(0, _NoPandas)
     # Thousands of files are thousands of objects that stay: looking for cycles among them so often costs a tenth.
-    gc.set_threshold(50_000)
+    gc.set_threshold(100_000)
 
 
 def _keep_freed_memory() -> None:

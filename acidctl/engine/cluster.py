@@ -19,7 +19,6 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ import acidctl
 from acidctl.engine import LOCAL_MASTER, TaskOutcome, Work, default_work
 from acidctl.errors import AcidctlError, InternalError, MissingDependencyError, StorageError, UsageError
 from acidctl.storage.redact import without_credentials
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from acidctl.errors import UsageError, VerificationError
+from acidctl.fileformats.parquet import library
 from acidctl.options import ExportOptions, either
 from acidctl.rows.export import (
     InvalidText,
     Timestamps,
-    parquet,
     public_batch,
     public_schema,
     row_id_array,
@@ -32,6 +31,7 @@ from acidctl.types.digest import RowDigest
 from acidctl.types.format_rows import csv_header, csv_lines, json_lines
 from acidctl.types.format_scalars import Damage
 from acidctl.types.hive_types import Field, TypeKind, kinds
+from acidctl.values import dataclass
 
 KINDS = ("parquet", "arrow", "csv", "jsonl")
 _TEXT = ("csv", "jsonl")
@@ -261,7 +261,7 @@ class FileWriter:
 
     def _open(self, renderer: Renderer, sink: Any) -> Any:
         if self._form.kind == "parquet":
-            return parquet().ParquetWriter(sink, self._schema, compression=self._form.compression)
+            return library().ParquetWriter(sink, self._schema, compression=self._form.compression)
         if self._form.kind == "arrow":
             codec = None if self._form.compression == "none" else self._form.compression
             return pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression=codec))
@@ -353,7 +353,7 @@ def _batches_content(stream: BinaryIO, form: FileForm, shown: str, table: pa.Tab
     source = pa.BufferReader(stream.read()) if small else pa.PythonFile(stream, mode="r")
     try:
         if form.kind == "parquet":
-            file = parquet().ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            file = library().ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             if table is not None and small:
                 found = file.read(use_threads=False)
                 if found.equals(table):  # not where there is a NaN, which equals nothing

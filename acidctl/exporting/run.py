@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, TypedDict
 
@@ -23,6 +23,7 @@ from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import options_elsewhere
 from acidctl.types.digest import combined
+from acidctl.values import dataclass
 
 
 class ExportReport(TypedDict):

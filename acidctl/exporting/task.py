@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from acidctl.rows.snapshot import Rows
 from acidctl.rows.splits import Split
 from acidctl.storage.resolve import resolve
 from acidctl.types.hive_types import Field
+from acidctl.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -26,6 +25,7 @@ from acidctl.format.events import WIDE, rebuilt
 from acidctl.orc.calendar import SECONDS_PER_DAY
 from acidctl.orc.schema_evolution import arrow_type, fit_decimal, parse_decimal, parse_double, truncate
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, children, kinds
+from acidctl.values import dataclass
 
 _INTEGER = re.compile(rb"[+-]?[0-9]*(\.[0-9]*)?\Z")
 _PLAIN_INTEGER, _PLAIN_DOUBLE = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"

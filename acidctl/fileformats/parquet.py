@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from acidctl.errors import AcidctlError, DamagedDataError, NotAcidTableError
 from acidctl.format.events import WIDE, rebuilt
@@ -83,10 +82,17 @@ def readable(name: str) -> Iterator[None]:
         raise DamagedDataError(f"{name} cannot be read as Parquet: {text}", path=name, hint=_HINT) from error
 
 
-def opened(stream: BinaryIO, name: str, unit: str = "ns") -> pq.ParquetFile:
+def library() -> Any:
+    """Arrow's module of that format, which takes a while to load."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet
+
+
+def opened(stream: BinaryIO, name: str, unit: str = "ns") -> Any:
     """Arrow's reader of an open file, INT96 as moments in that unit; DamagedDataError where there is no footer."""
     with readable(name):
-        return pq.ParquetFile(
+        return library().ParquetFile(
             pa.PythonFile(stream, mode="r"),
             coerce_int96_timestamp_unit=unit,
             buffer_size=_BUFFER_BYTES,
@@ -271,7 +277,7 @@ class ParquetFile:
         return _clock(seconds, within * 1000 + rest, array)
 
 
-def _batches(file: pq.ParquetFile, groups: list[int], rows: int, names: list[str]) -> Iterator[Any]:
+def _batches(file: Any, groups: list[int], rows: int, names: list[str]) -> Iterator[Any]:
     return iter(file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False))
 
 

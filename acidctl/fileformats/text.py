@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Any, BinaryIO
@@ -23,6 +22,7 @@ from acidctl.format.events import WIDE
 from acidctl.orc.codec import CodecError, Compression, expand_chunk
 from acidctl.types.hive_types import Dialect, StructType, TypeKind, kinds
 from acidctl.types.schema import OPEN_CSV, TableSchema
+from acidctl.values import dataclass
 
 LAZY_SIMPLE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _CHUNK = 1 << 20

@@ -10,9 +10,8 @@ BucketCodec, HIVE-16832, HIVE-17110, HIVE-24715). Knows nothing of files or rows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from acidctl.errors import AcidctlError
+from acidctl.values import dataclass
 
 MAX_BUCKET_ID = 4095
 MAX_STATEMENT_ID = 4095

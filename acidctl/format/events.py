@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -20,6 +19,7 @@ from acidctl.errors import DamagedDataError
 from acidctl.format.names import KEY_FIELDS
 from acidctl.format.names import Operation as Operation
 from acidctl.format.names import RowId as RowId
+from acidctl.values import dataclass
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

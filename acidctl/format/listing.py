@@ -7,10 +7,11 @@ lists a `Listing` is all that `state` needs; nothing here touches storage, and n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from acidctl.format.names import OWN_PREFIX, is_hidden, is_marker
+from acidctl.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

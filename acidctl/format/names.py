@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from acidctl.errors import UsageError
+from acidctl.values import dataclass
 
 BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, Self
 
 from acidctl.errors import UsageError
 from acidctl.format.names import MAX_LONG, WriteIdRange, parse_long
+from acidctl.values import dataclass
 
 MAX_ID = MAX_LONG
 

@@ -21,7 +21,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -31,6 +31,7 @@ from acidctl.format.names import LOCK_NAME
 from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 from acidctl.storage.retry import DEFAULT_RETRY
+from acidctl.values import dataclass
 
 SCHEMA_VERSION = 1
 LOCK_TYPE = "acidctl_lock"

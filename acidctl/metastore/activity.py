@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from acidctl.metastore.catalog import TableName
 from acidctl.metastore.client import Client, UnknownCallError
 from acidctl.state.report import iso_time
+from acidctl.values import dataclass
 
 # What a request calls a state, by the word of the answer.
 _LETTERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,6 +16,7 @@ from acidctl.format.names import DEFAULT_PARTITION, parse_partition
 from acidctl.format.write_ids import MAX_ID, ValidTxns, ValidWriteIds
 from acidctl.metastore.client import Client, RefusedError, UnknownCallError
 from acidctl.options import either
+from acidctl.values import dataclass
 
 # Partitions are asked for by their names: a thousand at a time is as fast as more, and no answer is too large.
 BATCH = 1000

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 from acidctl.errors import UsageError
 from acidctl.storage.hadoop_conf import load_hadoop_conf
 from acidctl.storage.redact import secrets_among, without_secret
+from acidctl.values import dataclass
 
 PORT = 9083
 _SCHEMES = ("thrift", "http", "https")

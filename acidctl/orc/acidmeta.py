@@ -8,12 +8,12 @@ where these can be trusted and are unknown otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from acidctl.format.names import Operation, RowId
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import Tail
 from acidctl.types.hive_types import Dialect
+from acidctl.values import dataclass
 
 KEY_INDEX = "hive.acid.key.index"
 ACID_STATS = "hive.acid.stats"

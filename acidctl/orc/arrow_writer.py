@@ -12,7 +12,6 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -37,6 +36,7 @@ from acidctl.orc.tail_edit import CONTENT_LENGTH, STATISTICS, STRIPES, TYPES, Ap
 from acidctl.phases import phase
 from acidctl.types.format_scalars import seconds_and_nanos
 from acidctl.types.hive_types import HiveType, Primitive, StructType, TypeKind, UnionType, children, kinds
+from acidctl.values import dataclass
 
 # --- Files of ORC's C++ writers whose stripes are made anew on their way to the sink: deflated here, unions put
 # together.

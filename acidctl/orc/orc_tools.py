@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -33,6 +32,7 @@ from acidctl.types import format_scalars, java_numbers, pieces
 from acidctl.types.format_rows import Style, Text, json_strings
 from acidctl.types.format_scalars import Int64Array
 from acidctl.types.hive_types import Field, Primitive, StructType, TypeKind, quote_name
+from acidctl.values import dataclass
 
 Json = dict[str, Any]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail, damaged
 from acidctl.orc.tail_edit import offered_name
 from acidctl.types.hive_types import StructType
+from acidctl.values import dataclass
 
 # --- Single streams of a column, read stripe by stripe beside the C++ reader.
 #

@@ -77,7 +77,7 @@ _TOGETHER_BYTES = 16 << 20
 _BATCH_BYTES = 6 << 20
 _TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
-FEW_ROWS = 8192
+FEW_ROWS = 1 << 16
 # Stripes with more batches than these are read in turns, the first of which has so many, and each following as many
 # times more.
 _VAST_BATCHES, _FIRST_BATCHES = 256, 16

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from acidctl.orc.codec import CodecError, Compression
 from acidctl.orc.protobuf import WireError, varint, zigzag
 from acidctl.orc.stripe import EncodingKind, Stream, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail, damaged
+from acidctl.values import dataclass
 
 UInt64Array = npt.NDArray[np.uint64]
 

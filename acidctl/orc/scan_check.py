@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -15,6 +14,7 @@ from acidctl.errors import DamagedDataError
 from acidctl.orc.postprocess import columns_below
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.tail import OrcKind, Tail, damaged
+from acidctl.values import dataclass
 
 #
 # A wrong encoding, a lost stripe, a stream that belongs to another column, a changed key: the C++ reader decodes all of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
 from math import inf, nan
@@ -12,6 +11,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from acidctl.orc.protobuf import Message, Value, WireError, encoded, packed, rewritten, signed, zigzagged
+from acidctl.values import dataclass
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from operator import eq
@@ -57,6 +57,7 @@ from acidctl.orc.tail_edit import (
 )
 from acidctl.orc.writer import Backend, Settings, WrittenFile, index_of, write_stripes
 from acidctl.types.hive_types import StructType
+from acidctl.values import dataclass
 
 # What is read at a time: of streams that are hashed, and of two files that are compared, where no more than that is to
 # be mapped anew each time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from acidctl.orc.codec import CodecError
 from acidctl.orc.protobuf import Budget, Message, WireError, block, encoded, packed, raw_fields, rewritten
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import OrcKind, ReadableFile, Statistics, Stripe, Tail, column_statistics, damaged, read_section
+from acidctl.values import dataclass
 
 # What a stripe's footer may take for itself and for each column, which has a few streams and an encoding.
 _FOOTER_BYTES, _COLUMN_BYTES = 64 << 10, 1 << 10

@@ -10,7 +10,7 @@ counts come quickly.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import Protocol, TypeGuard, overload
@@ -32,6 +32,7 @@ from acidctl.types.hive_types import (
     TypeKind,
     UnionType,
 )
+from acidctl.values import dataclass
 
 MAGIC = b"ORC"
 _FIRST_READ = 16 * 1024

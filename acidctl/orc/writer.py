@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from itertools import chain, groupby, islice
@@ -54,6 +54,7 @@ from acidctl.orc.tail_edit import (
 )
 from acidctl.phases import phase, timed
 from acidctl.types.hive_types import StructType
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.orc.pyorc_files import ExactBackend

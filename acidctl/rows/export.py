@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,10 +213,3 @@ def _text_array(array: pa.Array, form: InvalidText, damage: Damage) -> pa.Array:
         return _text_array(child, form, damage) if _has_text(child.type) else child
 
     return rebuilt(array, change, names)
-
-
-def parquet() -> Any:
-    """The module of that format, which takes a while to load."""
-    import pyarrow.parquet
-
-    return pyarrow.parquet

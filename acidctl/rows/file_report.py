@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO, TypedDict
 
 import numpy as np
@@ -40,6 +39,7 @@ from acidctl.orc.tail import Calendar, shape_damage
 from acidctl.state.report import to_json
 from acidctl.storage.port import Storage, join
 from acidctl.storage.resolve import resolve
+from acidctl.values import dataclass
 
 Json = dict[str, Any]
 

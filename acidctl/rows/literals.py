@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from calendar import monthrange
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -18,6 +17,7 @@ from enum import Enum
 import numpy as np
 
 from acidctl.types.hive_types import HiveType, Primitive, TypeKind
+from acidctl.values import dataclass
 
 #: What values are compared as: an exact number, a double, text and bytes by their bytes, a day since 1970, and a moment
 #: as seconds since 1970 and nanoseconds.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from threading import Lock, Thread
@@ -21,6 +21,7 @@ import numpy as np
 from acidctl.errors import DamagedDataError
 from acidctl.format.events import BoolArray, EventBatch, EventKeys, Int64Array, Operation, RowId
 from acidctl.format.write_ids import ValidWriteIds
+from acidctl.values import dataclass
 
 _INT64_MAX = 2**63 - 1
 

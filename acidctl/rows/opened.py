@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import BinaryIO
 
@@ -20,6 +20,7 @@ from acidctl.orc.tail import Tail, can_fetch, check_shape, read_range
 from acidctl.rows.table_view import logical_length
 from acidctl.state.inventory import DataFile
 from acidctl.storage.port import Storage, join
+from acidctl.values import dataclass
 
 #: Files of so many bytes are read whole.
 SMALL_BYTES = 64 << 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import Enum
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from acidctl.rows.literals import (
     taken_as,
 )
 from acidctl.types.hive_types import Field, HiveType, Primitive, TypeKind
+from acidctl.values import dataclass
 
 _HINT = (
     "Allowed are comparisons of a column with a literal (=, <>, <, <=, >, >=, <=>), [NOT] IN (...), [NOT] BETWEEN, "

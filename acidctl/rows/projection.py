@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from acidctl.orc.schema_evolution import fit_array, null_array
 from acidctl.rows.conditions import mask
 from acidctl.rows.predicate import Column, Node, data_places
 from acidctl.types.hive_types import Dialect, FitAction, StructType, plan_fit
+from acidctl.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -34,6 +34,7 @@ from acidctl.state.entries import AcidState, EntryKind, StateEntry
 from acidctl.state.inventory import by_bucket, data_files, live_entries
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
+from acidctl.values import dataclass
 
 BATCH_ROWS = 65536
 _READ_AHEAD_BATCHES = 4

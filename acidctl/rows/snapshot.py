@@ -8,7 +8,7 @@ digests read data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -51,6 +51,7 @@ from acidctl.types.hive_types import (
     kinds,
     plan_fit,
 )
+from acidctl.values import dataclass
 
 ROW_ID_STRUCT = StructType(
     (

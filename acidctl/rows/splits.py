@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
 from acidctl.storage.resolve import options_elsewhere, resolve
 from acidctl.types.hive_types import Field
+from acidctl.values import dataclass
 
 #: Bytes of files in a part that another process reads.
 SPLIT_BYTES = 64 << 20

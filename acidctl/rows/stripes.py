@@ -7,7 +7,6 @@ statistics leave in doubt may come out in every way, so that a stripe is left ou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -35,6 +34,7 @@ from acidctl.rows.predicate import (
     Op,
 )
 from acidctl.types.hive_types import Primitive, TypeKind
+from acidctl.values import dataclass
 
 # Since HIVE-8732 writers note bounds that hold, and since ORC-135 those of timestamps on the wall clock.
 _SOUND_BOUNDS, _WALL_CLOCK = 1, 6

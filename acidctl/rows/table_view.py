@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
@@ -42,6 +42,7 @@ from acidctl.state.report import (
 from acidctl.state.resolve import TableGuess, guess_table_type, resolve
 from acidctl.storage.locations import Location, gather, is_partition_folder
 from acidctl.storage.port import Storage, join
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.types.schema import TableSchema

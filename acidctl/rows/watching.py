@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.format.events import EventBatch

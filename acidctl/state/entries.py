@@ -7,7 +7,7 @@ blame: an operator reads it at night.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, is_hidden_to_hive
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.values import dataclass
 
 # The originals of a location are one entry; neither HDFS nor Hive makes a directory of this name.
 ORIGINALS_NAME = "(original files)"

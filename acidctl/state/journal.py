@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import JOURNAL_NAME, OWNER_NAME, WORK_PREFIX, BaseDir, DeltaDir, is_journal, parse_directory
+from acidctl.values import dataclass
 
 JOURNAL_TYPE = "acidctl_journal"
 JOURNAL_VERSION = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
@@ -20,6 +20,7 @@ from acidctl.errors import AcidctlError, ExitCode
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import BucketFile, Marker, OriginalFile, SideFile, parse_file
 from acidctl.state.entries import ORIGINALS_NAME, AcidState, EntryKind, EntryState, StateEntry
+from acidctl.values import dataclass
 
 SCHEMA_VERSION = 1
 ASSUMED = "lists that were not given and count as everything committed: `write_ids`, `txns`"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from acidctl.format.listing import FileInfo, Listing
@@ -61,6 +61,7 @@ from acidctl.state.entries import (
 )
 from acidctl.state.inventory import read_marker
 from acidctl.state.journal import journals_of, standing_of
+from acidctl.values import dataclass
 
 
 @dataclass(slots=True)

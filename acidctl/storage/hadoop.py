@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from acidctl.errors import (
@@ -33,6 +32,7 @@ from acidctl.storage.port import (
     not_a_directory,
 )
 from acidctl.storage.remote import DirectoryEntry, walk_tree
+from acidctl.values import dataclass
 
 _MODE = 0o1777
 _DIRECTORY_MODE = 0o755

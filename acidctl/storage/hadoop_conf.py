@@ -13,13 +13,14 @@ import re
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 from acidctl.errors import StorageError, UsageError
+from acidctl.values import dataclass
 
 _FILES = ("core-site.xml", "hdfs-site.xml")
 _INCLUDE = "{http://www.w3.org/2001/XInclude}include"

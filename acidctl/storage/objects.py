@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, BinaryIO, Protocol, cast
@@ -25,6 +24,7 @@ from acidctl.storage.port import Descend, Facts, NewFile, PathStat, Storage, Wal
 from acidctl.storage.prefetch import RangedFile
 from acidctl.storage.redact import without_secret, without_signatures
 from acidctl.storage.remote import DirectoryEntry, for_each, walk_tree
+from acidctl.values import dataclass
 
 # Of any object store; each adds what it has besides.
 OBJECT_FACTS = Facts(atomic_rename=False, exclusive_create=True, trash=False, empty_directories=False)

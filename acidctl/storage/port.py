@@ -11,13 +11,14 @@ import io
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from acidctl.errors import ExistsError, StorageError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import WORK_PREFIX
+from acidctl.values import dataclass
 
 Descend = Callable[[str], bool]
 _COPY_BYTES = 4 << 20

@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
 from acidctl.errors import StorageError
 from acidctl.storage.port import RandomAccessFile
+from acidctl.values import dataclass
 
 ReadAt = Callable[[int, int], bytes]
 Span = tuple[int, int]

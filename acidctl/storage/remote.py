@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from acidctl.errors import DeniedError, NoSuchTableError
 from acidctl.format.listing import FileInfo
 from acidctl.storage.port import Descend, Walk, join, may_be_closed
 from acidctl.storage.retry import DEFAULT_RETRY, RetryPolicy
+from acidctl.values import dataclass
 
 WORKERS = 16
 _MOST_AT_A_TIME = 64

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 from queue import Full, Queue
 from typing import Any, BinaryIO, TypeVar, cast
@@ -49,6 +48,7 @@ from acidctl.storage.hadoop_conf import Place, locate
 from acidctl.storage.port import NewFile, Storage, already_exists, join, not_a_directory
 from acidctl.storage.prefetch import RangedFile, Tuning
 from acidctl.storage.remote import DirectoryEntry, in_thread
+from acidctl.values import dataclass
 
 try:
     import requests_kerberos

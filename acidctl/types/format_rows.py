@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from acidctl.types import format_scalars, pieces
 from acidctl.types.format_scalars import Damage, bytes_of, either, joined, literal, shortest_floats, valid_utf8
 from acidctl.types.hive_types import HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
 from acidctl.types.pieces import Piece, text_of
+from acidctl.values import dataclass
 
 #: The text of a column, or the pieces of it.
 Text: TypeAlias = pa.Array | list[Piece]

@@ -8,12 +8,12 @@ converters decide it for Hive; doing it is left to the layer of files.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import ClassVar
 
 from acidctl.errors import DamagedDataError
+from acidctl.values import dataclass
 
 _NO_NAME = re.compile(r"_col[0-9]+\Z")
 _BARE_NAME = re.compile(r"[A-Za-z0-9_]+\Z")

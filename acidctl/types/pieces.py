@@ -8,7 +8,6 @@ Functions that give pieces return None where values need another way: beyond wha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.types.format_scalars import DAY, either, joined, literal
+from acidctl.values import dataclass
 
 Numbers: TypeAlias = npt.NDArray[Any]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from acidctl.errors import UsageError
 from acidctl.types.hive_types import Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind, UnionType
+from acidctl.values import dataclass
 
 MAX_DECIMAL_PRECISION = 38
 MAX_CHAR_LENGTH = 255

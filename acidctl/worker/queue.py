@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from acidctl import __version__
@@ -22,6 +21,7 @@ from acidctl.metastore.activity import word
 from acidctl.metastore.catalog import TableInfo, TableName
 from acidctl.metastore.client import Client, RefusedError
 from acidctl.metastore.settings import seconds_of
+from acidctl.values import dataclass
 
 # Hive's Initiator takes entries back whose worker id begins with its host name; ours begins otherwise.
 _PREFIX = "acidctl-"

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ from acidctl.options import CompactOptions, option, same_option
 from acidctl.storage.local import write_bytes
 from acidctl.storage.port import join
 from acidctl.storage.resolve import resolve
+from acidctl.values import dataclass
 from acidctl.worker.queue import Queue, Request, Transaction, TransactionLostError, new_pool, runs_as, table_properties
 
 # Hive's own words (Worker.java, CompactorUtil), for who knows them from SHOW COMPACTIONS.

@@ -372,7 +372,7 @@ def _first_sentence(thing: type) -> str:
 
 def packages() -> str:
     """The packages and who imports whom, from the imports that there are, in the order that `ROWS` allows."""
-    shared = {"errors", "options", "__init__", "__main__"}
+    shared = {"values", "errors", "options", "__init__", "__main__"}
     imports = {package: targets - shared for package, targets in package_imports().items() if package not in shared}
     reach: dict[str, set[str]] = {}
     for package in TopologicalSorter(imports).static_order():
