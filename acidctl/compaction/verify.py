@@ -30,7 +30,7 @@ from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
-from acidctl.orc.stitch import StoredStripe, first_keys, stored_stripes
+from acidctl.orc.stitch import first_keys, stored_stripes
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
 from acidctl.orc.tail import Calendar, OrcKind
 from acidctl.orc.writer import index_of
@@ -81,7 +81,8 @@ def verify_file(
 ) -> tuple[str, ...]:
     """Read a written ORC file back and compare it with what it must hold; the `fingerprints` of its stripes, if wanted.
 
-    `open_file` is called twice, or for a small file once; `name` is shown. `threads` decodes ahead in a thread.
+    `open_file` is called twice, or for a small file once, and in a thread again for stripes that were copied; `name` is
+    shown. `threads` decodes ahead in one.
     VerificationError on the first difference; StorageError when the bytes cannot be read.
     """
     try:
@@ -93,16 +94,16 @@ def verify_file(
             orc = open_orc(stream, name=name)
             _check_tail(orc, expected)
             content = _Content(orc, expected, beside)
+            copies: Callable[[], tuple[str, ...]] = tuple
+            if expected.copied or fingerprints:
+                start = stack.enter_context(ThreadPoolExecutor(1)).submit
+                copies = start(_check_copies, open_file, orc, expected, fingerprints).result
             with closing(content.batches(threads)) as batches:
                 for batch in batches:
                     content.add(batch)
             content.finish()
             content.sample.require_same(beside)
-            stripes = stored_stripes(beside, orc.tail) if expected.copied or fingerprints else ()
-            hashed = {proof.stripe for proof in expected.copied if proof.fingerprint is not None}
-            hashes = {i: one.fingerprint() for i, one in enumerate(stripes) if fingerprints or i in hashed}
-            _check_copies(expected.copied, stripes, hashes, name)
-            return tuple(hashes.values()) if fingerprints else ()
+            return copies()
     except DamagedDataError as error:
         raise VerificationError(f"{name} cannot be read back: {error.message}", path=name, hint=HINT) from error
 
@@ -134,12 +135,14 @@ def _check_tail(orc: OrcFile, expected: Expected) -> None:
         raise wrong(name, "it has a stripe without rows")
 
 
-def _check_copies(
-    copied: Sequence[CopyProof], stripes: Sequence[StoredStripe], hashes: Mapping[int, str], name: str
-) -> None:
-    """Stripes that were copied are what they are in their source; of a file they come one after the other."""
-    for source, proofs in groupby(copied, lambda proof: proof.original.source.name):
-        with ExitStack() as stack:
+def _check_copies(open_file: Callable[[], BinaryIO], orc: OrcFile, expected: Expected, all_: bool) -> tuple[str, ...]:
+    """Stripes that were copied are what they are in their source; the fingerprints of `all_` stripes, if wanted."""
+    with open_file() as written, ExitStack() as stack:
+        stripes = stored_stripes(written, orc.tail)
+        hashed = {proof.stripe for proof in expected.copied if proof.fingerprint is not None}
+        hashes = {i: one.fingerprint() for i, one in enumerate(stripes) if all_ or i in hashed}
+        for source, proofs in groupby(expected.copied, lambda proof: proof.original.source.name):
+            stack.close()
             file: BinaryIO | None = None
             for proof in proofs:
                 if proof.fingerprint is not None:
@@ -149,7 +152,8 @@ def _check_copies(
                     original = proof.original.stored(file)
                     same = proof.stripe < len(stripes) and stripes[proof.stripe].equals(original)
                 if not same:
-                    raise wrong(name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
+                    raise wrong(orc.name, f"stripe {proof.stripe} of it, which was copied, is not that of its source")
+    return tuple(hashes.values()) if all_ else ()
 
 
 def verify_joined(
@@ -195,7 +199,8 @@ class _Content:
         self._stripe = 0
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._copied = {proof.stripe: proof.original for proof in expected.copied}
-        self._beside = orc.through(beside)
+        heads = orc.heads(beside)
+        self._heads = (keys for run in adjacent(self._copied) for keys in first_keys(heads, run))
         self._index = IndexCheck(orc, beside, self._error, whole=not self._copied)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
@@ -242,7 +247,7 @@ class _Content:
 
     def _add_copied(self, copied: CopiedStripe, first: RowId, last: RowId) -> None:
         number = self._stripe
-        key = first_keys(self._beside, number)
+        key = next(self._heads)
         if key.at(0) != first or sum(copied.counts.values()) != self._orc.tail.stripes[number].rows:
             raise self._error(f"its stripe {number} is not the one that was to be copied there")
         self._check_order(key)

@@ -185,11 +185,10 @@ class LocalEngine:
 
 
 def _outcome(work: Work, index: int, spec: Task, threads: bool) -> TaskOutcome:
-    outcome = work(index, spec, threads)
-    if spec.bytes_in >= _THREADS_BYTES:
-        # Collections are rare here, and what cycles hold of a task would still be there during the next.
+    if index and spec.bytes_in >= _THREADS_BYTES:
+        # Collections are rare here, and what cycles hold of an earlier task would still be there.
         gc.collect()
-    return outcome
+    return work(index, spec, threads)
 
 
 def _died(spec: Task, status: int) -> AcidctlError:

@@ -38,7 +38,6 @@ from acidctl.orc.rle import decode_bits, decode_v1, decode_v2
 from acidctl.orc.stats import StatisticsKind
 from acidctl.orc.stripe import EncodingKind, StreamKind, StripeFooter
 from acidctl.orc.tail import OrcKind, Tail, damaged
-from acidctl.orc.tail_edit import offered_name
 from acidctl.types.hive_types import StructType
 from acidctl.values import dataclass
 
@@ -368,9 +367,8 @@ class Projection:
 
     def assemble(self, batch: pa.RecordBatch, finishers: Mapping[int, Finisher | None]) -> pa.RecordBatch:
         """The delivered form of one batch."""
-        arrays = {
-            column: _apply(finish, batch.column(offered_name(column)), None) for column, finish in finishers.items()
-        }
+        parts = zip(finishers.items(), batch.columns, strict=True)
+        arrays = {column: _apply(finish, array, None) for (column, finish), array in parts}
         outputs = [
             _output(output, [arrays[column] for column in output.columns], len(batch)) for output in self.outputs
         ]

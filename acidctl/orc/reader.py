@@ -78,6 +78,8 @@ _BATCH_BYTES = 6 << 20
 _TEXTUAL = ("STRING", "CHAR", "VARCHAR", "BINARY")
 # Files of so few rows are read stripe by stripe, without Arrow's scanner.
 FEW_ROWS = 1 << 16
+# So few values (rows times columns) are left to Arrow to inflate.
+FEW_VALUES = 1 << 17
 # Stripes with more batches than these are read in turns, the first of which has so many, and each following as many
 # times more.
 _VAST_BATCHES, _FIRST_BATCHES = 256, 16
@@ -216,12 +218,11 @@ class OrcFile:
         with self._source.lock:
             return encoded_statistics(self._source.file, self.tail)
 
-    def through(self, file: ReadableFile) -> OrcFile:
-        """The same by another handle, for a scan beside one of this: what one announces the other does not take back.
-
-        No footer is read again.
-        """
-        other = OrcFile(file, self.tail)
+    def heads(self, file: ReadableFile) -> OrcFile:
+        """The first row of each stripe, by a handle that no other scan uses; no footer is read again."""
+        stripes = tuple(replace(stripe, rows=min(stripe.rows, 1)) for stripe in self.tail.stripes)
+        rows = sum(stripe.rows for stripe in stripes)
+        other = OrcFile(file, replace(self.tail, stripes=stripes, rows=rows, statistics=()))
         self.stripe_footers()
         other._footers = self._footers
         return other
@@ -326,7 +327,7 @@ class OrcFile:
         tail, footers, skipped, plain = part
         names = [offered_name(column) for column in projection.read]
         finishers = {column: finisher(tail, column, extra) for column in projection.read}
-        few, whole = plain is None and tail.rows <= min(batch_size, FEW_ROWS), self.whole
+        few, whole = tail.rows <= min(batch_size, FEW_ROWS), self.whole
         source, seen, seen_footers = (plain, plain.tail, plain.footers) if plain else (self._source, tail, footers)
         end, suffix = safe_tail(seen, extra.wide, flatten=projection.flat)
         guard = Guard(source, seen, seen_footers, projection.below(tail), batch_size)
@@ -337,7 +338,10 @@ class OrcFile:
         try:
             if plain is not None:
                 guard.before_read(0, end)
-                batches = _arrow_batches(partial(plain.open, suffix), names, batch_size)
+                if few:
+                    batches = _whole_stripes(pa.BufferReader(pa.py_buffer(plain.open(suffix))), names)
+                else:
+                    batches = _arrow_batches(partial(plain.open, suffix), names, batch_size)
             elif few and whole is not None:
                 guard.before_read(0, end)
                 batches = _whole_stripes(pa.BufferReader(whole[:end] + suffix), names)
@@ -360,7 +364,7 @@ class OrcFile:
                 if not len(rows):
                     continue
                 if check is not None:
-                    check.add([(column, batch.column(name)) for column, name in zip(finishers, names, strict=True)])
+                    check.add(list(zip(finishers, batch.columns, strict=True)))
                 yield rows
         except AcidctlError:
             raise
@@ -382,14 +386,16 @@ class OrcFile:
     def _extra_streams(self, columns: Collection[int], footers: tuple[StripeFooter, ...]) -> ExtraStreams:
         """What has to be read beside the C++ reader of these columns, in zones that exist."""
         types, source = self.tail.types, self._source
-        if any(types[i].kind is OrcKind.TIMESTAMP for i in columns):
+        kinds = {types[i].kind for i in columns}
+        if OrcKind.TIMESTAMP in kinds:
             for zone in {footer.time_zone for footer in footers if not is_utc(footer.time_zone)}:
                 # C++ would look for a file of that name.
                 try:
                     zone_epoch(zone or "")
                 except ValueError as error:
                     raise damaged(self.name, f"was written in a time zone that does not exist: {error}") from error
-        wide = wide_columns(self.tail, self.stripe_footers)
+        times = not kinds.isdisjoint((OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT))
+        wide = wide_columns(self.tail, self.stripe_footers) if times else ()
         return ExtraStreams(
             wide={i: WideColumn(source, i) for i in columns if i in wide},
             unions={i: ColumnStream(source, i, StreamKind.PRESENT) for i in columns if types[i].kind is OrcKind.UNION},
@@ -425,8 +431,7 @@ def scan_together(files: Sequence[OrcFile], columns: Sequence[str], fields: Sequ
         batch = _joined_stripes(files, [offered_name(column) for column in projection.read], projection.flat)
         finishers = {column: finisher(first.tail, column, extra) for column in projection.read}
         rows = projection.assemble(batch, finishers)
-        names = [(column, batch.column(offered_name(column))) for column in finishers]
-        check_each([orc.tail for orc in files], names)
+        check_each([orc.tail for orc in files], list(zip(finishers, batch.columns, strict=True)))
     except (AcidctlError, WideRows, pa.ArrowException, OSError, ValueError, OverflowError):
         return None
     return rows
@@ -505,8 +510,8 @@ class PlainStripes:
     def of(
         cls, source: Source, tail: Tail, footers: Sequence[StripeFooter], columns: Collection[int]
     ) -> PlainStripes | None:
-        """None where there are few rows or many bytes, or no igzip."""
-        if tail.rows <= FEW_ROWS or codec.igzip() is None:
+        """None where there are few values or many bytes, or no igzip."""
+        if tail.rows * len(columns) <= FEW_VALUES or codec.igzip() is None:
             return None
         try:
             return cls(source, tail, footers, columns)
@@ -591,8 +596,8 @@ def _part_from(tail: Tail, footers: Sequence[StripeFooter], given: int, batch_si
 
 def _whole_stripes(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     """A batch for each stripe, read here and now: a scanner, its threads and its buffers cost more than few rows do."""
-    file = po.ORCFile(source)
-    for index in range(file.nstripes):
+    file = po.ORCFile(source).reader  # that itself asks for the schema with each stripe
+    for index in range(file.nstripes()):
         batch = file.read_stripe(index, columns=names)
         if len(batch):
             yield batch.select(names)

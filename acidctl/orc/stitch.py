@@ -9,16 +9,14 @@ that there are statistics of each stripe, and that days and moments mean the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from operator import eq
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
-import pyarrow as pa
 
 from acidctl.errors import InternalError
 from acidctl.format.events import EventBatch, EventKeys, RowId, keys_of
@@ -448,11 +446,10 @@ def first_key(runs: Sequence[StripeRun]) -> RowId | None:
     first = next((run for run in runs if run.numbers), None)
     if first is None or first.numbers[0]:
         return None
-    return first_keys(open_orc(first.file, name=first.tail.name, length=first.tail.file_length), 0).at(0)
+    orc = open_orc(first.file, name=first.tail.name, length=first.tail.file_length)
+    return first_keys(orc.heads(first.file), range(1))[0].at(0)
 
 
-def first_keys(orc: OrcFile, stripe: int) -> EventKeys:
-    """The keys of a stripe's first event alone."""
-    batches = orc.scan(KEY_FIELDS, stripes=range(stripe, stripe + 1), limit=1)
-    with closing(cast(Generator[pa.RecordBatch, None, None], batches)):
-        return keys_of(next(batches), name=orc.name)
+def first_keys(heads: OrcFile, stripes: range) -> list[EventKeys]:
+    """The keys of the first event alone of each of some stripes, given `OrcFile.heads`."""
+    return [keys_of(batch, name=heads.name) for batch in heads.scan(KEY_FIELDS, stripes=stripes)]

@@ -72,7 +72,7 @@ def test_any_field_may_be_wrong(path: str, inflated: bool, tmp_path: Path, monke
     """A few random ones; `make fuzz` has the many. Stripes of more rows are `inflated` before Arrow sees them."""
     rng = Random(14 + inflated)
     if inflated:
-        monkeypatch.setattr(reader, "FEW_ROWS", 0)
+        monkeypatch.setattr(reader, "FEW_VALUES", 0)
     made = mutations((TABLES / path).read_bytes(), rng)
     for _ in range(15):
         said, data = next(made)

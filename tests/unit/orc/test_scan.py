@@ -189,6 +189,7 @@ def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return found
 
     monkeypatch.setattr(reader, "FEW_ROWS", 0)
+    monkeypatch.setattr(reader, "FEW_VALUES", 0)
     monkeypatch.setattr(reader.PlainStripes, "of", of)
     return counts
 
