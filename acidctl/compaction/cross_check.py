@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from acidctl.compaction.coverage import Committed, bucket_of
 from acidctl.errors import VerificationError
-from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan
+from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, as_arrow
 from acidctl.orc import pyorc_files as pyorc_files
 from acidctl.orc.reader import OrcFile
 from acidctl.rows.scan import DataSource
@@ -161,7 +161,7 @@ class OutputSample:
                 stop = start + max(1, (stop - start) * _SAMPLE_BYTES // size)
             # A slice would hold the whole batch.
             positions = np.arange(start - first, stop - first)
-            taken = [column.take(pa.array(positions)) for column in columns]
+            taken = [column.take(as_arrow(positions)) for column in columns]
             self._windows.append((start, None if keys is None else keys.select(positions), taken))
 
     def require_same(self, file: BinaryIO) -> None:

@@ -25,7 +25,7 @@ from acidctl.compaction.cross_check import HINT, OutputSample, wrong
 from acidctl.compaction.stripes import CopiedStripe, CopyProof, adjacent
 from acidctl.errors import DamagedDataError, VerificationError
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.events import WIDE, EventKeys, Operation, RowId, flat, keys_of
+from acidctl.format.events import WIDE, EventKeys, Operation, RowId, as_arrow, flat, keys_of
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
@@ -457,7 +457,7 @@ def _comparable(array: pa.Array, kind: OrcKind) -> pa.Array | None:
         if array.type.equals(WIDE) or not pa.types.is_timestamp(array.type):
             return None
         nanos = np.asarray(array.drop_null().cast(pa.int64()))
-        return pa.array(nanos // _NANOS)
+        return as_arrow(nanos // _NANOS)
     if kind is OrcKind.DATE:
         return array.cast(pa.int32())
     if kind in (OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR):

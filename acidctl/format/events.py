@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,18 @@ BoolArray = npt.NDArray[np.bool_]
 
 # Joining saves the cost of small batches; from here on there is nothing to save, only memory to hold.
 _JOINED_BYTES = 16 << 20
+
+
+def as_arrow(values: npt.NDArray[Any], valid: BoolArray | None = None) -> pa.Array:
+    """Numbers or truth values as an Arrow array, numbers without a copy; NULL where `valid` is false.
+
+    For an array of numpy `pa.array` loads `numpy.ma`, which takes as long as all the rest for a small table.
+    """
+    validity, data = (
+        None if bits is None else pa.py_buffer(np.packbits(bits, bitorder="little") if bits.dtype == np.bool_ else bits)
+        for bits in (valid, np.ascontiguousarray(values))
+    )
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, data])
 
 
 def run_heads(*columns: Int64Array) -> Int64Array:
@@ -154,7 +167,7 @@ class EventBatch:
 
     def filter(self, mask: BoolArray) -> EventBatch:
         """The events where `mask` is true."""
-        arrow_mask = pa.array(mask)
+        arrow_mask = as_arrow(mask)
         return EventBatch(self.keys.select(mask), tuple(column.filter(arrow_mask) for column in self.columns))
 
     def slice(self, start: int, stop: int) -> EventBatch:
@@ -164,7 +177,7 @@ class EventBatch:
 
     def take(self, positions: Int64Array) -> EventBatch:
         """The events at `positions`, in that order."""
-        indices = pa.array(positions)
+        indices = as_arrow(positions)
         return EventBatch(self.keys.select(positions), tuple(column.take(indices) for column in self.columns))
 
     @staticmethod
@@ -285,14 +298,14 @@ def rebuilt(array: pa.Array, change: Callable[[int, pa.Array], pa.Array], names:
     if pa.types.is_union(kind):
         array = flat(array)
         children = [change(i, array.field(i)) for i in range(kind.num_fields)]
-        offsets = array.offsets if kind.mode == "dense" else pa.array(np.arange(len(array), dtype=np.int32))
+        offsets = array.offsets if kind.mode == "dense" else as_arrow(np.arange(len(array), dtype=np.int32))
         return pa.UnionArray.from_dense(array.type_codes, offsets, children, [str(i) for i in range(len(children))])
     mask = array.is_null() if array.null_count else None
     if pa.types.is_struct(kind):
         children = [change(i, array.field(i)) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, names=names, mask=mask)
     # The offsets as an array without an offset of its own, as the children have none.
-    offsets = pa.array(array.offsets.to_numpy(zero_copy_only=False))
+    offsets = as_arrow(array.offsets.to_numpy(zero_copy_only=False))
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(offsets, change(0, array.keys), change(1, array.items), mask=mask)
     return pa.ListArray.from_arrays(offsets, change(0, array.values), mask=mask)
@@ -307,6 +320,6 @@ def widen(array: pa.TimestampArray) -> pa.StructArray:
     """Timestamps as WIDE; NULL stays NULL."""
     ticks = array.cast(pa.timestamp("ns", tz=array.type.tz)).cast(pa.int64())
     seconds, nanos = np.divmod(ticks.fill_null(0).to_numpy(zero_copy_only=False), 10**9)
-    children = [pa.array(seconds), pa.array(nanos.astype(np.int32))]
+    children = [as_arrow(seconds), as_arrow(nanos.astype(np.int32))]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(WIDE), mask=mask)

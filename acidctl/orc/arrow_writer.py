@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from acidctl.errors import InternalError
-from acidctl.format.events import EventBatch, EventKeys, Operation, flat
+from acidctl.format.events import EventBatch, EventKeys, Operation, as_arrow, flat
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc import codec
 from acidctl.orc.codec import Compression, chunk_of, expand, pack
@@ -464,9 +464,9 @@ class Forms:
             validity = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
             columns = tuple(children_of(struct_of(columns, validity, len(piece))))
         row = struct_of(self._formed(columns), validity, len(piece))
-        operation = _zeros(len(keys)) if keys.operation is None else pa.array(keys.operation.astype(np.int32))
-        bucket = pa.array(keys.bucket.astype(np.int32))
-        arrays = [operation, pa.array(keys.write_id), bucket, pa.array(keys.row_id), pa.array(keys.current), row]
+        operation = _zeros(len(keys)) if keys.operation is None else as_arrow(keys.operation.astype(np.int32))
+        bucket = as_arrow(keys.bucket.astype(np.int32))
+        arrays = [operation, as_arrow(keys.write_id), bucket, as_arrow(keys.row_id), as_arrow(keys.current), row]
         return pa.table(arrays, names=[*KEY_FIELDS, "row"])
 
     def _formed(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
@@ -475,7 +475,7 @@ class Forms:
 
 @lru_cache(maxsize=2)
 def _zeros(rows: int) -> pa.Array:
-    return pa.array(np.zeros(rows, dtype=np.int32))
+    return as_arrow(np.zeros(rows, dtype=np.int32))
 
 
 @lru_cache(maxsize=2)
@@ -593,7 +593,7 @@ class _Timestamps:
         if (self._unit == "us" and not micros) or (len(array) and int(np.abs(seconds).max()) > limit):
             raise NeedsExactWriter(f"timestamps of one column do not fit one unit ({self._unit} was taken)")
         per_second, per_tick = (1_000_000, 1000) if self._unit == "us" else (_NANOS, 1)
-        ticks = pa.array(seconds * per_second + nanos // per_tick, mask=None if valid is None else ~valid)
+        ticks = as_arrow(seconds * per_second + nanos // per_tick, valid)
         return ticks.cast(pa.timestamp(self._unit, tz=self._zone))
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.events import WIDE, flat
+from acidctl.format.events import WIDE, as_arrow, flat
 from acidctl.orc.calendar import (
     ORC_EPOCH,
     SWITCH_DAY,
@@ -190,7 +190,7 @@ class WideColumn:
         if self._zone is not None:
             seconds = wall_clock(seconds, self._zone)
         return pa.StructArray.from_arrays(
-            [pa.array(seconds), pa.array(nanos.astype(np.int32))], fields=list(WIDE), mask=pa.array(~valid)
+            [as_arrow(seconds), as_arrow(nanos.astype(np.int32))], fields=list(WIDE), mask=as_arrow(~valid)
         )
 
     def _nanos(self, count: int) -> npt.NDArray[np.int64]:
@@ -314,12 +314,12 @@ def _union(presence: ColumnStream, inner: list[Finisher | None]) -> Finisher:
 def _wide(column: WideColumn, hybrid: bool) -> Finisher:
     def finish(array: pa.Array, held: BoolArray | None) -> pa.Array:
         # In a union's other slots Arrow's child holds something too, of which the file has no nanoseconds.
-        result = column.values(array if held is None else pc.if_else(pa.array(held), array, None))
+        result = column.values(array if held is None else pc.if_else(as_arrow(held), array, None))
         if not hybrid:
             return result
         seconds = hybrid_seconds_to_proleptic(np.asarray(result.field(0)))
         return pa.StructArray.from_arrays(
-            [pa.array(seconds), result.field(1)], fields=list(WIDE), mask=result.is_null()
+            [as_arrow(seconds), result.field(1)], fields=list(WIDE), mask=result.is_null()
         )
 
     return finish
@@ -330,7 +330,7 @@ def _hybrid_dates(array: pa.Array, held: BoolArray | None) -> pa.Array:
     moved = hybrid_to_proleptic(days)
     if moved is days:
         return array
-    return pa.array(moved.astype(np.int32), mask=np.asarray(array.is_null())).cast(pa.date32())
+    return as_arrow(moved.astype(np.int32), np.asarray(array.is_valid())).cast(pa.date32())
 
 
 # --- Which columns are read.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.events import EventKeys, flat
+from acidctl.format.events import EventKeys, as_arrow, flat
 from acidctl.rows.literals import As, Value, day_of, double_of, floor_of, is_nan, moment_of
 from acidctl.rows.predicate import (
     BUCKET,
@@ -82,7 +82,7 @@ class _Columns:
         if self._keys is None:
             return pa.nulls(self._rows, pa.int64())
         ids = {WRITE_ID.place: self._keys.write_id, BUCKET.place: self._keys.bucket, ROW.place: self._keys.row_id}
-        return pa.array(ids[column.place])
+        return as_arrow(ids[column.place])
 
 
 def _evaluated(node: Node, columns: _Columns) -> pa.Array | pa.Scalar:
@@ -104,7 +104,7 @@ def _leaf(leaf: Leaf, array: pa.Array) -> pa.Array:
         # A union is never NULL by Arrow's count; its last child marks the NULL ones.
         if pa.types.is_union(array.type):
             codes = np.asarray(flat(array).type_codes)
-            return pa.array(codes == array.type.num_fields - 1)
+            return as_arrow(codes == array.type.num_fields - 1)
         return array.is_null()
     assert isinstance(leaf.column.type, Primitive)
     if isinstance(leaf, Like):
@@ -116,9 +116,9 @@ def _leaf(leaf: Leaf, array: pa.Array) -> pa.Array:
     values, valid = _TAKEN[leaf.as_](array, leaf.column.type)
     if isinstance(leaf, Among):
         found = _among(leaf, values, valid)
-        return pa.array(found, mask=~valid)
+        return as_arrow(found, valid)
     found = _compared(leaf.op, leaf.as_, values, leaf.value)
-    return pa.array(found & valid) if leaf.op is Op.SAME else pa.array(found, mask=~valid)
+    return as_arrow(found & valid) if leaf.op is Op.SAME else as_arrow(found, valid)
 
 
 def _among(leaf: Among, values: Any, valid: BoolArray) -> BoolArray:

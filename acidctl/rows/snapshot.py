@@ -443,11 +443,6 @@ class Snapshot(Outline):
         names = tuple(self.fields[position].name for position in self._positions(columns))
         return (ROW_ID, *names) if row_id else names
 
-    def flat_column_names(self, columns: Sequence[str] | None = None, *, row_id: bool = False) -> tuple[str, ...]:
-        """The same for forms without nested values: the parts of ROW__ID are columns of their own."""
-        names = self.column_names(columns)
-        return (*(f"{ROW_ID}.{part}" for part in ROW_ID_STRUCT.names), *names) if row_id else names
-
     def _positions(self, columns: Sequence[str] | None) -> tuple[int, ...]:
         fields = self.fields
         if columns is None:

@@ -14,10 +14,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from acidctl.fileformats.plain import PlainFiles
-from acidctl.format.events import KeySpan, RowId
+from acidctl.format.events import KeySpan, RowId, as_arrow
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.rows.conditions import in_partition
@@ -126,7 +127,7 @@ def row_ids_of(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
     keys = batch.keys
     if keys is None:
         return None
-    return pa.array(keys.write_id), pa.array(keys.bucket).cast(pa.int32()), pa.array(keys.row_id)
+    return as_arrow(keys.write_id), as_arrow(keys.bucket.astype(np.int32)), as_arrow(keys.row_id)
 
 
 def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:

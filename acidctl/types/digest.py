@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.format.events import EventKeys, flat
+from acidctl.format.events import EventKeys, as_arrow, flat
 from acidctl.types import format_scalars, pieces
 from acidctl.types.format_rows import Style, escape_ascii, lines, special_bytes
 from acidctl.types.format_scalars import Damage
@@ -83,8 +83,8 @@ def _floats(array: pa.Array) -> pa.Array:
     with np.errstate(invalid="ignore"):
         whole = (values == np.trunc(values)) & (np.abs(values) < _EXACT_AS_INTEGER)
     if whole.any():
-        integers = pc.cast(pa.array(np.where(whole, values, 0).astype(np.int64)), pa.string())
-        text = pc.if_else(pc.and_(pa.array(whole), pc.is_valid(array)), integers, text)
+        integers = pc.cast(as_arrow(np.where(whole, values, 0).astype(np.int64)), pa.string())
+        text = pc.if_else(pc.and_(as_arrow(whole), pc.is_valid(array)), integers, text)
     special = pc.match_substring(text, "e")
     if pc.any(special).as_py():
         chosen = text.filter(special).to_pylist()
@@ -221,8 +221,8 @@ class RowDigest:
             # As the fields of a WIDE timestamp.
             per_second = _PER_SECOND[kind.unit]
             seconds, rest = np.divmod(_fixed(array).view(np.int64), per_second)
-            self._add((*path, 0), pa.array(seconds))
-            self._add((*path, 1), pa.array((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
+            self._add((*path, 0), as_arrow(seconds))
+            self._add((*path, 1), as_arrow((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
         elif any(is_one(kind) for is_one in _TEXTUAL):
             if pa.types.is_fixed_size_binary(kind):
                 array = array.cast(pa.binary())

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.format.events import as_arrow
+
 DAY = 86_400
 _BILLION = 1_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, where a year has four digits
@@ -87,7 +89,7 @@ def valid_utf8(text: pa.Array, damage: Damage) -> pa.Array:
     damage.add(len(rows))
     place = np.arange(len(text))
     place[rows] = len(text) + np.arange(len(rows))
-    return pa.concat_arrays([text, pa.array(repaired, pa.string())]).take(pa.array(place))
+    return pa.concat_arrays([text, pa.array(repaired, pa.string())]).take(as_arrow(place))
 
 
 def shortest_floats(array: pa.Array) -> pa.Array:
@@ -102,7 +104,7 @@ def shortest_floats(array: pa.Array) -> pa.Array:
     with np.errstate(invalid="ignore"):
         whole = finite & (values == np.trunc(values)) & (np.abs(values) < 1e16)
     if whole.any():
-        bare = pc.and_(pa.array(whole), pc.invert(pc.match_substring(text, "e")))
+        bare = pc.and_(as_arrow(whole), pc.invert(pc.match_substring(text, "e")))
         text = either(bare, joined(text, ".0"), text)
     return text
 
@@ -158,13 +160,13 @@ def civil(days: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
 
 def hive_year(year: Int64Array) -> pa.Array:
     """At least four digits; `+` when there are more, `-` before year 0 (Java's SignStyle.EXCEEDS_PAD)."""
-    sign = either(pa.array(year < 0), "-", either(pa.array(year > 9999), "+", ""))
-    digits = pc.ascii_lpad(pc.cast(pa.array(np.abs(year)), pa.string()), 4, "0")
+    sign = either(as_arrow(year < 0), "-", either(as_arrow(year > 9999), "+", ""))
+    digits = pc.ascii_lpad(pc.cast(as_arrow(np.abs(year)), pa.string()), 4, "0")
     return joined(sign, digits)
 
 
 def _two(number: Int64Array) -> pa.Array:
-    return pc.utf8_slice_codeunits(pc.cast(pa.array(number + 100), pa.string()), 1)
+    return pc.utf8_slice_codeunits(pc.cast(as_arrow(number + 100), pa.string()), 1)
 
 
 def timestamps(array: pa.Array, local: bool) -> pa.Array:
@@ -207,8 +209,8 @@ def clock_text(
     seconds: Int64Array, nanos: Int64Array, valid: pa.Array, year_text: YearText, *, first: int = _FIRST_DAY
 ) -> pa.Array:
     """Seconds and nanoseconds with all nine digits of the fraction; years as in `day_text`."""
-    clock = pc.cast(pa.array((seconds % DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
-    fraction = pc.utf8_slice_codeunits(pc.cast(pa.array(nanos + _BILLION), pa.string()), 1)
-    days = day_text(pa.array(seconds // DAY), year_text, first=first)
+    clock = pc.cast(as_arrow((seconds % DAY).astype(np.int32)).view(pa.time32("s")), pa.string())
+    fraction = pc.utf8_slice_codeunits(pc.cast(as_arrow(nanos + _BILLION), pa.string()), 1)
+    days = day_text(as_arrow(seconds // DAY), year_text, first=first)
     text = joined(days, " ", clock, ".", fraction)
     return either(valid, text, None)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.format.events import as_arrow
 from acidctl.types.format_scalars import either, joined
 
 _DOUBLE_BITS = 53
@@ -53,13 +54,13 @@ def doubles(array: pa.Array) -> pa.Array:
     with np.errstate(invalid="ignore"):
         whole = plain & (values == np.trunc(values))
     if whole.any():
-        text = either(pa.array(whole), joined(text, ".0"), text)
+        text = either(as_arrow(whole), joined(text, ".0"), text)
     other = np.flatnonzero(~plain & ~np.asarray(array.is_null()))
     if other.size:
         place = np.arange(len(array))
         place[other] = len(array) + np.arange(other.size)
         repaired = pa.array([_unplain(value) for value in values[other].tolist()], pa.string())
-        text = pa.concat_arrays([text, repaired]).take(pa.array(place))
+        text = pa.concat_arrays([text, repaired]).take(as_arrow(place))
     return text
 
 

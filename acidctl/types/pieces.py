@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acidctl.format.events import as_arrow
 from acidctl.types.format_scalars import DAY, either, joined, literal
 from acidctl.values import dataclass
 
@@ -77,7 +78,7 @@ def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Arr
             starts[id(table)], pool[id(table)] = size, _filled(table, nulls)
             size += len(table)
         np.add(codes, starts[id(table)], out=places[:, column], dtype=np.int32, casting="unsafe")
-    texts = pc.take(pa.concat_arrays(pool.values()), pa.array(places.reshape(-1)), boundscheck=False)
+    texts = pc.take(pa.concat_arrays(pool.values()), as_arrow(places.reshape(-1)), boundscheck=False)
     _, ends, data = texts.buffers()
     ends = pa.py_buffer(np.frombuffer(ends, dtype=np.int32)[: len(texts) + 1 : len(merged)].copy())
     some = [piece for piece in merged if nulls is None and isinstance(piece, pa.Array) and piece.null_count]
@@ -86,7 +87,7 @@ def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Arr
 
 
 def _bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    return None if valid is None else pa.array(valid).buffers()[1]
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def _filled(array: pa.Array, nulls: str | None) -> pa.Array:
@@ -206,7 +207,7 @@ def _digits(numbers: Numbers) -> list[Piece]:
     if most < _GROUP:
         return [Coded(_numbers(), numbers)]
     if most >= _TWO_GROUPS:
-        return [pc.cast(pa.array(numbers), pa.string())]
+        return [pc.cast(as_arrow(numbers), pa.string())]
     numbers = numbers.astype(np.int32)
     high = numbers // _GROUP
     low, above = numbers - high * _GROUP, high > 0
@@ -247,13 +248,13 @@ _SECONDS = pa.array([f":{second:02}" for second in range(60)])
 
 @cache
 def _padded(digits: int) -> pa.Array:
-    return pc.utf8_slice_codeunits(pc.cast(pa.array(np.arange(10**digits, 2 * 10**digits)), pa.string()), 1)
+    return pc.utf8_slice_codeunits(pc.cast(as_arrow(np.arange(10**digits, 2 * 10**digits)), pa.string()), 1)
 
 
 @cache
 def _numbers() -> pa.Array:
     """As they are, then with zeros in front, then nothing."""
-    return pa.concat_arrays([pc.cast(pa.array(np.arange(_GROUP)), pa.string()), _padded(_DIGITS), pa.array([""])])
+    return pa.concat_arrays([pc.cast(as_arrow(np.arange(_GROUP)), pa.string()), _padded(_DIGITS), pa.array([""])])
 
 
 @cache
@@ -268,7 +269,7 @@ def _fractions(digits: int, first: bool, least: int) -> pa.Array:
 
 @cache
 def _days() -> pa.Array:
-    return pc.cast(pa.array(np.arange(_FIRST_DAY, _LAST_DAY + 1, dtype=np.int32)).view(pa.date32()), pa.string())
+    return pc.cast(as_arrow(np.arange(_FIRST_DAY, _LAST_DAY + 1, dtype=np.int32)).view(pa.date32()), pa.string())
 
 
 @cache

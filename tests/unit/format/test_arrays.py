@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from acidctl.format.events import WIDE, common_type, concat, conform
+from acidctl.format.events import WIDE, as_arrow, common_type, concat, conform
 
 DENSE = pa.UnionArray.from_dense(
     pa.array([0, 1, 1, 0], pa.int8()),
@@ -46,3 +49,19 @@ def test_nested_timestamps_are_widened_in_place() -> None:
     assert common_type(timed.type, target).equals(target)
     assert conform(timed.slice(1), target).to_pylist() == [[], None, [{"t": None}]]
     assert conform(timed, target).to_pylist()[0] == [{"t": {"seconds": 0, "nanos": 1}}]
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int32, np.int64, np.float64])
+@pytest.mark.parametrize("rows", [0, 1, 9, 1000])
+def test_numbers_become_arrow_arrays_as_by_arrow_itself(kind: Any, rows: int) -> None:
+    """Slices with steps too, and with NULLs."""
+    values = (np.arange(2 * rows) // 2 % 3).astype(kind)[::2]
+    valid = np.arange(rows) % 4 != 1
+    for ours, theirs in (
+        (as_arrow(values), pa.array(values)),
+        (as_arrow(values, valid), pa.array(values, mask=~valid)),
+    ):
+        ours.validate(full=True)
+        assert ours.type == theirs.type
+        assert ours.equals(theirs)
+        assert ours.null_count == theirs.null_count
