@@ -29,6 +29,7 @@ from acidctl.format.events import WIDE, EventKeys, Operation, RowId, as_arrow, f
 from acidctl.orc.acidmeta import ACID_STATS, ACID_VERSION, KEY_INDEX, parse_key_index
 from acidctl.orc.codec import Compression
 from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.scan_check import extremes
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.stitch import first_keys, stored_stripes
 from acidctl.orc.stripe import IndexEntry, StripeFooter, each_stripe, read_column_index, recorded
@@ -433,9 +434,9 @@ class _Figures:
         if summed:
             found.total = pc.sum(array if kind is OrcKind.BOOLEAN else pc.binary_length(array)).as_py()
         elif (comparable := _comparable(array, kind)) is not None:
-            ends = pc.min_max(comparable).as_py()
-            if ends["min"] == ends["min"] and ends["max"] == ends["max"]:
-                found.low, found.high = ends["min"], ends["max"]
+            least, greatest = extremes(comparable)
+            if least == least and greatest == greatest:
+                found.low, found.high = least, greatest
         return found
 
     def add(self, other: _Figures) -> None:

@@ -112,9 +112,9 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
 
     def runs() -> Iterator[tuple[int, int, int]]:
         # Text lengths come as many short runs, and the same few again and again: a look-up tells several of them.
-        windows: dict[bytes, tuple[int, int, int, int]] = {}
-        at = 0
-        while at < len(data):
+        windows: dict[bytes, tuple[int, tuple[int, int, int]]] = {}
+        at, end = 0, len(data)
+        while at < end:
             window = data[at : at + _WINDOW]
             known = windows.get(window)
             if known is None:
@@ -122,8 +122,9 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
                 if known[0] <= len(window) and len(windows) < _MOST_WINDOWS:
                     windows[window] = known
             at += known[0]
-            _need(data, at)
-            yield known[1:]
+            if at > end:
+                raise IndexError
+            yield known[1]
 
     try:
         return _gathered(runs(), values)
@@ -131,8 +132,8 @@ def bounds_v2(data: bytes, values: int) -> Bounds:
         raise WireError("a run is cut short") from None
 
 
-def _window_bound(data: bytes, start: int, part: int) -> tuple[int, int, int, int]:
-    """Of a run, and those after it within the window, up to `part` values: bytes, values, most of sum and of each."""
+def _window_bound(data: bytes, start: int, part: int) -> tuple[int, tuple[int, int, int]]:
+    """Of a run, and those after it within the window, up to `part` values: bytes; values, most of sum and of each."""
     count = total = top = 0
     at, last = start, min(start + _WINDOW, len(data))
     while at < last and count < part:
@@ -154,7 +155,7 @@ def _window_bound(data: bytes, start: int, part: int) -> tuple[int, int, int, in
         if after > last and count:
             break
         at, count, total, top = after, count + number, total + most * number, max(top, most)
-    return at - start, count, total, top
+    return at - start, (count, total, top)
 
 
 def _falling_top(data: bytes, at: int) -> int:
@@ -189,18 +190,22 @@ def exact_bounds(runs: Iterable[UInt64Array], values: int) -> Bounds:
 
 def _gathered(runs: Iterable[tuple[int, int, int]], values: int) -> Bounds:
     """The bounds of runs of so many values, with their sum at most and the greatest of them."""
-    counts, sums = [0], [0]
-    part, seen, top = _part_of(values), 0, 0
+    counts, sums = [], []
+    part, count, added, top = _part_of(values), 0, 0, 0
+    enough = min(part, values)
     for number, total, most in runs:
-        if counts[-1] >= part:
-            counts.append(0)
-            sums.append(0)
-        counts[-1] += number
-        sums[-1] += total
-        seen, top = seen + number, max(top, most)
-        if seen >= values:
-            break
-    return Bounds(counts, sums, top)
+        count += number
+        added += total
+        if most > top:
+            top = most
+        if count >= enough:
+            counts.append(count)
+            sums.append(added)
+            values, count, added = values - count, 0, 0
+            if values <= 0:
+                break
+            enough = min(part, values)
+    return Bounds([*counts, count], [*sums, added], top)
 
 
 def _part_of(values: int) -> int:

@@ -150,9 +150,29 @@ def _take_in(seen: Seen, kind: OrcKind, array: pa.Array) -> None:
         return
     if kind not in _WHOLE_NUMBERS:
         seen.total = None
+    least, greatest = extremes(array)
+    seen.least = least if seen.least is None else min(seen.least, least)
+    seen.greatest = greatest if seen.greatest is None else max(seen.greatest, greatest)
+
+
+def extremes(array: pa.Array) -> tuple[Any, Any]:
+    """The least and the greatest of values that are not all NULL, without NaN.
+
+    numpy takes a tenth of Arrow's time for floating point numbers, and a third for decimals.
+    """
+    if pa.types.is_floating(array.type):
+        values = array.drop_null().to_numpy()
+        least, greatest = values.min(), values.max()
+        if least == least:
+            return least.item(), greatest.item()
+    elif pa.types.is_decimal128(array.type):
+        array = array.drop_null()
+        words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset :][: len(array)]
+        low, high = words[:, 0], words[:, 1]
+        if (low >> 63 == high).all():
+            return array[int(low.argmin())].as_py(), array[int(low.argmax())].as_py()
     bounds = pc.min_max(array).as_py()
-    seen.least = bounds["min"] if seen.least is None else min(seen.least, bounds["min"])
-    seen.greatest = bounds["max"] if seen.greatest is None else max(seen.greatest, bounds["max"])
+    return bounds["min"], bounds["max"]
 
 
 def _length(array: pa.Array) -> int:

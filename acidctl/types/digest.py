@@ -219,8 +219,9 @@ class RowDigest:
             self._feed(path, _fixed(array if kind.bit_width == 128 else array.cast(pa.decimal128(38, kind.scale))))
         elif pa.types.is_timestamp(kind):
             # As the fields of a WIDE timestamp.
-            per_second = _PER_SECOND[kind.unit]
-            seconds, rest = np.divmod(_fixed(array).view(np.int64), per_second)
+            per_second, ticks = _PER_SECOND[kind.unit], _fixed(array).view(np.int64)
+            seconds = ticks // per_second
+            rest = ticks - seconds * per_second
             self._add((*path, 0), as_arrow(seconds))
             self._add((*path, 1), as_arrow((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
         elif any(is_one(kind) for is_one in _TEXTUAL):

@@ -401,14 +401,14 @@ MERGING = (
 WRITING = (
     Mutant(
         "orc/arrow_writer.py",
-        "bucket, pa.array(keys.row_id), pa.array(keys.current), row]",
-        "bucket, pa.array(keys.row_id), pa.array(keys.write_id), row]",
+        "bucket, as_arrow(keys.row_id), as_arrow(keys.current), row]",
+        "bucket, as_arrow(keys.row_id), as_arrow(keys.write_id), row]",
         "the original write id written as the current one",
     ),
     Mutant(
         "orc/arrow_writer.py",
-        "bucket = pa.array(keys.bucket.astype(np.int32))",
-        "bucket = pa.array((keys.bucket | 1).astype(np.int32))",
+        "bucket = as_arrow(keys.bucket.astype(np.int32))",
+        "bucket = as_arrow((keys.bucket | 1).astype(np.int32))",
         "another statement in the bucket property",
     ),
     Mutant(
@@ -448,8 +448,8 @@ WRITING = (
     ),
     Mutant(
         "orc/arrow_writer.py",
-        "ticks = pa.array(seconds * per_second + nanos // per_tick,",
-        "ticks = pa.array(seconds * per_second,",
+        "numbers = seconds * 1_000_000 + thousands if",
+        "numbers = seconds * 1_000_000 if",
         "fractions of seconds are not written",
     ),
     Mutant(

@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from acidctl.errors import DamagedDataError
 from acidctl.orc.reader import OrcFile, open_orc
+from acidctl.orc.scan_check import extremes
 from acidctl.orc.tail import OrcKind
 from tests.support.fuzz.orcbytes import DATA, OrcBytes, put, value
 from tests.support.orc_files import EVENT, by_arrow, by_pyorc, fixture_files
@@ -138,3 +140,18 @@ def test_parts_and_uncounted_files_are_read() -> None:
     assert len(uncounted) > 20
     for content in uncounted[::4]:
         _read(content, batch_size=2)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.decimal128(38, 2), pa.int64()], ids=str)
+def test_extremes_are_those_of_arrow(kind: pa.DataType) -> None:
+    """Whichever way finds them, in a part of an array too, and of decimals beyond 64 bits."""
+    lists: list[list[Any]] = [[3, None, -5, 7], [4], [-4, -9], [0, None]]
+    if pa.types.is_decimal(kind):
+        lists = [[None if one is None else Decimal(one) for one in some] for some in lists]
+        lists += [[Decimal(10) ** 25, Decimal(1)], [Decimal(-1), -(Decimal(10) ** 25)], [Decimal(1 << 63), Decimal(-1)]]
+    elif pa.types.is_floating(kind):
+        lists += [[float("nan"), 2.5, None, -1.5], [float("inf"), float("-inf")], [0.0, -0.0]]
+    for some in lists:
+        array = pa.array([9, *some, 9], kind).slice(1, len(some))
+        bounds = pc.min_max(array).as_py()
+        assert extremes(array) == (bounds["min"], bounds["max"])
