@@ -26,7 +26,7 @@ from acidctl.errors import InternalError
 from acidctl.format.events import EventBatch, EventKeys, Operation, as_arrow, flat
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc import codec
-from acidctl.orc.codec import Compression, chunk_of, expand, pack
+from acidctl.orc.codec import Compression, chunk_of, expand, hardly_shrinks, pack
 from acidctl.orc.postprocess import rebuild
 from acidctl.orc.protobuf import Message, Value, encoded, packed, rewritten
 from acidctl.orc.schema_evolution import arrow_type, null_array
@@ -67,6 +67,8 @@ LARGEST_CHUNK = 256 << 10
 _LEVEL = 1
 # What igzip deflates, igzip inflates when it is read back: so of so many chunks zlib, as Hive has it, inflates one.
 _INFLATED_EACH = 16
+# After a chunk that hardly shrinks, so much of the next one shows whether the rest is worth a try.
+_TRIED = 8 << 10
 _DEFLATE = phase("deflate")
 _RAW = -15
 # Numbers of fields: of a stripe's footer, of a stream in it, of a type, of stripe statistics on both levels, and of a
@@ -108,6 +110,7 @@ class Chunks:
         self.plain = [0]
         self.places = [0]
         self.sound = True
+        self._shrinks = True
 
     def add(self, plain: memoryview, shrink: Shrink) -> None:
         """Append a chunk of plain bytes."""
@@ -115,9 +118,12 @@ class Chunks:
             if self._compression is Compression.NONE:
                 chunk = bytes(plain)
             else:
-                small = shrink(plain)
+                first = plain[:_TRIED]
+                hardly = not self._shrinks and len(first) < len(plain) and hardly_shrinks(first, shrink(first))
+                small = None if hardly else shrink(plain)
                 if self._compression is Compression.ZLIB and small and len(self.stored) % _INFLATED_EACH == 0:
                     self.sound &= _inflates(small, plain)
+                self._shrinks = not hardly_shrinks(plain, small)
                 chunk = chunk_of(plain, small)
         self.stored.append(chunk)
         self.plain.append(self.plain[-1] + len(plain))
@@ -585,15 +591,16 @@ class _Timestamps:
             seconds, nanos = np.where(valid, seconds, 0), np.where(valid, nanos, 0)
         if len(array) and int(seconds.min()) < 0 and nanos[seconds < 0].any():
             raise NeedsExactWriter("Arrow's writer cuts moments before 1970 wrongly")
-        micros = not (nanos % 1000).any()
+        thousands = nanos // 1000
+        micros = bool((thousands * 1000 == nanos).all())
         if self._unit is None:
             # Microseconds hold every year of Hive's; nanoseconds only those from 1677 to 2262.
             self._unit = "us" if micros else "ns"
         limit = _SECONDS[self._unit]
         if (self._unit == "us" and not micros) or (len(array) and int(np.abs(seconds).max()) > limit):
             raise NeedsExactWriter(f"timestamps of one column do not fit one unit ({self._unit} was taken)")
-        per_second, per_tick = (1_000_000, 1000) if self._unit == "us" else (_NANOS, 1)
-        ticks = as_arrow(seconds * per_second + nanos // per_tick, valid)
+        numbers = seconds * 1_000_000 + thousands if self._unit == "us" else seconds * _NANOS + nanos
+        ticks = as_arrow(numbers, valid)
         return ticks.cast(pa.timestamp(self._unit, tz=self._zone))
 
 

@@ -15,6 +15,8 @@ from acidctl.orc.protobuf import WireError, varint
 
 MAX_BLOCK_SIZE = 1 << 23
 _MAX_CHUNK = (1 << 23) - 1
+# A chunk of which more would be left stays as it is: inflating it takes readers longer than reading the rest.
+_WORTH_INFLATING = 0.945
 
 
 class Compression(IntEnum):
@@ -77,7 +79,7 @@ def expanded(
 
 
 def pack(data: bytes, compression: Compression, block_size: int, *, shrink: bool = True) -> bytes:
-    """A section that `expand` gives back as `data`; a chunk that would not shrink, or need not, stays as it is."""
+    """A section that `expand` gives back as `data`; a chunk that would hardly shrink, or need not, stays as it is."""
     if compression is Compression.NONE:
         return data
     size = min(block_size, _MAX_CHUNK)
@@ -85,9 +87,14 @@ def pack(data: bytes, compression: Compression, block_size: int, *, shrink: bool
     return b"".join(chunk_of(plain, shrunk(plain, compression) if shrink else None) for plain in pieces)
 
 
+def hardly_shrinks(plain: bytes | memoryview, small: bytes | None) -> bool:
+    """Whether the compressed bytes of a chunk are not worth it; None for none."""
+    return small is None or len(small) > _WORTH_INFLATING * len(plain)
+
+
 def chunk_of(plain: bytes | memoryview, small: bytes | None) -> bytes:
-    """A chunk as it is stored, of its plain bytes where the compressed ones are not fewer."""
-    original = small is None or len(small) >= len(plain)
+    """A chunk as it is stored, of its plain bytes where these hardly shrink."""
+    original = hardly_shrinks(plain, small)
     chunk = plain if original or small is None else small
     return b"".join((((len(chunk) << 1) | original).to_bytes(3, "little"), chunk))
 

@@ -101,8 +101,8 @@ HEAVY = (
 # runs of pieces by writer; tasks that wait at their workers; Spark's doubts, logins, its start beside planning, its
 # executors looked at; rows counted by who loads no library; names that become durable together; workers that are
 # copies; texts that are looked up in tables; stripes that are inflated before Arrow sees them, by two threads;
-# dataclasses that are made quickly.
-MOST_LINES_OF_ALL = 48_666
+# dataclasses that are made quickly; bounds of values that numpy finds, chunks that hardly shrink.
+MOST_LINES_OF_ALL = 48_709
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
@@ -111,10 +111,9 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
 # there. Imports inside functions hide what a module needs; what a command must not load is the reason for each.
 FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number. An export is loaded
-# by `api` when one is asked for, and runs its tasks by an engine. `orc.scan_check`, which `orc.reader` alone
-# needs, has no room beside it. A table by name in Spark's source needs what others need not wait for. What counts rows
-# loads nothing that reads them.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 12, 30
+# by `api` when one is asked for, and runs its tasks by an engine. A table by name in Spark's source needs what others
+# need not wait for. What counts rows loads nothing that reads them.
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 11, 30
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {

@@ -360,6 +360,16 @@ def test_chunks_that_do_not_shrink() -> None:
     assert chunks.inflated(0, 2) == noise + b"a" * 1000
 
 
+def test_chunks_that_hardly_shrink() -> None:
+    """They are stored as they are; of the next one a part is tried, whatever stream it is of."""
+    random = np.random.default_rng(1)
+    # Seven bits of eight say something in some, and nearly all of them in others.
+    seven, eight = (random.integers(0, most, 1 << 16).astype(np.uint8).tobytes() for most in (128, 200))
+    chunks = chunks_of(eight, eight, seven, eight, b"a" * (1 << 16))
+    assert [stored[0] & 1 for stored in chunks.stored] == [1, 1, 0, 1, 0]
+    assert chunks.inflated(0, 5) == eight * 2 + seven + eight + b"a" * (1 << 16)
+
+
 def test_positions_that_are_not_of_the_column() -> None:
     """A layout that is not known is refused, never guessed."""
     index = block(1, block(1, bytes([5, 6, 7])))
