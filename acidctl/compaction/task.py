@@ -36,6 +36,7 @@ from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE,
 from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
+from acidctl.orc.reader import INFLATED_BESIDE
 from acidctl.orc.writer import Backend, NeedsExactWriter, write_orc
 from acidctl.phases import since, so_far, timed
 from acidctl.rows.pipeline import read_ahead
@@ -98,6 +99,7 @@ def _allow_open_files() -> None:
 
 def outcome_of(index: int, spec: TaskSpec, threads: bool = True) -> TaskOutcome:
     """`run_task` for engines: what went wrong is in the outcome, in a form that can be pickled."""
+    before = INFLATED_BESIDE.set(threads)
     try:
         return TaskOutcome(index, run_task(spec, threads=threads))
     except AcidctlError as problem:
@@ -111,6 +113,8 @@ def outcome_of(index: int, spec: TaskSpec, threads: bool = True) -> TaskOutcome:
         text = " ".join(str(problem).split())
         what = f"unexpected {type(problem).__name__}" + (f": {text}" if text else "")
         error = InternalError(f"{what} (while writing {spec.task.output})")
+    finally:
+        INFLATED_BESIDE.reset(before)
     return TaskOutcome(index, error=error)
 
 

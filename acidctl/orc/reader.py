@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -88,6 +89,8 @@ FEW_VALUES = 1 << 17
 _VAST_BATCHES, _FIRST_BATCHES = 256, 16
 # Stripes of no more bytes are inflated here and not by Arrow, stored and plain; small ones together, up to the first.
 ENOUGH, MOST_STORED, MOST_PLAIN = 4 << 20, 32 << 20, 64 << 20
+#: Whether a thread has a second one inflate for it: not where every core is at work.
+INFLATED_BESIDE = ContextVar("INFLATED_BESIDE", default=True)
 # Scans that are under way. Arrow reads ahead in a thread of its own, and a thread that comes back to Python
 # after the interpreter is gone takes the process down with it: whatever was not read to its end is closed
 # first.
@@ -534,7 +537,8 @@ class PlainStripes:
             if stored > MOST_STORED:
                 raise _TooLarge
             start = image.end
-            inflated = (image.inflate_halves if stored > ENOUGH else image.inflate)(source, streams)
+            halves = stored > ENOUGH and INFLATED_BESIDE.get()
+            inflated = (image.inflate_halves if halves else image.inflate)(source, streams)
             kept.append(replace(footer, places={(one.kind, one.column): one for one in inflated}))
             directory = encoded_footer(kept[-1])
             stripes.append(Stripe(start, 0, image.end - start, len(directory), stripe.rows))

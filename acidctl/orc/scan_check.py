@@ -156,10 +156,7 @@ def _take_in(seen: Seen, kind: OrcKind, array: pa.Array) -> None:
 
 
 def extremes(array: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest of values that are not all NULL, without NaN.
-
-    numpy takes a tenth of Arrow's time for floating point numbers, and a third for decimals.
-    """
+    """The least and the greatest of values that are not all NULL, without NaN: by numpy where that is far quicker."""
     if pa.types.is_floating(array.type):
         values = array.drop_null().to_numpy()
         least, greatest = values.min(), values.max()

@@ -203,8 +203,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[Int64Array, Int64Array]:
     whole = array.cast(pa.timestamp("ns", array.type.tz)).view(pa.int64())
     numbers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
     seconds = numbers // _BILLION
-    # numpy divides by a number in a fifth of the time of a remainder.
-    return seconds, numbers - seconds * _BILLION
+    return seconds, numbers - seconds * _BILLION  # a fifth of the time of a remainder
 
 
 def clock_text(

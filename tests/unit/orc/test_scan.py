@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pyarrow as pa
@@ -235,6 +236,28 @@ def test_only_stripes_that_fit_are_inflated(
     monkeypatch.setattr(reader, limit, value)
     assert rows_of(opened(data)) == usual
     assert inflated == expected
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_second_thread_inflates_where_one_may(
+    inflated: list[int], monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    """The same rows; who has every core at work says so."""
+    monkeypatch.setattr(reader, "ENOUGH", 1)
+    threads: set[str] = set()
+    usual = reader._Image.inflate
+
+    def inflate(*args: Any) -> Any:
+        threads.add(current_thread().name)
+        return usual(*args)
+
+    monkeypatch.setattr(reader._Image, "inflate", inflate)
+    before = reader.INFLATED_BESIDE.set(beside)
+    try:
+        assert len(rows_of(opened(stripes()))) == 5000
+    finally:
+        reader.INFLATED_BESIDE.reset(before)
+    assert (len(threads) > 1) is beside
 
 
 def test_inflated_stripes_are_checked(inflated: list[int]) -> None:
