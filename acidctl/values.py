@@ -20,16 +20,14 @@ else:
         """As `dataclasses.dataclass`; `settings` are `slots`, `kw_only` and `weakref_slot`."""
 
         def made(cls):
-            if order:
-                return dataclasses.dataclass(cls, init=init, repr=repr, frozen=frozen, order=True, **settings)
-            own = vars(cls).keys()
-            cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **settings)
+            own = {*vars(cls)}
+            cls = dataclasses.dataclass(cls, init=False, repr=False, eq=order, order=order, **settings)
             methods = _equality(cls, frozen) if eq else {}
             if frozen:
                 methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
                 methods |= {"__getstate__": _state, "__setstate__": _set_state}
             if init:
-                methods["__init__"] = _init(cls)
+                methods["__init__"] = _init(cls, frozen)
             if repr:
                 methods["__repr__"] = _repr
             for name, method in methods.items():
@@ -40,12 +38,10 @@ else:
         return made if cls is None else made(cls)
 
 
-def _init(cls: Any) -> Any:
-    """Takes the fields as arguments and sets them by `object.__setattr__`, which no frozen class overrides."""
-    known: dict[str, Any] = {"set_": object.__setattr__, "none_": MISSING}
-    by_place: list[str] = []
-    by_name: list[str] = []
-    lines: list[str] = []
+def _init(cls: Any, frozen: bool) -> Any:
+    """Takes the fields as arguments and sets them; of a frozen class, which has slots, by these: nothing is quicker."""
+    known: dict[str, Any] = {"none_": MISSING}
+    by_place, by_name, lines = list[str](), list[str](), list[str]()
     annotations: dict[str, Any] = {}
     for one in fields(cls):
         name = one.name
@@ -62,7 +58,9 @@ def _init(cls: Any) -> Any:
             annotations[name] = one.type
         elif not default:
             continue
-        lines.append(f" set_(self, {name!r}, {value})")
+        if frozen:
+            known[f"set_{name}"] = getattr(cls, name).__set__
+        lines.append(f" set_{name}(self, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     arguments = ["self", *by_place, *(["*", *by_name] if by_name else [])]

@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 from acidctl.compaction.plan import TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
+from acidctl.maintenance.work_dir import ATTEMPTS
 from acidctl.orc.writer import WrittenFile
 from acidctl.phases import phase
 from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 
-ATTEMPTS_DIRECTORY = "attempts"
 _RANDOM_BYTES = 6
 
 
@@ -25,7 +25,7 @@ class Attempt:
     def __init__(self, storage: Storage, root: str, spec: TaskSpec) -> None:
         part = "" if spec.part is None else f"p{spec.part}-"
         name = f"{spec.task.output.replace('/', '__')}.{part}{os.urandom(_RANDOM_BYTES).hex()}"
-        self.path = f"{ATTEMPTS_DIRECTORY}/{name}"
+        self.path = f"{ATTEMPTS}/{name}"
         self._storage = storage
         self._is_part = spec.part is not None
         self._place = join(root, f"{spec.work}/{self.path}")

@@ -99,3 +99,15 @@ class Travelling:
 def test_values_travel_by_pickle() -> None:
     value = Travelling(1, ("a", "b"))
     assert pickle.loads(pickle.dumps(value)) == value
+
+
+def test_an_ordered_class_compares_and_can_be_a_key() -> None:
+    @values.dataclass(frozen=True, slots=True, order=True)
+    class Ordered:
+        one: int
+        two: int
+
+    assert Ordered(1, 2) < Ordered(1, 3) <= Ordered(2, 0)
+    assert {Ordered(1, 2)} == {Ordered(1, 2)}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Ordered(1, 2).one = 3  # type: ignore[misc]
