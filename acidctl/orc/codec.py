@@ -16,7 +16,7 @@ from acidctl.orc.protobuf import WireError, varint
 MAX_BLOCK_SIZE = 1 << 23
 _MAX_CHUNK = (1 << 23) - 1
 # A chunk of which more would be left stays as it is: inflating it takes readers longer than reading the rest.
-_WORTH_INFLATING = 0.945
+_WORTH_INFLATING = 15 / 16
 
 
 class Compression(IntEnum):

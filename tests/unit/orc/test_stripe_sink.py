@@ -17,7 +17,7 @@ import pyorc
 import pytest
 
 from acidctl.errors import InternalError
-from acidctl.orc import arrow_writer, writer
+from acidctl.orc import arrow_writer, codec, writer
 from acidctl.orc import arrow_writer as arrowwriter
 from acidctl.orc.arrow_writer import Chunks, Physical, StripeSink
 from acidctl.orc.codec import Compression, expand
@@ -299,8 +299,8 @@ def test_without_igzip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_codecs_stay_with_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only ZLIB is what igzip makes."""
     batch = values(False, 900)
-    for codec in ("none", "snappy", "zstd"):
-        assert made(batch, monkeypatch, compression=codec) == made(batch, monkeypatch, compression=codec, igzip=False)
+    for name in ("none", "snappy", "zstd"):
+        assert made(batch, monkeypatch, compression=name) == made(batch, monkeypatch, compression=name, igzip=False)
 
 
 @pytest.mark.slow
@@ -368,6 +368,22 @@ def test_chunks_that_hardly_shrink() -> None:
     chunks = chunks_of(eight, eight, seven, eight, b"a" * (1 << 16))
     assert [stored[0] & 1 for stored in chunks.stored] == [1, 1, 0, 1, 0]
     assert chunks.inflated(0, 5) == eight * 2 + seven + eight + b"a" * (1 << 16)
+
+
+def test_windows_that_suit_a_stream() -> None:
+    """A small one for digits, the usual one for what comes again far away; other libraries inflate both."""
+    random = np.random.default_rng(1)
+    digits = "".join(f"+49-{number:010}" for number in random.integers(0, 10**10, 10_000)).encode()[: 1 << 17]
+    far = random.bytes(8 << 10) * 16
+    compress, library = arrow_writer.igzip(), codec.igzip()
+    assert compress is not None
+    usual, small = ([len(library.compress(data, level=1, wbits=-bits)) for data in (digits, far)] for bits in (15, 12))
+    # The end of a stream is deflated as its beginning was.
+    made = [compress(data) for data in (digits, digits[:1000], far, digits[:5], digits)]
+    assert [len(made[i] or b"") for i in (0, 2, 4)] == [small[0], usual[1], small[0]]
+    assert small[0] < usual[0]
+    assert usual[1] < small[1]
+    assert [zlib.decompress(one or b"", -15) for one in made] == [digits, digits[:1000], far, digits[:5], digits]
 
 
 def test_positions_that_are_not_of_the_column() -> None:
