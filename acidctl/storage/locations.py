@@ -361,6 +361,7 @@ _HDFS_LINE = re.compile(
 )
 _HDFS_COUNT = re.compile(r"Found \d+ items?")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.IGNORECASE)
+_SLASHES = re.compile("//+")
 
 
 class PreparedListing(NamedTuple):
@@ -383,18 +384,15 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
         if match is not None:
             sizes = True
             kind, size, modified, path = match.groups()
-            lines.append((_ADDRESS.sub("", path, count=1), kind == "d", int(size), _seconds(modified)))
+            lines.append((_path_of(path), kind == "d", int(size), _seconds(modified)))
         else:
             # A trailing slash, an ACID prefix or `key=value` makes a directory of a name.
-            path = _ADDRESS.sub("", raw, count=1).removeprefix("./")
+            path = _path_of(raw).removeprefix("./")
             last = path.rstrip("/").rpartition("/")[2]
             lines.append((path.rstrip("/"), path.endswith("/") or _is_inside(last), 0, None))
     if not lines:
         raise UsageError("the listing given with --names is empty", hint="An empty table has no names to give.")
-    if root is not None:
-        base = _ADDRESS.sub("", root.rstrip("/") or "/", count=1)
-    else:
-        base = _common_root([path for path, *_ in lines])
+    base = _common_root([path for path, *_ in lines]) if root is None else _path_of(root.rstrip("/") or "/")
     files: dict[str, FileInfo] = {}
     directories: set[str] = set()
     for whole, is_directory, length, moment in lines:
@@ -407,6 +405,11 @@ def parse_listing(text: str, root: str | None = None) -> PreparedListing:
         while path := _parent(path):
             directories.add(path)
     return PreparedListing(root if root is not None else base, Walk.of(files.values(), directories - {""}), sizes)
+
+
+def _path_of(text: str) -> str:
+    """Without scheme and host, and with one slash where there are several, as Hadoop's `Path` has it."""
+    return _SLASHES.sub("/", _ADDRESS.sub("", text, count=1))
 
 
 def _is_inside(name: str) -> bool:

@@ -35,6 +35,7 @@ def test_directories_are_told_by_slash_prefix_or_equals() -> None:
         (["/w/t/000000_0", "/w/t/000001_0"], "/w/t"),
         (["hdfs://nn:8020/w/t/base_1/bucket_0"], "/w/t"),
         (["/base_1/bucket_0"], "/"),
+        (["/w//t//base_1//bucket_0", "/w/t/000000_0"], "/w/t"),
     ],
 )
 def test_the_root_is_found_in_absolute_paths(paths: list[str], root: str) -> None:
