@@ -32,7 +32,7 @@ from acidctl.compaction.stripes import CopyProof
 from acidctl.compaction.verify import Expected
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, DamagedDataError, InternalError, NotAcidTableError, VerificationError
-from acidctl.fileformats.parquet import DATE_PROLEPTIC, PARQUET_MR, WRITER_ZONE, ZONE_LEGACY, library, opened, readable
+from acidctl.fileformats import parquet
 from acidctl.format.events import Operation
 from acidctl.orc.acidmeta import TARGET
 from acidctl.orc.protobuf import encode_varint
@@ -386,7 +386,7 @@ _BATCH_ROWS = 32768
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
 # Hive's readers convert by these.
-_WRITER_KEYS = (WRITER_ZONE, DATE_PROLEPTIC, ZONE_LEGACY)
+_WRITER_KEYS = (parquet.WRITER_ZONE, parquet.DATE_PROLEPTIC, parquet.ZONE_LEGACY)
 _PARQUET_CODECS = {
     "UNCOMPRESSED": "none",
     "SNAPPY": "snappy",
@@ -432,7 +432,7 @@ def _rewrite_parquet(spec: TaskSpec, storage: Storage, root: str) -> TaskResult:
     attempt = Attempt(storage, root, spec)
     with attempt.create() as sink:
         holder = TailHolder(sink)
-        with library().ParquetWriter(
+        with parquet.library().ParquetWriter(
             holder,
             form.schema,
             compression=form.codec,
@@ -486,7 +486,7 @@ def _parquet_form(storage: Storage, root: str, path: str) -> _ParquetForm:
             file.schema_arrow.remove_metadata(),
             tuple(file.schema.column(i).physical_type for i in range(len(file.schema))),
             tuple((key, known[key]) for key in _WRITER_KEYS if key in known),
-            metadata.created_by if (metadata.created_by or "").startswith(PARQUET_MR) else None,
+            metadata.created_by if (metadata.created_by or "").startswith(parquet.PARQUET_MR) else None,
             codec,
         )
 
@@ -513,8 +513,8 @@ def _parquet_batches(storage: Storage, root: str, path: str) -> Iterator[pa.Reco
 @contextmanager
 def _opened_parquet(storage: Storage, root: str, path: str, unit: str = "ns") -> Iterator[Any]:
     name = storage.display(join(root, path))
-    with storage.open(join(root, path)) as stream, readable(name):
-        yield opened(stream, name, unit)
+    with storage.open(join(root, path)) as stream, parquet.readable(name):
+        yield parquet.opened(stream, name, unit)
 
 
 def _refused(storage: Storage, root: str, path: str, why: str) -> NotAcidTableError:
@@ -530,7 +530,7 @@ def _refused(storage: Storage, root: str, path: str, why: str) -> NotAcidTableEr
 def _verify_parquet(attempt: Attempt, form: _ParquetForm, expected: RowDigest) -> None:
     found = RowDigest()
     try:
-        with attempt.open() as stream, library().ParquetFile(pa.PythonFile(stream, mode="r")) as file:
+        with attempt.open() as stream, parquet.library().ParquetFile(pa.PythonFile(stream, mode="r")) as file:
             same = file.schema_arrow.remove_metadata().equals(form.schema)
             kept = file.metadata.metadata or {}
             same &= all(kept.get(key) == value for key, value in form.writer)

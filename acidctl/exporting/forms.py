@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from acidctl.errors import UsageError, VerificationError
-from acidctl.fileformats.parquet import library
+from acidctl.fileformats import parquet
 from acidctl.options import ExportOptions, either
 from acidctl.rows.export import (
     InvalidText,
@@ -261,7 +261,7 @@ class FileWriter:
 
     def _open(self, renderer: Renderer, sink: Any) -> Any:
         if self._form.kind == "parquet":
-            return library().ParquetWriter(sink, self._schema, compression=self._form.compression)
+            return parquet.library().ParquetWriter(sink, self._schema, compression=self._form.compression)
         if self._form.kind == "arrow":
             codec = None if self._form.compression == "none" else self._form.compression
             return pa.ipc.new_file(sink, self._schema, options=pa.ipc.IpcWriteOptions(compression=codec))
@@ -353,7 +353,7 @@ def _batches_content(stream: BinaryIO, form: FileForm, shown: str, table: pa.Tab
     source = pa.BufferReader(stream.read()) if small else pa.PythonFile(stream, mode="r")
     try:
         if form.kind == "parquet":
-            file = library().ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            file = parquet.library().ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             if table is not None and small:
                 found = file.read(use_threads=False)
                 if found.equals(table):  # not where there is a NaN, which equals nothing

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import AcidctlError, DamagedDataError, NotAcidTableError
-from acidctl.format.events import WIDE, rebuilt
+from acidctl.format.events import WIDE, floor_and_rest, rebuilt
 from acidctl.orc.calendar import SWITCH_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic, is_utc, wall_clock
 from acidctl.types.hive_types import Dialect, Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind
 
@@ -269,7 +269,7 @@ class ParquetFile:
         nanos = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
             rest = (nanos.view(np.uint64) - micros.view(np.uint64) * np.uint64(1000)).astype(np.int64)
-        seconds, within = np.divmod(micros, _MICROS)
+        seconds, within = floor_and_rest(micros, _MICROS)
         # Days are labelled by the hybrid calendar, and the zone comes after that.
         seconds = hybrid_seconds_to_proleptic(seconds)
         if not is_utc(self._zone):
@@ -298,7 +298,7 @@ def _moments(array: pa.Array) -> pa.Array:
     if array.type.unit == "ns":
         return plain
     ticks = {"s": 1, "ms": 1000, "us": _MICROS}[array.type.unit]
-    seconds, rest = np.divmod(plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), ticks)
+    seconds, rest = floor_and_rest(plain.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), ticks)
     return _clock(seconds, rest * (_NANOS // ticks), array)
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from acidctl.errors import InternalError
-from acidctl.format.events import EventBatch, EventKeys, Operation, as_arrow, flat
+from acidctl.format.events import EventBatch, EventKeys, Operation, as_arrow, bitmap, flat
 from acidctl.format.names import KEY_FIELDS
 from acidctl.orc import codec
 from acidctl.orc.codec import Compression, chunk_of, expand, hardly_shrinks, pack
@@ -484,7 +484,7 @@ class Forms:
         if deleted is not None and deleted.any():
             if self._fragile:
                 raise NeedsExactWriter("Arrow's writer crashes on a union below a NULL row")
-            validity = pa.py_buffer(np.packbits(~deleted, bitorder="little"))
+            validity = bitmap(~deleted)
             columns = tuple(children_of(struct_of(columns, validity, len(piece))))
         row = struct_of(self._formed(columns), validity, len(piece))
         operation = _zeros(len(keys)) if keys.operation is None else as_arrow(keys.operation.astype(np.int32))

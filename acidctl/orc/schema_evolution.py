@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.events import WIDE, flat
+from acidctl.format.events import WIDE, bitmap, flat
 from acidctl.orc.calendar import SECONDS_PER_DAY
 from acidctl.orc.postprocess import NULL_UNION, Finisher, rebuild, union
 from acidctl.types.format_scalars import (
@@ -95,8 +95,7 @@ def by_value(array: pa.Array, function: Callable[[Any], Any], result: pa.DataTyp
 def _by_clock(array: pa.Array, function: Callable[[int, int], Any], result: pa.DataType) -> pa.Array:
     """`function` on the seconds and nanoseconds of each distinct timestamp."""
     pairs = np.stack(seconds_and_nanos(array), axis=1)
-    validity = pa.py_buffer(np.packbits(_validity(array), bitorder="little").tobytes())
-    packed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(array), [validity, pa.py_buffer(pairs.tobytes())])
+    packed = pa.Array.from_buffers(pa.binary(16), len(array), [bitmap(_validity(array)), pa.py_buffer(pairs)])
     return by_value(packed, lambda pair: function(*struct.unpack("=qq", pair)), result)
 
 

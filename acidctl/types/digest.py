@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import DamagedDataError, InternalError
-from acidctl.format.events import EventKeys, as_arrow, flat
+from acidctl.format.events import EventKeys, as_arrow, flat, floor_and_rest
 from acidctl.types import format_scalars, pieces
 from acidctl.types.format_rows import Style, escape_ascii, lines, special_bytes
 from acidctl.types.format_scalars import Damage
@@ -220,8 +220,7 @@ class RowDigest:
         elif pa.types.is_timestamp(kind):
             # As the fields of a WIDE timestamp.
             per_second, ticks = _PER_SECOND[kind.unit], _fixed(array).view(np.int64)
-            seconds = ticks // per_second
-            rest = ticks - seconds * per_second
+            seconds, rest = floor_and_rest(ticks, per_second)
             self._add((*path, 0), as_arrow(seconds))
             self._add((*path, 1), as_arrow((rest * (_PER_SECOND["ns"] // per_second)).astype(np.int32)))
         elif any(is_one(kind) for is_one in _TEXTUAL):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.events import as_arrow
+from acidctl.format.events import as_arrow, floor_and_rest
 
 DAY = 86_400
 _BILLION = 1_000_000_000
@@ -201,9 +201,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[Int64Array, Int64Array]:
         seconds, nanos = (child.to_numpy(zero_copy_only=False).astype(np.int64) for child in children)
         return seconds, nanos
     whole = array.cast(pa.timestamp("ns", array.type.tz)).view(pa.int64())
-    numbers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
-    seconds = numbers // _BILLION
-    return seconds, numbers - seconds * _BILLION  # a fifth of the time of a remainder
+    return floor_and_rest(pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), _BILLION)
 
 
 def clock_text(

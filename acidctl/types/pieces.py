@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acidctl.format.events import as_arrow
+from acidctl.format.events import as_arrow, bitmap
 from acidctl.types.format_scalars import DAY, either, joined, literal
 from acidctl.values import dataclass
 
@@ -83,11 +83,7 @@ def text_of(pieces: Sequence[Piece], count: int, *, nulls: str | None) -> pa.Arr
     ends = pa.py_buffer(np.frombuffer(ends, dtype=np.int32)[: len(texts) + 1 : len(merged)].copy())
     some = [piece for piece in merged if nulls is None and isinstance(piece, pa.Array) and piece.null_count]
     valid = np.all([np.asarray(piece.is_valid()) for piece in some], axis=0) if some else None
-    return pa.Array.from_buffers(pa.string(), count, [_bitmap(valid), ends, data])
-
-
-def _bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), count, [bitmap(valid), ends, data])
 
 
 def _filled(array: pa.Array, nulls: str | None) -> pa.Array:
@@ -109,7 +105,7 @@ def _pieces(array: pa.Array, numbers: Numbers, make: Callable[[Numbers], list[Pi
     if pieces is None or valid is None:
         return pieces
     text = text_of(pieces, len(array), nulls=None)
-    return [pa.Array.from_buffers(pa.string(), len(array), [_bitmap(valid), *text.buffers()[1:]])]
+    return [pa.Array.from_buffers(pa.string(), len(array), [bitmap(valid), *text.buffers()[1:]])]
 
 
 def _stored(array: pa.Array, kind: str, width: int = 1) -> Numbers:
