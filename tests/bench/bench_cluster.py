@@ -1,5 +1,6 @@
 """Compaction on standalone Spark clusters of one and of two workers with one core each, start-up apart.
 
+Each worker is held to a core of its own: the threads of one task would else use the core that the other worker has.
 Cluster and application are up, and have compacted something small, before anything is measured.
 """
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for workers in (1, 2):
             with (
                 tempfile.TemporaryDirectory(dir=options.tables) as folder,
-                SparkCluster(Path(folder), workers=workers) as cluster,
+                SparkCluster(Path(folder), workers=workers, pinned=True) as cluster,
                 SparkEngine(cluster.url, cluster.conf) as engine,
             ):
                 session = engine.start()

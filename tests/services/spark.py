@@ -26,11 +26,16 @@ LEAN_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass(slots=True)
 class SparkCluster(Service):
-    """A running cluster; `url` is its master's, `conf` what an application on this machine needs to join."""
+    """A running cluster; `url` is its master's, `conf` what an application on this machine needs to join.
+
+    Spark counts the cores of a worker and holds nobody to them; with `pinned` each worker and its executors get one
+    core of the machine and no other.
+    """
 
     folder: Path
     workers: int = 2
     cores: int = 1
+    pinned: bool = False
     url: str = ""
     _ui: int = 0
     _master: subprocess.Popen[bytes] | None = None
@@ -88,9 +93,10 @@ class SparkCluster(Service):
         }
         # Not this test run's: executors have to get the package from the driver.
         environment.pop("PYTHONPATH", None)
+        pinned = ["taskset", "-c", str(len(self._workers))] if self.pinned and name != "master" else []
         with open(self.folder / f"{name}.log", "ab") as log:
             return subprocess.Popen(
-                [SPARK_HOME / "bin" / "spark-class", *command],
+                [*pinned, SPARK_HOME / "bin" / "spark-class", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
