@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -156,10 +157,10 @@ class TaskEvents:
         self._projection = _projection(spec)
         self.columns = self._projection.columns
         self._inserts, self._deletes = live_sources(storage, root, state_of(spec))
-        paths = (*spec.task.files, *spec.task.delete_files)
-        self._paths = {storage.display(join(root, path)): path for path in paths}
+        files = (*spec.task.files, *spec.task.delete_files)
+        self._paths = paths = {storage.display(join(root, path)): path for path in files}
         #: Opens an input, by the name of its source.
-        self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, self._paths[name]))
+        self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, paths[name]))
         self._committed = Committed.write_ids(spec.table.write_ids)
         self._applied = 0
         self._settings = spec.table.writer
@@ -205,6 +206,9 @@ class TaskEvents:
             if deletes is not None:
                 deletes.require_found(self._committed, distinct([]))
         self._report(event_filter, delete_filter)
+        # Filters know their files: else each task would stay in memory until cycles are looked for.
+        for source in (*self._inserts, *self._deletes):
+            source.through = None
 
     def _surviving(self, sample: InputSample, stack: ExitStack) -> Iterator[EventBatch | CopiedStripe]:
         """Rows, and stripes of rows that are copied; what is copied from stays open as long as the stack."""
@@ -214,10 +218,6 @@ class TaskEvents:
             return
         types = orc_types(event_type(self.columns))
         reader = LocationReader(self._inserts, self._deletes, self._write_ids)
-
-        def make_filter() -> EventFilter:
-            return EventFilter(self._task.bucket_id, self._write_ids, sums=False)
-
         self.stripes = plan = StripePlan(
             types,
             physical_of(self._settings, types, acid=True),
@@ -225,7 +225,7 @@ class TaskEvents:
             self._sizes,
             reader.deleted_rows(filled, updates=False, keys_in=self._span),
             self._span or KeySpan(),
-            make_filter,
+            partial(EventFilter, self._task.bucket_id, self._write_ids, sums=False),
         )
         plan.choose(filled, stack)
         if plan.like is None:

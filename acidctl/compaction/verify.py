@@ -200,9 +200,8 @@ class _Content:
         self._stripe = 0
         self._boundaries = np.cumsum([stripe.rows for stripe in orc.tail.stripes]).tolist()
         self._copied = {proof.stripe: proof.original for proof in expected.copied}
-        heads = orc.heads(beside)
-        self._heads = (keys for run in adjacent(self._copied) for keys in first_keys(heads, run))
-        self._index = IndexCheck(orc, beside, self._error, whole=not self._copied)
+        self._heads = (keys for run in adjacent(self._copied) for keys in first_keys(orc.heads(beside), run))
+        self._index = IndexCheck(orc, beside, partial(wrong, orc.name), whole=not self._copied)
         roots = orc.tail.types[0].subtypes
         self._key_ids = roots[1:5] if expected.acid else ()
         self._column_ids = orc.tail.types[roots[-1]].subtypes if expected.acid else roots
