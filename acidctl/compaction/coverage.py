@@ -32,7 +32,7 @@ from acidctl.format.events import Operation
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import METADATA_MARKER, MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, parse_directory
 from acidctl.format.write_ids import Profile, Reader, ValidTxns, ValidWriteIds
-from acidctl.rows.scan import BATCH_ROWS, live_sources
+from acidctl.rows.source import BATCH_ROWS, live_sources
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     AcidState,

@@ -23,7 +23,7 @@ from acidctl.errors import VerificationError
 from acidctl.format.events import EventBatch, EventKeys, Int64Array, KeySpan, as_arrow
 from acidctl.orc import pyorc_files as pyorc_files
 from acidctl.orc.reader import OrcFile
-from acidctl.rows.scan import DataSource
+from acidctl.rows.source import DataSource
 from acidctl.types.digest import RowDigest
 from acidctl.types.hive_types import HiveType, StructType, TypeKind, kinds
 from acidctl.values import dataclass

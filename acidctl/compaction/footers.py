@@ -22,7 +22,7 @@ from acidctl.orc.acidmeta import KEY_INDEX, parse_key_index
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.stats import ColumnStatistics
 from acidctl.orc.tail import Tail
-from acidctl.rows.scan import DataSource, live_sources
+from acidctl.rows.source import DataSource, live_sources
 from acidctl.state.entries import EntryKind, StateEntry
 from acidctl.state.inventory import data_files
 from acidctl.storage.port import Storage, join

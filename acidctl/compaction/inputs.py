@@ -42,15 +42,8 @@ from acidctl.orc.writer import physical_of
 from acidctl.phases import phase
 from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, disorder, merge_events, valid_mask
 from acidctl.rows.projection import Projection
-from acidctl.rows.scan import (
-    BATCH_ROWS,
-    DataSource,
-    Findings,
-    LocationReader,
-    live_sources,
-    pack_small,
-    stream_of,
-)
+from acidctl.rows.scan import Findings, LocationReader, pack_small, stream_of
+from acidctl.rows.source import BATCH_ROWS, DataSource, live_sources
 from acidctl.state.entries import AcidState
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType

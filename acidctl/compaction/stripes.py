@@ -28,7 +28,7 @@ from acidctl.orc.reader import OrcFile
 from acidctl.orc.stitch import Obstacle, StoredStripe, claims, obstacle_of_file, obstacle_of_stripe
 from acidctl.orc.tail import OrcType, Tail
 from acidctl.rows.merge import DeletedRows
-from acidctl.rows.scan import BATCH_ROWS, DataSource, Through
+from acidctl.rows.source import BATCH_ROWS, DataSource, Through
 from acidctl.values import dataclass
 
 # A stripe is small with fewer stored bytes and fewer rows than these. A base is read for long, so that each of its

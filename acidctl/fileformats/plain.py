@@ -24,7 +24,7 @@ _INDEX_ACCESS = "parquet.column.index.access"
 
 
 class RowFile(Protocol):
-    """An open data file, of which `rows.scan` makes a source; the stream below is its opener's to close.
+    """An open data file, of which `rows.source` makes a source; the stream below is its opener's to close.
 
     `OrcFile` is one, and only there `is_acid` may be true. Stripes are what a scan may be narrowed to: stripes of ORC,
     row groups of Parquet; of text the whole file.

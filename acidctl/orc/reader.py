@@ -55,6 +55,7 @@ from acidctl.orc.stripe import (
     each_stripe,
     encoded_footer,
     encoded_statistics,
+    read_column_index,
     read_stripe_footer,
 )
 from acidctl.orc.tail import (
@@ -224,6 +225,13 @@ class OrcFile:
         with self._source.lock:
             return encoded_statistics(self._source.file, self.tail)
 
+    def group_statistics(self, index: int, column: int) -> tuple[ColumnStatistics | None, ...]:
+        """Of each row group of a stripe the statistics of a column; empty where the writer left none."""
+        (footer,) = self.stripe_footers(range(index, index + 1))
+        with self._source.lock:
+            entries = read_column_index(self._source.file, self.tail, footer, column).entries
+        return tuple(entry.statistics for entry in entries or ())
+
     def heads(self, file: ReadableFile) -> OrcFile:
         """The first row of each stripe, by a handle that no other scan uses; no footer is read again."""
         stripes = tuple(replace(stripe, rows=min(stripe.rows, 1)) for stripe in self.tail.stripes)
@@ -284,6 +292,7 @@ class OrcFile:
         if fields is not None and not self.is_acid:
             indexes = tuple(fields)
         tail = self.tail if stripes is None else _part_of(self.tail, stripes)
+        stored = tail.rows
         if limit is not None and limit < tail.rows:
             tail = _beginning_of(tail, limit)
         if not tail.rows:
@@ -304,7 +313,8 @@ class OrcFile:
                 self._source.file.expect_scan(tail, footers, projection.below(tail))
         check = StatisticsCheck(tail) if tail.rows == self.tail.rows else None
         below = {0, *projection.below(tail)}
-        inflate = limit is None and tail.postscript.compression is Compression.ZLIB
+        # Arrow inflates no more than it decodes.
+        inflate = tail.rows > stored // 2 and tail.postscript.compression is Compression.ZLIB
         given = 0
 
         while given < tail.rows:

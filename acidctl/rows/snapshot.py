@@ -24,7 +24,8 @@ from acidctl.rows.outline import Outline, bytes_of
 from acidctl.rows.pipeline import cores, ordered_streams
 from acidctl.rows.predicate import Predicate, no_column, parse
 from acidctl.rows.projection import Projection
-from acidctl.rows.scan import BATCH_ROWS, DataSource, Findings, LocationReader, live_sources
+from acidctl.rows.scan import Findings, LocationReader
+from acidctl.rows.source import BATCH_ROWS, DataSource, live_sources
 from acidctl.rows.splits import (
     SPLIT_BYTES,
     THREAD_BYTES,
@@ -291,7 +292,7 @@ class Snapshot(Outline):
                     delivered = selection.delivered(batch, piece.place.values)
                     yield Rows(piece.place.partition, names, types, delivered, batch.rows, row_ids_of(batch))
 
-        found = packs(self._located(partitions, selection), THREAD_BYTES if workers > 1 else None)
+        found = packs(self._located(partitions, selection), selection, THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
         if workers == 1:
             yield from chain.from_iterable(streams)

@@ -26,16 +26,8 @@ from acidctl.rows.export import Timestamps, public_batch, public_schema, row_id_
 from acidctl.rows.merge import LaterDeletes
 from acidctl.rows.predicate import Constant, Predicate
 from acidctl.rows.projection import Projection
-from acidctl.rows.scan import (
-    BATCH_ROWS,
-    DataSource,
-    FileFacts,
-    Findings,
-    Group,
-    LocationReader,
-    RowBatch,
-    live_sources,
-)
+from acidctl.rows.scan import Findings, Group, LocationReader, RowBatch
+from acidctl.rows.source import BATCH_ROWS, DataSource, FileFacts, live_sources
 from acidctl.state.entries import AcidState, StateEntry
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.port import Storage
@@ -130,7 +122,7 @@ def row_ids_of(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
     return as_arrow(keys.write_id), as_arrow(keys.bucket.astype(np.int32)), as_arrow(keys.row_id)
 
 
-def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:
+def packs(locations: Iterable[Located], selection: Selection, split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:
     """The whole answer in parts of about `split_bytes`, the pieces of each one after the other.
 
     None makes a part of each group. What comes before an error is delivered before it is raised.
@@ -138,7 +130,7 @@ def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tup
     pack: list[Piece] = []
     size = 0
     failure: Exception | None = None
-    pieces = _all_pieces(locations, split_bytes)
+    pieces = _all_pieces(locations, selection, split_bytes)
     while True:
         try:
             piece = next(pieces, None)
@@ -155,10 +147,13 @@ def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tup
         size += piece.bytes
 
 
-def _all_pieces(locations: Iterable[Located], split_bytes: int | None) -> Iterator[Piece]:
+def _all_pieces(locations: Iterable[Located], selection: Selection, split_bytes: int | None) -> Iterator[Piece]:
     for location in locations:
+        projection = selection.in_partition(location.values) or selection.projection
         for group in location.reader.groups():
-            yield from _pieces(location, group, split_bytes)
+            matching = location.reader.matching(group, projection)
+            if matching.sources:
+                yield from _pieces(location, matching, split_bytes)
 
 
 def _pieces(place: Located, group: Group, split_bytes: int | None) -> Iterator[Piece]:
@@ -291,7 +286,7 @@ class Splitter(NamedTuple):
         url = whole_path(self.storage, self.place.url) if local else self.place.url
         place = Place(url, options_elsewhere(url, self.place.options, os.environ))
         schema = public_schema(self.selection.fields, self.form, row_id=self.row_id)
-        for pack in packs(locations, split_bytes):
+        for pack in packs(locations, self.selection, split_bytes):
             yield Split(
                 sum(source.facts.rows for piece in pack for source in piece.group.sources),
                 sum(piece.bytes for piece in pack),

@@ -7,15 +7,17 @@ statistics leave in doubt may come out in every way, so that a stripe is left ou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
+from acidctl.errors import DamagedDataError
 from acidctl.fileformats.parquet import ParquetFile
 from acidctl.fileformats.plain import RowFile
 from acidctl.format.events import KeySpan, RowId
 from acidctl.orc.acidmeta import key_range
 from acidctl.orc.calendar import SECONDS_PER_DAY, SWITCH_DAY
-from acidctl.orc.reader import OrcFile
+from acidctl.orc.reader import FEW_ROWS, OrcFile
 from acidctl.orc.stats import ColumnStatistics, StatisticsKind, stated_decimal
 from acidctl.orc.tail import Tail
 from acidctl.rows.literals import FLOATS, INTEGERS, NUMBERS, As, Value, is_nan
@@ -32,6 +34,7 @@ from acidctl.rows.predicate import (
     Node,
     Not,
     Op,
+    leaves,
 )
 from acidctl.types.hive_types import Primitive, TypeKind
 from acidctl.values import dataclass
@@ -106,6 +109,24 @@ def matching_stripes(
         yield range(start, among.stop)
 
 
+def file_may_match(orc: OrcFile, where: Node, places: Callable[[Column], int | None]) -> bool:
+    """The same of a file of events as a whole, by its tail alone."""
+    return _Judge(orc, where, places, None).may_match(orc.tail.statistics, orc.tail.rows, 0)
+
+
+def rows_to_read(
+    orc: OrcFile, where: Node, places: Callable[[Column], int | None], raw: RawIds | None, part: range
+) -> int | None:
+    """How many rows of adjacent stripes there are up to the last row group that may match; None is all of them."""
+    before, rows = sum(orc.stripe_rows[: part[-1]]), orc.stripe_rows[part[-1]]
+    if rows <= FEW_ROWS:
+        return None
+    with suppress(DamagedDataError):  # who reads all of the stripe does not need its index
+        last = _Judge(orc, where, places, raw).last_match(orc, part[-1], before)
+        return before - sum(orc.stripe_rows[: part.start]) + last
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What is known of a column: whether it may have NULLs and values, and bounds of these, as they are compared."""
@@ -117,6 +138,7 @@ class _Facts:
 
 
 _UNKNOWN = _Facts()
+_NOT_READ = ColumnStatistics(None, None, None, None)
 Outcomes = frozenset[bool | None]
 _ANY: Outcomes = frozenset({True, False, None})
 
@@ -164,6 +186,21 @@ class _Judge:
             return _facts_of(statistics[self._ids[place]], rows, column.type.kind, self._tail, self._version)
 
         return True in outcomes(self._where, facts)
+
+    def last_match(self, orc: OrcFile, index: int, before: int) -> int:
+        """Where the last row group of a stripe that may match ends; `before` are the rows of the file before it."""
+        rows, stride = orc.stripe_rows[index], self._tail.row_index_stride
+        places = [self._places(leaf.column) for leaf in leaves(self._where) if leaf.column.place >= 0]
+        read = {0, *(self._ids[place] for place in places if place is not None and place >= 0)}
+        groups = {column: orc.group_statistics(index, column) for column in read}
+        if not stride or any(len(found) != -(-rows // stride) for found in groups.values()):
+            return rows
+        for group, first in reversed(list(enumerate(range(0, rows, stride)))):
+            found = [groups[column][group] if column in read else None for column in range(len(self._tail.types))]
+            known = [one or _NOT_READ for one in found]
+            if self.may_match(known, min(stride, rows - first), before + first):
+                return min(first + stride, rows)
+        return 0
 
     def _row_ids(self, column: Column, statistics: Sequence[ColumnStatistics], rows: int, first: int) -> _Facts:
         part = column.place - WRITE_ID.place

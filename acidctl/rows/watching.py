@@ -15,7 +15,7 @@ from acidctl.values import dataclass
 
 if TYPE_CHECKING:
     from acidctl.format.events import EventBatch
-    from acidctl.rows.scan import DataSource
+    from acidctl.rows.source import DataSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ READING = (
         "all values read as NULL",
     ),
     Mutant(
-        "rows/scan.py",
+        "rows/source.py",
         "inside = None if span is None else span.mask(events.keys)",
         "inside = None",
         "the bounds of parts are not heeded",
@@ -304,7 +304,7 @@ READING = (
         _V1,
     ),
     Mutant(
-        "rows/scan.py",
+        "rows/source.py",
         "write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id",
         "write_id = entry.max_write_id if entry.min_write_id is None else entry.min_write_id + 1",
         "loaded files with the write id of another delta",

@@ -18,7 +18,7 @@ from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.format.names import MIN_LONG, SIDE_FILE_SUFFIX, BaseDir, DeltaDir, DeltaKind, format_base, format_delta
 from acidctl.orc.stitch import StripeRun, stitch
 from acidctl.orc.writer import write_orc
-from acidctl.rows.scan import live_sources
+from acidctl.rows.source import live_sources
 from acidctl.state.entries import AcidState
 from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.local import LocalStorage

@@ -20,7 +20,7 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.rows.merge import EventStream, merge_events
 from acidctl.rows.projection import Projection
-from acidctl.rows.scan import DataSource
+from acidctl.rows.source import DataSource
 from acidctl.types.hive_types import StructType
 from acidctl.types.schema import parse_type
 from tests.support.orc_files import by_arrow

@@ -23,8 +23,8 @@ from acidctl.format.events import Operation
 from acidctl.format.write_ids import TxnListFormat, ValidTxns, ValidWriteIds
 from acidctl.orc.reader import open_orc
 from acidctl.orc.writer import Backend, NeedsExactWriter, WrittenFile, write_orc
-from acidctl.rows.scan import live_sources
 from acidctl.rows.snapshot import Snapshot
+from acidctl.rows.source import live_sources
 from acidctl.rows.table_view import PartitionState
 from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.inventory import live_entries

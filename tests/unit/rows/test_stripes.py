@@ -22,7 +22,7 @@ from acidctl.orc.writer import Backend
 from acidctl.rows.conditions import in_partition, mask
 from acidctl.rows.predicate import Column, leaves, parse
 from acidctl.rows.snapshot import Snapshot
-from acidctl.rows.stripes import RawIds, matching_stripes
+from acidctl.rows.stripes import RawIds, matching_stripes, rows_to_read
 from acidctl.storage.local import LocalStorage
 from acidctl.types.hive_types import Field, Primitive
 from acidctl.types.schema import parse_schema
@@ -80,6 +80,33 @@ def test_no_stripe_with_a_match_is_left_out(acid: bool) -> None:
             left_out += STRIPES - len(read)
             without += STRIPES - len(matches)
     assert left_out > without / 2
+
+
+@pytest.mark.parametrize("acid", [True, False])
+def test_a_stripe_is_read_up_to_its_last_match(acid: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of row groups: none after which one matches ends the reading, and a third of the rest is not read."""
+    monkeypatch.setattr("acidctl.rows.stripes.FEW_ROWS", 0)
+    random = Random(29)
+    left_out = without = 0
+    for _ in range(amount(20, swept=200, sample=3)):
+        chosen = [place for _ in range(STRIPES) for place in random.sample(range(12), ROWS)]
+        columns = tuple(one.take(pa.array(chosen)) for one in arrays())
+        events = EventBatch(keys(len(chosen), start=5), columns)
+        data, _ = written(
+            [events], parse_schema(SCHEMA).columns, acid=acid, backend=Backend.EXACT, row_index_stride=ROWS
+        )
+        orc = open_orc(io.BytesIO(data), name="f")
+        raw = None if acid else RawIds(1, 536870912, 5)
+        for _ in range(40):
+            root = parse(random_condition(random, 1), FIELDS).root
+            found = mask(root, dict(enumerate(columns)), events.keys, len(events))
+            last = len(events) if found is None else int(np.flatnonzero(found)[-1]) + 1 if found.any() else 0
+            read = rows_to_read(orc, root, lambda column: column.place, raw, range(1))
+            assert read is not None
+            assert last <= read
+            left_out += len(events) - read
+            without += len(events) - last
+    assert left_out > without / 3
 
 
 def test_nan_that_statistics_hide_is_found() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from acidctl.format.names import BucketFile, OriginalFile, Unrecognised
 from acidctl.format.write_ids import Reader, ValidWriteIds
-from acidctl.rows.scan import live_sources
+from acidctl.rows.source import live_sources
 from acidctl.state.entries import AcidState, StateEntry, TableType
 from acidctl.state.inventory import by_bucket, data_files, ignored_files
 from acidctl.state.resolve import resolve
