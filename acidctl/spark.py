@@ -11,6 +11,7 @@ DataFrame has pushed down Spark uses for the next one too, which then misses row
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -188,16 +189,14 @@ def plan(options: Mapping[str, Any]) -> Planned:
             split_bytes=_number(known, "split_bytes", SPLIT_BYTES),
         )
         places = {field.name.lower(): field for field in reversed(snapshot.fields)}
-        strict = _flag(known, "strict")
-        if strict:
+        if strict := _flag(known, "strict"):
             snapshot.require_certain()
         for sentence in dict.fromkeys((*snapshot.warnings, *snapshot.findings)):
             _LOG.warning("%s: %s", snapshot.location, sentence)
         if snapshot.findings:
             _LOG.warning("%s: rows may be missing or come twice, for the reasons above", snapshot.location)
-        fields = [places[name.lower()] for name in snapshot.column_names(columns)]
-        if row_id:
-            fields = [Field(ROW_ID, ROW_ID_STRUCT), *fields]
+        fields = [Field(ROW_ID, ROW_ID_STRUCT)] if row_id else []
+        fields += [places[name.lower()] for name in snapshot.column_names(columns)]
         schema = spark_types.StructType(
             [spark_types.StructField(one.name, spark_type(one.type, one.name, form == "exact")) for one in fields]
         )
@@ -313,11 +312,10 @@ def spark_type(kind: HiveType, column: str, exact: bool) -> spark_types.DataType
 
 def lacking() -> Any:
     """A function for executors: their Python, and which packages it lacks."""
-    required = ("numpy", "pyarrow", "acidctl")
 
     def look(_: int) -> tuple[str, list[str]]:
         missing = []
-        for name in required:
+        for name in ("numpy", "pyarrow", "acidctl"):
             try:
                 importlib.import_module(name)
             except ImportError:
@@ -330,13 +328,16 @@ def lacking() -> Any:
 def _batches(strict: bool) -> Any:
     def batches(split: bytes) -> Iterator[Any]:
         try:
-            scan = importlib.import_module("acidctl.rows.scan")
-            importlib.import_module("acidctl.rows.splits")
+            names = ("acidctl.rows.scan", "acidctl.orc.reader", "acidctl.rows.splits")
+            scan, reader, _ = map(importlib.import_module, names)
         except ImportError as error:
             raise RuntimeError(
                 f"this executor has no package {error.name}: install acidctl with its extras on every node, or call "
                 "acidctl.spark.register(spark), which sends acidctl itself"
             ) from None
+        reader.INFLATED_BESIDE.set(False)  # each core has a task of its own
+        if not gc.get_freeze_count():
+            gc.freeze()  # Spark collects garbage after each task, and would look through all that is loaded
         try:
             findings = scan.Findings(strict=strict)
             yield from pickle.loads(split).to_batches(findings=findings)
@@ -359,9 +360,8 @@ def mapped(strict: bool = False) -> Any:
     batches = _batches(strict)
 
     def of_splits(received: Iterator[Any]) -> Iterator[Any]:
-        for batch in received:
-            for split in batch.column(0).to_pylist():
-                yield from batches(split)
+        for split in (one for batch in received for one in batch.column(0).to_pylist()):
+            yield from batches(split)
 
     return of_splits
 

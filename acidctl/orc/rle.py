@@ -30,7 +30,7 @@ _SHORT_REPEAT, _DIRECT, _PATCHED, _DELTA = range(4)
 # Runs are bounded together until they have so many values, and all of a stream in no more parts than these.
 _PART, _MOST_PARTS = 512, 1 << 16
 # So many bytes of a stream are looked up at a time, and so many different ones kept.
-_WINDOW, _MOST_WINDOWS = 32, 1 << 12
+_WINDOW, _MOST_WINDOWS = 64, 1 << 12
 # The sum of a run of such values does not overflow.
 _SUMMED = 1 << 54
 
