@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -180,28 +180,25 @@ class LaterDeletes:
     """Deletes that are collected when the first row is asked about, once for all threads that ask."""
 
     def __init__(self, collect: Callable[[], DeletedRows], *, at_once: bool = False) -> None:
-        """With `at_once` they are collected in a thread of its own while the first rows are decoded."""
+        """With `at_once` a thread of its own collects them while the first rows are decoded."""
         self._collect = collect
         self._rows: DeletedRows | None = None
-        self._lock = Lock()
-        self._at_once = at_once
+        self._lock, self._begun = Lock(), Lock()
+        self._thread = Thread(target=self._ahead, name="acidctl-deletes", daemon=True) if at_once else None
 
-    @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """While rows are read; at the end no thread is left."""
+    def begin(self) -> None:
+        """Rows are about to be decoded."""
+        if self._thread is not None and self._begun.acquire(blocking=False):
+            self._thread.start()
 
-        def begin() -> None:
-            with suppress(Exception):  # who asks gets it
-                self._collected()
+    def _ahead(self) -> None:
+        with suppress(Exception):  # who asks gets it
+            self._collected()
 
-        thread = Thread(target=begin, name="acidctl-deletes", daemon=True)
-        if self._at_once:
-            thread.start()
-        try:
-            yield
-        finally:
-            if self._at_once:
-                thread.join()
+    def end(self) -> None:
+        """Leave no thread behind."""
+        if self._thread is not None and self._thread.ident is not None:
+            self._thread.join()
 
     def mask(self, keys: EventKeys) -> BoolArray | None:
         """Which of these rows are deleted; None means none of them."""
@@ -294,7 +291,7 @@ class MergeReader:
             merged = self._newest_events(merged)
         elif self.notice is not None:
             merged = _watched(merged, self.notice)
-        with self.deleted.collecting() if isinstance(self.deleted, LaterDeletes) else nullcontext():
+        try:
             for batch in self.matching(merged):
                 deleted = self.deleted.mask(batch.keys)
                 if deleted is None:
@@ -303,6 +300,9 @@ class MergeReader:
                 self.deletes_applied += int(np.count_nonzero(deleted))
                 if not deleted.all():
                     yield batch.filter(~deleted)
+        finally:
+            if isinstance(self.deleted, LaterDeletes):
+                self.deleted.end()
 
     def _newest_events(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
         """The first event of each key, unless it is a DELETE; keys may straddle batches."""

@@ -169,16 +169,18 @@ class LocationReader:
         ahead = large if threads and len(large) <= _READ_AHEAD_FILES else []
         # Updates lie in files of any later write, so that all files of a bucket are read side by side.
         rows = max(_LEAST_ROWS, batch_rows // len(sources)) if updates and batch_rows > _LEAST_ROWS else batch_rows
-        streams = [stream_of(s, projection, rows, span=span, updates=updates, ahead=s in ahead) for s in sources]
-        pairs = list(zip(sources, streams, strict=True))
-        if updates:
-            streams = pack_small(pairs, batch_rows, projection)
-        elif span is None:
-            streams = _in_groups(pairs, batch_rows, projection)
         if deleted is None:
             collect = partial(self.deleted_rows, sources, updates=updates, keys_in=span)
             # With a condition it may be that nobody asks.
             deleted = LaterDeletes(collect, at_once=bool(ahead and projection and projection.where is None))
+        begin = deleted.begin if isinstance(deleted, LaterDeletes) else lambda: None
+        stream = partial(stream_of, projection=projection, batch_rows=rows, span=span, updates=updates, begin=begin)
+        pairs = [(source, stream(source, ahead=source in ahead)) for source in sources]
+        streams = [one for _, one in pairs]
+        if updates:
+            streams = pack_small(pairs, batch_rows, projection)
+        elif span is None:
+            streams = _in_groups(pairs, batch_rows, projection)
         notice = None if self.findings is None else self.findings.watch(sources)
         return MergeReader(streams, write_ids=self.write_ids, deleted=deleted, updates=updates, notice=notice)
 
@@ -324,11 +326,12 @@ def stream_of(
     stripes: range | None = None,
     updates: bool = False,
     ahead: bool = False,
+    begin: Callable[[], object] = lambda: None,
 ) -> EventStream:
-    """A file as a stream for the merge; see `LocationReader.merge`. `ahead` decodes it in a thread of its own."""
+    """A file as a stream for the merge; see `DataSource.events`. `ahead` decodes it in a thread of its own."""
 
     def events() -> Iterator[EventBatch]:
-        batches = source.events(projection, batch_rows, span, stripes)
+        batches = source.events(projection, batch_rows, span, stripes, begin)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)

@@ -172,17 +172,24 @@ class DataSource:
         batch_rows: int,
         span: KeySpan | None = None,
         stripes: range | None = None,
+        begin: Callable[[], object] = lambda: None,
     ) -> Iterator[EventBatch]:
         """The file as event batches: keys, and the projected columns fitted to the reader's types.
 
         With a span just the events in it. Stripes that hold none, or no row that matches the projection's condition,
-        are not read, as far as their statistics tell. Of an ACID file `stripes` are the only ones that are read.
+        are not read, as far as their statistics tell. Of an ACID file `stripes` are the only ones that are read, and
+        `begin` is called before the first of them is.
         """
-        events = self._stored_events(projection, batch_rows, span, stripes)
+        events = self._stored_events(projection, batch_rows, span, stripes, begin)
         return events if self.through is None else self.through(self, events)
 
     def _stored_events(
-        self, projection: Projection | None, batch_rows: int, span: KeySpan | None, stripes: range | None
+        self,
+        projection: Projection | None,
+        batch_rows: int,
+        span: KeySpan | None,
+        stripes: range | None,
+        begin: Callable[[], object],
     ) -> Iterator[EventBatch]:
         ready, self.ready = self.ready, None
         if ready is not None and ready[0] is projection and span is None and stripes is None:
@@ -202,6 +209,7 @@ class DataSource:
             if stripes is None and span is not None:
                 stripes = stripes_in(self._key_ranges(orc), span)
             for part in self._parts(orc, wanted, where, stripes):
+                begin()
                 for batch in orc.scan(names_of(wanted), batch_size=batch_rows, fields=places, **part):
                     events = events_of(batch, wanted, self.name)
                     inside = None if span is None else span.mask(events.keys)

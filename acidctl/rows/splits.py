@@ -166,7 +166,8 @@ def _pieces(place: Located, group: Group, split_bytes: int | None) -> Iterator[P
     deletes = place.reader.deletes if group.merged else ()
     shared = None
     if sum(source.facts.rows for source in deletes) <= _SHARED_DELETES:
-        shared = LaterDeletes(partial(replace(place.reader).deleted_rows, group.sources, updates=group.updates))
+        collect = partial(replace(place.reader).deleted_rows, group.sources, updates=group.updates)
+        shared = LaterDeletes(collect, at_once=True)
     for lower, upper in zip((None, *cuts), (*cuts, None), strict=True):
         span = KeySpan(lower, upper)
         inside = tuple(s for s in group.sources if not group.merged or span.may_hold(*s.bounds(updates=group.updates)))
