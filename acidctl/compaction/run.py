@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -57,8 +58,10 @@ WAVE_PARTITIONS = 64
 _LIMITED_TASKS = 4
 _LIMITED_BYTES = 64 << 20
 _SLOTS = 16
-# Preparing and publishing wait for the storage, not for a core.
+# Preparing and publishing wait for the storage, not for a core; so few at a time, until one of them has waited for so
+# many times as long as it was at work.
 STORAGE_THREADS = 8
+_FIRST_TURNS, _LONG = 3, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ class Compaction:
         self._engaged = False
         self._reach = Reach(self._place.storage, self._place.root)
         self._reporting = threading.Lock()
+        self._turns, self._more_turns = threading.Semaphore(_FIRST_TURNS), iter(range(_FIRST_TURNS, STORAGE_THREADS))
         self._open: dict[str, PartitionRun] = {}
         self._elsewhere: list[Mapping[str, float]] = []
         self._reports: dict[str, PartitionReport] = {}
@@ -250,7 +254,7 @@ class Compaction:
                     if running is not None:
                         task_parts += running.task_parts()
                         if not running.left:
-                            ending.append(workers.submit(self._end, running))
+                            ending.append(workers.submit(self._in_turn, self._end, running))
                 # The next ones are made ready while the engine is at work, unless the time may end before their turn.
                 coming = [] if self._limit is not None else self._beginning(queue, workers)
                 with closing(self._outcomes(task_parts, workers)) as outcomes:
@@ -261,14 +265,14 @@ class Compaction:
                         joins += task_part.take(outcome)
                         self._report_progress(running.plan.partition, rows=task_part.rows, bytes=task_part.bytes)
                         if not running.left:
-                            ending.append(workers.submit(self._end, running))
+                            ending.append(workers.submit(self._in_turn, self._end, running))
         except TimeUpError:
             with suppress(Exception):
                 self._engine.close()
             self._leave_for_later(queue)
             late = [running for running in list(self._open.values()) if running.left]
             late += [running for made in coming if (running := made.result()) is not None]
-            ending += [workers.submit(self._end, running, stopped=True) for running in late]
+            ending += [workers.submit(self._in_turn, self._end, running, stopped=True) for running in late]
         except AcidctlError:
             # The engine has broken down: what it had finished is published all the same, and nothing begun.
             for made in coming:
@@ -282,7 +286,17 @@ class Compaction:
                 raise KeyboardInterrupt
 
     def _beginning(self, queue: deque[PartitionPlan], workers: ThreadPoolExecutor) -> list[Future[PartitionRun | None]]:
-        return [workers.submit(self._begin, part) for part in self._wave(queue)]
+        return [workers.submit(self._in_turn, self._begin, part) for part in self._wave(queue)]
+
+    def _in_turn(self, work: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Threads that do not wait for the storage only take the interpreter from each other, at each of its calls."""
+        with self._turns:
+            began, busy = time.monotonic(), time.thread_time()
+            done = work(*given, **more)
+            waited = time.monotonic() - began > _LONG * (time.thread_time() - busy)
+        if waited and next(self._more_turns, None) is not None:
+            self._turns.release()
+        return done
 
     def _wave(self, queue: deque[PartitionPlan]) -> list[PartitionPlan]:
         """The next partitions: one at least, and not more than a wave should hold."""
