@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import field, replace
 from typing import Any
 
@@ -323,7 +323,9 @@ class Compaction:
         if getattr(self._engine, "uses_hosts", False):
             hosts = workers.map(lambda task_part: task_part.hosts(place.storage), task_parts)
         specs = [task_part.spec(place, table, found) for task_part, found in zip(task_parts, hosts, strict=True)]
-        with _closed_at_end(self._engine.run(specs) if specs else iter(())) as outcomes:
+        outcomes = self._engine.run(specs) if specs else iter(())
+        with ExitStack() as stack:
+            stack.callback(getattr(outcomes, "close", lambda: None))  # an engine's generator ends what it began
             while (outcome := self._next(outcomes)) is not None:
                 task_part = task_parts[outcome.index]
                 if outcome.error is None:
@@ -588,14 +590,3 @@ def _rows(part: PartitionPlan) -> int:
 
 def _bytes(part: PartitionPlan) -> int:
     return sum(task.bytes_in for task in part.tasks)
-
-
-@contextmanager
-def _closed_at_end(outcomes: Iterator[TaskOutcome]) -> Iterator[Iterator[TaskOutcome]]:
-    """Tell the engine when its outcomes are not wanted any more, where it gives them by a generator."""
-    try:
-        yield outcomes
-    finally:
-        close = getattr(outcomes, "close", None)
-        if close is not None:
-            close()

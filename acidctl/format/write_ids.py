@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Self
 
 from acidctl.errors import UsageError
@@ -148,6 +149,7 @@ class ValidWriteIds(IdList):
         return cls(high_watermark=txns.high_watermark, min_open=txns.min_open, open=txns.open, aborted=txns.aborted)
 
     @classmethod
+    @lru_cache(maxsize=8)
     def parse(cls, text: str, *, compacting: bool = False) -> ValidWriteIds:
         """Read Hive's text form; the empty text means everything valid (`recognise` refuses it)."""
         if not text:

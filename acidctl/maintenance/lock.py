@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from acidctl.errors import AcidctlError, ExistsError, NoSuchTableError, StalePlanError, StorageError
@@ -95,6 +96,7 @@ class Machine:
     booted: int | None = None
 
     @classmethod
+    @cache
     def this(cls) -> Machine:
         """That of this process."""
         namespace = booted = None
@@ -341,7 +343,7 @@ def _write_and_rename(storage: Storage, new: str, path: str, content: bytes, roo
     if storage.stat(path) is not None:
         raise ExistsError(f"{storage.display(path)} exists already", path=storage.display(path))
     try:
-        with together(root):
+        with together(root, lasting=False):  # a lock need not outlast the system: its owner is dead then
             storage.create_exclusive(new, content, root)
             storage.move(new, path)
     except BaseException:

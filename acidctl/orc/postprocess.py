@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,7 @@ def wide_columns(tail: Tail, footers: Callable[[], Sequence[StripeFooter]]) -> f
     And every one where the C++ reader has no time zone database, which it wants even for UTC. The footers of stripes,
     which name the zone, are asked for only where it makes a difference.
     """
-    folder = os.environ.get("TZDIR") or "/usr/share/zoneinfo"
-    blind = not all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
+    blind = not _has_zones(os.environ.get("TZDIR") or "/usr/share/zoneinfo")
 
     def foreign(column: int) -> bool:
         return _needs_exact(tail, column, True) and not all(is_utc(footer.time_zone) for footer in footers())
@@ -142,6 +142,11 @@ def wide_columns(tail: Tail, footers: Callable[[], Sequence[StripeFooter]]) -> f
         if entry.kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT)
         and (blind or _needs_exact(tail, column, False) or (entry.kind is OrcKind.TIMESTAMP and foreign(column)))
     )
+
+
+@lru_cache(maxsize=4)
+def _has_zones(folder: str) -> bool:
+    return all(os.path.exists(os.path.join(folder, zone)) for zone in ("GMT", "UTC"))
 
 
 def _needs_exact(tail: Tail, column: int, foreign: bool) -> bool:
