@@ -103,8 +103,8 @@ HEAVY = (
 # copies; texts that are looked up in tables; stripes that are inflated before Arrow sees them, by two threads;
 # dataclasses that are made quickly; bounds of values that numpy finds, chunks that hardly shrink,
 # and windows that suit a stream; stripes that are read up to the last row group that may match; storage threads that
-# take turns where none waits.
-MOST_LINES_OF_ALL = 48_836
+# take turns where none waits; files that the disk writes while they are made.
+MOST_LINES_OF_ALL = 48_853
 
 # A file of more lines has two subjects; a function of more is two.
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 700, 60, 8
@@ -115,7 +115,7 @@ FEWEST_LINES = 60
 # What is still beyond that. These numbers may only fall: whoever lowers a count lowers the number. An export is loaded
 # by `api` when one is asked for, and runs its tasks by an engine. A table by name in Spark's source needs what others
 # need not wait for. What counts rows loads nothing that reads them.
-MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 11, 30
+MOST_SHORT_MODULES, MOST_MODULES_WITH_ONE_IMPORTER, MOST_IMPORTS_IN_FUNCTIONS = 1, 11, 29
 
 # Why a package imports something inside of functions: what a command does not need it does not load.
 LOADED_LATE = {
@@ -139,7 +139,6 @@ LOADED_LATE = {
     ("rows", "pandas"): "only `to_pandas` needs it, and it need not be installed",
     ("spark", "acidctl.by_name"): "most tables are named by a path, and each query of Spark's loads this anew",
     ("storage", "concurrent"): "a single location needs no threads",
-    ("storage", "ctypes"): "only a rename needs the system call",
 }
 
 # Words that were ours alone; in names, messages and comments stands what a Hive administrator would say.
