@@ -469,8 +469,11 @@ def _matches(sampled: EventKeys, written: EventKeys, *, events: bool) -> tuple[I
     known = {key: place for place, key in enumerate(keys_at(sampled, np.arange(len(sampled))))}
     places = np.arange(len(written))
     if len(written) > _MIXED_ROWS:
-        ids = np.unique(sampled.write_id), np.unique(sampled.row_id)
-        places = np.flatnonzero(np.isin(written.write_id, ids[0]) & np.isin(written.row_id, ids[1]))
+        # Most batches have no row between the first and the last of those that lie together in a file.
+        rows, ids = written.row_id, sampled.row_id
+        places = np.flatnonzero((rows >= ids.min()) & (rows <= ids.max()))
+        places = places[np.isin(written.write_id[places], sampled.write_id)]
+        places = places[np.isin(rows[places], ids)]
     pairs = [
         (known[key], at) for key, at in zip(keys_at(written, places), places.tolist(), strict=True) if key in known
     ]

@@ -465,9 +465,8 @@ def _comparable(array: pa.Array, kind: OrcKind) -> pa.Array | None:
     return array if kind in _PLAIN else None
 
 
-# Of whole numbers the bounds of a whole file are compared too.
-_WHOLE_NUMBERS = (OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)
-_PLAIN = (*_WHOLE_NUMBERS, OrcKind.FLOAT, OrcKind.DOUBLE, OrcKind.DECIMAL)
+_INTEGERS = (OrcKind.BYTE, OrcKind.SHORT, OrcKind.INT, OrcKind.LONG, OrcKind.DATE)
+_PLAIN = (*_INTEGERS, OrcKind.FLOAT, OrcKind.DOUBLE, OrcKind.DECIMAL)
 
 
 @dataclass(slots=True)
@@ -521,9 +520,10 @@ class IndexCheck:
             self._groups = self._chosen()
         first, end = self._row, self._row + count
         only = self._groups[0] if count == self._groups[0].end == self._orc.tail.stripes[self._stripe].rows else None
+        # Those of a whole file the scan compares, where there are row groups.
+        bounds = only is not None or not self._orc.tail.row_index_stride
         for column, array in columns:
-            kind = self._kinds[column]
-            seen = _Figures.of(array, kind, bounds=only is not None or kind in _WHOLE_NUMBERS)
+            seen = _Figures.of(array, self._kinds[column], bounds=bounds)
             self._all.setdefault(column, _blank(seen)).add(seen)
             if only is not None:
                 only.columns[column] = seen
