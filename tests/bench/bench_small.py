@@ -32,14 +32,14 @@ def cost(tree: Path, command: Sequence[str]) -> tuple[float, float]:
     return elapsed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(tree: Path, table: Path, lists: Sequence[str], what: str) -> tuple[float, float]:
-    """One command on a copy of the table whose files are links."""
+def measured(folder: str, tree: Path, table: Path, lists: Sequence[str], what: str) -> tuple[float, float]:
+    """One command on a copy of the table, whose files are links; copies stay, as deletions slow a file system down."""
     texts = [part for text in lists for part in ("--validtxns", text)]
     if what == "count":
         return cost(tree, ["snapshot", str(table), "--count", *texts])
-    with tempfile.TemporaryDirectory(dir=table.parent) as folder:
-        copy = shutil.copytree(table, Path(folder) / "t", copy_function=os.link, ignore=shutil.ignore_patterns("_done"))
-        return cost(tree, ["compact", what, str(copy), *texts, "-q"])
+    copy = Path(tempfile.mkdtemp(dir=folder)) / "t"
+    shutil.copytree(table, copy, copy_function=os.link, ignore=shutil.ignore_patterns("_done"))
+    return cost(tree, ["compact", what, str(copy), *texts, "-q"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("minor, 100 deltas of 10,000 rows", make_deltas(root, 100, 10_000), "minor"),
     ):
         trees = [ROOT] if options.other is None else [ROOT, options.other]
-        found = [[measured(tree, *table, what) for tree in trees] for _ in range(options.rounds)]
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            found = [[measured(folder, tree, *table, what) for tree in trees] for _ in range(options.rounds)]
         line = f"{name:34}"
         for place, kind in enumerate(("elapsed", "processor")):
             best = [min(one[place] for one in column) for column in zip(*found, strict=True)]
