@@ -93,11 +93,7 @@ class HadoopStorage(Storage, ABC):
     def facts(self) -> Facts:
         """HDFS's promises; whether there is a trash is asked once."""
         if self._facts is None:
-            self._facts = Facts(
-                atomic_rename=True,
-                exclusive_create=True,
-                trash=self._has_trash(),
-            )
+            self._facts = Facts(atomic_rename=True, exclusive_create=True, trash=self._has_trash())
         return self._facts
 
     def display(self, path: str) -> str:
@@ -217,6 +213,8 @@ _LOOK_AT_DATANODES = (
 )
 # A gateway passes on by text alone that another is creating a file: HDFS's own class of that stays behind.
 _BEING_CREATED = ("lease is currently owned by", "already the current lease holder", "Failed to CREATE_FILE ")
+# Of Hadoop's NetUtils.wrapException, by which a gateway tells that its own connection to the NameNode is gone.
+_LOST = re.compile("End of File Exception between |Call From .* failed on |No Route to Host from ")
 
 
 class MissingError(StorageError):
@@ -235,6 +233,8 @@ def of_java(java: str, message: str, shown: str, *, changes: bool) -> StorageErr
         return SafeModeError(f"{what}: the NameNode is in safe mode", path=shown, hint=WAIT)
     if kind in ("RetriableException", "ServerTooBusyException"):
         return UnreachableError(f"{what}: the NameNode is not ready ({reason})", path=shown, hint=WAIT)
+    if _LOST.match(reason):
+        return UnreachableError(sentence, path=shown)
     if kind == "ParentNotDirectoryException" or (kind == "AccessControlException" and "is not a directory" in reason):
         return MissingError(sentence, path=shown, hint=RUN_AGAIN)
     if kind == "FileNotFoundException":
