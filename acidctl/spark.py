@@ -360,8 +360,9 @@ def mapped(strict: bool = False) -> Any:
     batches = _batches(strict)
 
     def of_splits(received: Iterator[Any]) -> Iterator[Any]:
-        for split in (one for batch in received for one in batch.column(0).to_pylist()):
-            yield from batches(split)
+        for batch in received:
+            for split in batch.column(0).to_pylist():
+                yield from batches(split)
 
     return of_splits
 

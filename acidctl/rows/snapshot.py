@@ -288,11 +288,11 @@ class Snapshot(Outline):
             for piece in pack:
                 # What could not be divided is decoded ahead.
                 large = not few and (workers == 1 or piece.bytes > 2 * THREAD_BYTES)
-                for batch in piece.batches(selection, batch_rows, threads=large):
+                for batch in piece.batches(batch_rows, threads=large):
                     delivered = selection.delivered(batch, piece.place.values)
                     yield Rows(piece.place.partition, names, types, delivered, batch.rows, row_ids_of(batch))
 
-        found = packs(self._located(partitions, selection), selection, THREAD_BYTES if workers > 1 else None)
+        found = packs(self._located(partitions, selection), THREAD_BYTES if workers > 1 else None)
         streams = map(rows, found)
         if workers == 1:
             yield from chain.from_iterable(streams)
@@ -337,8 +337,8 @@ class Snapshot(Outline):
         """The partitions whose values do not contradict the condition; no file of another is opened."""
         for partition in partitions:
             root, values = partition.location.listing.root, self._partition_values(partition)
-            if selection.in_partition(values) is not None:
-                yield Located(partition.partition, root, partition.state, values, self._reader(partition))
+            if (projection := selection.in_partition(values)) is not None:
+                yield Located(partition.partition, root, partition.state, values, projection, self._reader(partition))
 
     def to_batches(
         self,

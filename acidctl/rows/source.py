@@ -247,8 +247,7 @@ class DataSource:
         if span is not None:
             stripes = stripes_with_rows(orc, first - self.row_offset, last - self.row_offset)
         for part in self._parts(orc, wanted, where, stripes):
-            before = part["stripes"].start if part["stripes"] else 0
-            at = self.row_offset + sum(orc.stripe_rows[:before])
+            at = self.row_offset + sum(orc.stripe_rows[: part["stripes"].start] if part["stripes"] else ())
             for batch in orc.scan(batch_size=batch_rows, fields=wanted.places, **part):
                 events = EventBatch(self._keys_from(at, len(batch)), wanted.fitted(batch.columns, len(batch)))
                 start, stop = max(first - at, 0), min(last - at, len(batch))

@@ -59,6 +59,7 @@ class Located(NamedTuple):
     root: str
     state: AcidState
     values: tuple[pa.Array, ...]
+    projection: Projection  # with what the values leave of the condition
     reader: LocationReader
 
     def checked(self) -> Located:
@@ -78,11 +79,10 @@ class Piece(NamedTuple):
     group: Group
     bytes: int
 
-    def batches(self, selection: Selection, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
+    def batches(self, batch_rows: int, *, threads: bool = False) -> Iterator[RowBatch]:
         """Its rows, in order."""
-        projection = selection.in_partition(self.place.values) or selection.projection
         # A reader of its own: each remembers the deletes that it has read last.
-        return replace(self.place.reader).read(self.group, projection, batch_rows, threads=threads)
+        return replace(self.place.reader).read(self.group, self.place.projection, batch_rows, threads=threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def row_ids_of(batch: RowBatch) -> tuple[pa.Array, pa.Array, pa.Array] | None:
     return as_arrow(keys.write_id), as_arrow(keys.bucket.astype(np.int32)), as_arrow(keys.row_id)
 
 
-def packs(locations: Iterable[Located], selection: Selection, split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:
+def packs(locations: Iterable[Located], split_bytes: int | None) -> Iterator[tuple[Piece, ...]]:
     """The whole answer in parts of about `split_bytes`, the pieces of each one after the other.
 
     None makes a part of each group. What comes before an error is delivered before it is raised.
@@ -130,7 +130,7 @@ def packs(locations: Iterable[Located], selection: Selection, split_bytes: int |
     pack: list[Piece] = []
     size = 0
     failure: Exception | None = None
-    pieces = _all_pieces(locations, selection, split_bytes)
+    pieces = _all_pieces(locations, split_bytes)
     while True:
         try:
             piece = next(pieces, None)
@@ -147,11 +147,10 @@ def packs(locations: Iterable[Located], selection: Selection, split_bytes: int |
         size += piece.bytes
 
 
-def _all_pieces(locations: Iterable[Located], selection: Selection, split_bytes: int | None) -> Iterator[Piece]:
+def _all_pieces(locations: Iterable[Located], split_bytes: int | None) -> Iterator[Piece]:
     for location in locations:
-        projection = selection.in_partition(location.values) or selection.projection
         for group in location.reader.groups():
-            matching = location.reader.matching(group, projection)
+            matching = location.reader.matching(group, location.projection)
             if matching.sources:
                 yield from _pieces(location, matching, split_bytes)
 
@@ -218,6 +217,7 @@ class _Part:
     root: str
     state: AcidState
     values: tuple[pa.Array, ...]
+    projection: Projection
     files: Mapping[str, _File]
     deletes: Mapping[str, _File]
     group: Group
@@ -229,9 +229,7 @@ class _Part:
         sources = tuple(one.known(*self.files[one.path]) for one in inserts if one.path in self.files)
         events = [one.known(*self.deletes[one.path]) for one in deletes if one.path in self.deletes]
         reader = LocationReader(sources, events, split.write_ids, not self.state.insert_only, findings)
-        group = replace(self.group, sources=sources)
-        projection = split.selection.in_partition(self.values) or split.selection.projection
-        return reader.read(group, projection, batch_rows, threads=False)
+        return reader.read(replace(self.group, sources=sources), self.projection, batch_rows, threads=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +285,7 @@ class Splitter(NamedTuple):
         url = whole_path(self.storage, self.place.url) if local else self.place.url
         place = Place(url, options_elsewhere(url, self.place.options, os.environ))
         schema = public_schema(self.selection.fields, self.form, row_id=self.row_id)
-        for pack in packs(locations, self.selection, split_bytes):
+        for pack in packs(locations, split_bytes):
             yield Split(
                 sum(source.facts.rows for piece in pack for source in piece.group.sources),
                 sum(piece.bytes for piece in pack),
@@ -310,7 +308,8 @@ class Splitter(NamedTuple):
         files = {one.path: _File(one.facts, 0 if one.facts.is_acid else one.row_offset) for one in group.sources}
         events = {one.path: _File(one.facts, 0) for one in deletes}
         root, state = whole_path(self.storage, place.root), _narrowed(place.state, {*files, *events})
-        return _Part(root, state, place.values, files, events, replace(group, sources=(), deleted=None))
+        group = replace(group, sources=(), deleted=None)
+        return _Part(root, state, place.values, place.projection, files, events, group)
 
 
 def _narrowed(state: AcidState, paths: set[str]) -> AcidState:

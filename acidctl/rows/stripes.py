@@ -119,7 +119,7 @@ def rows_to_read(
 ) -> int | None:
     """How many rows of adjacent stripes there are up to the last row group that may match; None is all of them."""
     before, rows = sum(orc.stripe_rows[: part[-1]]), orc.stripe_rows[part[-1]]
-    if rows <= FEW_ROWS:
+    if rows <= FEW_ROWS or not orc.tail.row_index_stride:
         return None
     with suppress(DamagedDataError):  # who reads all of the stripe does not need its index
         last = _Judge(orc, where, places, raw).last_match(orc, part[-1], before)
@@ -193,11 +193,12 @@ class _Judge:
         places = [self._places(leaf.column) for leaf in leaves(self._where) if leaf.column.place >= 0]
         read = {0, *(self._ids[place] for place in places if place is not None and place >= 0)}
         groups = {column: orc.group_statistics(index, column) for column in read}
-        if not stride or any(len(found) != -(-rows // stride) for found in groups.values()):
+        if any(len(found) != len(range(0, rows, stride)) for found in groups.values()):
             return rows
-        for group, first in reversed(list(enumerate(range(0, rows, stride)))):
-            found = [groups[column][group] if column in read else None for column in range(len(self._tail.types))]
-            known = [one or _NOT_READ for one in found]
+        for first in reversed(range(0, rows, stride)):
+            known = [_NOT_READ] * len(self._tail.types)
+            for column, found in groups.items():
+                known[column] = found[first // stride] or _NOT_READ
             if self.may_match(known, min(stride, rows - first), before + first):
                 return min(first + stride, rows)
         return 0
