@@ -9,7 +9,9 @@ Codes are stable: scripts and `--accept-doubts` name them. A code is never used 
 
 from __future__ import annotations
 
+from dataclasses import field, replace
 from enum import Enum
+from typing import Annotated, ClassVar
 
 from acidctl.values import dataclass
 
@@ -49,14 +51,30 @@ class Finding:
     Two findings of one code and sentence are the same finding.
     """
 
-    code: str
-    sentence: str
-    path: str = ""
+    ALSO: ClassVar = ("remedy",)
+
+    code: Annotated[str, "what is wrong, stable; see [What may be wrong](../concepts.md#doubts)"]
+    sentence: Annotated[str, "what was found, and where"]
+    path: Annotated[str, "the directory or file, relative to the table; empty for a whole location"] = field(
+        default="", compare=False
+    )
 
     @property
     def kind(self) -> FindingKind:
         """Its entry in the catalogue."""
         return CATALOGUE[self.code]
+
+    @property
+    def remedy(self) -> Annotated[str, "what to do now"]:
+        """What to do about it."""
+        return self.kind.remedy
+
+    def at(self, partition: str) -> Finding:
+        """The finding of a partition as one of its table."""
+        if not partition:
+            return self
+        path = f"{partition}/{self.path}" if self.path else partition
+        return replace(self, sentence=f"{partition}: {self.sentence}", path=path)
 
     def __str__(self) -> str:
         return self.sentence
@@ -85,6 +103,18 @@ CATALOGUE = {
             Level.NAMES,
             "A base or delta lies inside another directory, where readers disagree whether it counts.",
             "Move the inner directory to where it belongs, or out of the table.",
+        ),
+        FindingKind(
+            "unknown_name",
+            Level.NAMES,
+            "Data lies under a name that no reader knows, and is not read.",
+            "Give it the name that its writer gave it, or move it out of the table.",
+        ),
+        FindingKind(
+            "beside_partitions",
+            Level.NAMES,
+            "Data lies beside the partitions' folders, where nobody reads it.",
+            "Move it into the folder of its partition, or out of the table.",
         ),
         FindingKind(
             "bucket_twice",

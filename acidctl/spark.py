@@ -191,7 +191,7 @@ def plan(options: Mapping[str, Any]) -> Planned:
         places = {field.name.lower(): field for field in reversed(snapshot.fields)}
         if strict := _flag(known, "strict"):
             snapshot.require_certain()
-        for sentence in dict.fromkeys((*snapshot.warnings, *snapshot.findings)):
+        for sentence in dict.fromkeys((*snapshot.warnings, *map(str, snapshot.findings))):
             _LOG.warning("%s: %s", snapshot.location, sentence)
         if snapshot.findings:
             _LOG.warning("%s: rows may be missing or come twice, for the reasons above", snapshot.location)
@@ -341,8 +341,8 @@ def _batches(strict: bool) -> Any:
         try:
             findings = scan.Findings(strict=strict)
             yield from pickle.loads(split).to_batches(findings=findings)
-            for sentence in findings:
-                logging.getLogger("acidctl").warning(sentence)
+            for finding in findings:
+                logging.getLogger("acidctl").warning(str(finding))
         except Exception as error:
             hint = getattr(error, "hint", None)
             if hint is None:

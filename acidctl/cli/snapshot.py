@@ -121,7 +121,7 @@ def command(
         outline.require_certain()
     out.warn(*outline.warnings)
     known = outline.findings
-    _warn_of_findings(out, [text for text in known if text not in outline.warnings], bool(known))
+    _warn_of_findings(out, [str(one) for one in known if one.sentence not in outline.warnings], bool(known))
     # Text says so beside the number, and of an empty directory there is a note already.
     counted = out.form is Format.TEXT and not (export.to or view.count or view.digest)
     if not counted and any(part.state.entries for part in outline.partitions) and (why := outline.why_empty()):
@@ -132,7 +132,7 @@ def command(
         _answer(out, config, snapshot, view, export)
     if view.strict:
         outline.require_certain()
-    _warn_of_findings(out, [text for text in outline.findings if text not in known], outline.findings != known)
+    _warn_of_findings(out, [str(one) for one in outline.findings if one not in known], outline.findings != known)
     return ExitCode.FINDINGS if outline.findings else ExitCode.DONE
 
 

@@ -11,11 +11,13 @@ from itertools import pairwise
 from typing import Annotated, Any, TypedDict
 
 from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.findings import Finding
 from acidctl.format.bucket_codec import decode
 from acidctl.format.names import BucketFile, Operation, RowId
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc import acidmeta, tail
-from acidctl.rows.table_view import PartitionState, TableState, logical_length
+from acidctl.rows.belief import logical_length
+from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.rows.watching import ReadProgress, ReadWatch
 from acidctl.state.entries import EntryKind, EntryState, StateEntry
 from acidctl.state.inventory import DataFile, data_files, live_entries
@@ -58,7 +60,12 @@ class Outline:
     """A reader's view of a table, as far as no row is read; `Snapshot` reads them too."""
 
     def __init__(
-        self, storage: Storage, location: str, table: TableState, findings: Iterable[str], reader: Callable[..., Any]
+        self,
+        storage: Storage,
+        location: str,
+        table: TableState,
+        findings: Iterable[Finding],
+        reader: Callable[..., Any],
     ) -> None:
         """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline."""
         self.location = location
@@ -78,7 +85,7 @@ class Outline:
         self._watch = ReadWatch(sum(map(bytes_of, self.partitions)), report)
 
     @property
-    def findings(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """Why rows of this answer may be missing or come twice, as far as that is known by now."""
         return self._known if self._whole is None else self._whole.findings
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.fileformats.plain import PlainFiles
+from acidctl.findings import Finding
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
@@ -144,15 +145,15 @@ class Snapshot(Outline):
         self._exporter = exporter
 
     @property
-    def findings(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """Why rows of this answer may be missing or come twice: what the listing tells (it is among the `warnings`),
         and what was noticed in the rows that have been read or counted so far.
         """
         return tuple(self._noticed)
 
-    def add_finding(self, sentence: str) -> None:
+    def add_finding(self, finding: Finding) -> None:
         """Take in what another process has noticed in the rows of a split."""
-        self._noticed.add(sentence)
+        self._noticed.add(finding)
 
     @cached_property
     def columns(self) -> StructType:
@@ -494,7 +495,7 @@ class Snapshot(Outline):
             deletes,
             self.lists.effective_write_ids,
             row_ids=not partition.state.insert_only,
-            findings=self._noticed,
+            findings=self._noticed.of(partition.partition),
         )
 
 

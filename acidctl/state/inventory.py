@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import ref
 
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo, Listing, is_foreign
 from acidctl.format.names import (
     BUCKET_PREFIX,
@@ -273,9 +274,9 @@ def by_bucket(files: Iterable[FileInfo]) -> dict[int | None, list[FileInfo]]:
     return {bucket: groups[bucket] for bucket in sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))}
 
 
-def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[str]:
-    """Sentences about buckets that stand twice in one live directory: an unfinished or crashed write left both."""
-    notes: list[str] = []
+def attempts_twice(entries: Iterable[Directory], *, insert_only: bool) -> list[Finding]:
+    """Buckets that stand twice in one live directory: an unfinished or crashed write left both."""
+    found: list[Finding] = []
     for entry in () if insert_only else entries:
         if sum(file.name.startswith(BUCKET_PREFIX) for file in entry.files) < 2:
             continue
@@ -283,10 +284,34 @@ def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[st
         for file in data_files(entry):
             if isinstance(file.parsed, BucketFile):
                 seen[file.info.directory, file.parsed.bucket_id].append(file.info.name)
-        notes += [
-            f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
-            "unfinished or crashed write left more than one attempt, and a reader returns them all."
-            for (directory, bucket_id), names in seen.items()
-            if len(names) > 1
-        ]
-    return notes
+        for (directory, bucket_id), names in seen.items():
+            if len(names) > 1:
+                why = (
+                    f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
+                    "unfinished or crashed write left more than one attempt, and a reader returns them all."
+                )
+                found.append(Finding("bucket_twice", why, f"{directory}/{names[-1]}"))
+    return found
+
+
+def unread_data(entries: Iterable[StateEntry], *, beside_partitions: bool = False) -> list[Finding]:
+    """Data under names that this reader does not read: inside another directory, or by no known name."""
+    unread = [entry for entry in entries if entry.state is EntryState.UNRECOGNISED and entry.bytes]
+    if beside_partitions:
+        words = {"beside_partitions": "beside the partitions' folders, where Hive reads nothing"}
+        groups = {"beside_partitions": unread}
+    else:
+        words = {
+            "nested_directory": "inside another directory and not read there, while some readers do",
+            "unknown_name": "under a name that no reader knows, and not read",
+        }
+        groups = {
+            code: [e for e in unread if (e.reason_code == "nested") == (code == "nested_directory")] for code in words
+        }
+    found = []
+    for code, some in groups.items():
+        if some:
+            more = f" and {len(some) - 1:,} more" if len(some) > 1 else ""
+            what = f"{some[0].name}{more}, with data, {'lie' if more else 'lies'} {words[code]}"
+            found.append(Finding(code, f"{what}: rows may be missing.", some[0].name))
+    return found

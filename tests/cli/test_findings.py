@@ -24,7 +24,7 @@ def _nested(table: Path) -> str:
     table.rename(table.parent / "inner")
     table.mkdir()
     (table.parent / "inner").rename(table / "base_old")
-    return "that hold data were not read"
+    return "inside another directory and not read there"
 
 
 def _overlap(table: Path) -> str:
@@ -96,7 +96,7 @@ def test_every_form_says_so(change: Callable[[Path], str], tmp_path: Path) -> No
     snapshot = package.open_table(str(table)).snapshot(as_of=9)
     assert bool(snapshot.findings) == (change in BY_LISTING)
     snapshot.to_batches().read_all()
-    assert any(why in text for text in snapshot.findings)
+    assert any(why in one.sentence for one in snapshot.findings)
 
 
 def test_what_is_doubled_stays_doubled(tmp_path: Path) -> None:
