@@ -16,7 +16,10 @@ from acidctl.values import dataclass
 
 # What agrees to a risk is taken from the command line only: neither from a variable nor from the configuration file.
 _AGREEMENTS = frozenset(
-    ("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns", "overwrite")
+    (
+        *("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "accept_doubts", "drop_columns"),
+        "overwrite",
+    )
 )
 
 RETENTION = 24 * 3600.0
@@ -223,6 +226,12 @@ class CompactOptions(ChangeOptions):
         (),
         "Columns of the files, separated by commas, whose values --schema may lose for good; others are refused.",
         metavar="NAMES",
+        form="names",
+    )
+    accept_doubts: Sequence[str] = option(
+        (),
+        "Findings, by their codes, because of which partitions are not to be refused in this run.",
+        metavar="CODE,...",
         form="names",
     )
     grace: float = option(

@@ -31,7 +31,7 @@ from acidctl.options import ExportOptions, ReadView, option
 from acidctl.rows.outline import Outline, described
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.entries import EntryKind, EntryState
-from acidctl.state.report import ASSUMED
+from acidctl.state.report import ASSUMED, FINDINGS, to_json
 from acidctl.storage.local import is_special
 from acidctl.values import dataclass
 
@@ -62,6 +62,7 @@ class Numbers(TypedDict, total=False):
     rows: Annotated[int, "visible rows"]
     digest: Annotated[str, "`v1:` and 32 hexadecimal digits, with `--digest`"]
     partitions: Annotated[list[Count], "with `--by-partition`"]
+    findings: Annotated[list[dict[str, str]], FINDINGS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,7 @@ def _write_numbers(out: Output, snapshot: Outline, view: View) -> None:
         with _watched(out, snapshot, "digesting"):
             answer["rows"], answer["digest"] = cast("Snapshot", snapshot).count_and_digest(view.where)
     _note_none(out, snapshot, view, answer["rows"])
+    answer["findings"] = to_json(snapshot.findings)
     if view.by_partition:
         answer["partitions"] = partitions
     items = ({**_TYPE, **count} for count in partitions) if view.by_partition else iter([{**_TYPE, **answer}])

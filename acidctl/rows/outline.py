@@ -21,7 +21,7 @@ from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.rows.watching import ReadProgress, ReadWatch
 from acidctl.state.entries import EntryKind, EntryState, StateEntry
 from acidctl.state.inventory import DataFile, data_files, live_entries
-from acidctl.state.report import ASSUMED
+from acidctl.state.report import ASSUMED, FINDINGS, to_json
 from acidctl.storage.port import Storage, join
 
 _INSERTS = frozenset({Operation.INSERT})
@@ -54,6 +54,7 @@ class SnapshotPlan(TypedDict):
     location: Annotated[str, "the table as it was named, without secrets"]
     assumed: Annotated[list[str], ASSUMED]
     partitions: Annotated[list[PlannedPartition], "one object a location"]
+    findings: Annotated[list[dict[str, str]], FINDINGS]
 
 
 class Outline:
@@ -148,6 +149,7 @@ class Outline:
             "location": self.location,
             "assumed": list(self.lists.assumed),
             "partitions": [_plan_of(partition) for partition in self.partitions],
+            "findings": to_json(self.findings),
         }
 
 

@@ -20,7 +20,7 @@ from acidctl.findings import Finding
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId, coalesce
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, scan_together
-from acidctl.rows.belief import foreign_bucket
+from acidctl.rows.belief import bucket_ids, foreign_bucket
 from acidctl.rows.merge import DeletedRows, EventStream, LaterDeletes, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES
 from acidctl.rows.pipeline import read_ahead
@@ -390,7 +390,7 @@ class Findings:
         """Take in which of them hold rows of another bucket than their names say."""
         for source in sources:
             if source.facts.is_acid and source.facts.rows:
-                finding = foreign_bucket(source.name, source.path, source.bucket_id, source.buckets or ())
+                finding = foreign_bucket(source.name, source.path, source.bucket_id, bucket_ids(source.buckets or ()))
                 if finding is not None:
                     self.add(finding)
 

@@ -48,6 +48,8 @@ _MARKER_REASONS = {
     VERSION_MARKER: "states the ACID version of the directory; no reader decides by it",
     METADATA_MARKER: "states what made a directory, and says nothing at the location itself",
 }
+# Bucket files, markers, and what is hidden.
+_USUAL_IN_DELTAS = (BUCKET_PREFIX, "_", ".")
 # What an entry is where it is neither a base nor a delta, by the reason of its verdict; else not recognised.
 _OTHER_KINDS = {"marker": EntryKind.MARKER, "no_data_files": EntryKind.ORIGINAL}
 _DATA_FORMATS = {
@@ -243,6 +245,22 @@ def ignored_files(entry: Directory, *, insert_only: bool = False) -> tuple[FileI
     """Visible files of a delta that no reader opens, because their names are neither bucket nor original."""
     taken = {f.info.path for f in data_files(entry, insert_only=insert_only)}
     return tuple(f for f in _visible_files(entry) if f.path not in taken and not f.name.endswith(SIDE_FILE_SUFFIX))
+
+
+def unknown_files(deltas: Iterable[Directory]) -> list[Finding]:
+    """Files with data in live deltas of a full ACID table that no reader opens, because of their names."""
+    odd = [
+        info
+        for delta in deltas
+        if any(not info.name.startswith(_USUAL_IN_DELTAS) for info in delta.files)
+        for info in ignored_files(delta)
+        if info.size
+    ]
+    if not odd:
+        return []
+    more = f" and {len(odd) - 1:,} more files are" if len(odd) > 1 else " is"
+    why = f"{odd[0].path}{more} not read, for no reader knows such a name in a delta: rows may be missing."
+    return [Finding("unknown_name", why, odd[0].path)]
 
 
 def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
