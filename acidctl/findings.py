@@ -161,6 +161,12 @@ CATALOGUE = {
             "Give it the name that its writer gave it, or move it out of the table.",
         ),
         FindingKind(
+            "delete_delta_in_insert_only",
+            Level.NAMES,
+            "A delete delta lies in a table that is taken for insert-only, which has none.",
+            "Give the kind of the table with --table-type, or the text of its SHOW CREATE TABLE with --schema.",
+        ),
+        FindingKind(
             "beside_partitions",
             Level.NAMES,
             "Data lies beside the partitions' folders, where nobody reads it.",
