@@ -82,6 +82,10 @@ class Finding:
         return self.sentence
 
 
+class AcidctlWarning(UserWarning):
+    """Rows that Python was given may be missing or come twice; each finding of a snapshot once."""
+
+
 class DoubtError(DamagedDataError):
     """What would be changed may not be believed; `code` is that of the finding, and nothing was changed."""
 

@@ -158,6 +158,13 @@ class ReadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
+class SnapshotOptions(ReadView):
+    """Whose view is read, and what becomes of rows that may be missing or come twice."""
+
+    strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class LsOptions(ReadView):
     """What is asked of a listing; `progress` counts directories whose files were opened."""
 

@@ -27,7 +27,7 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.options import ExportOptions, ReadView, option
+from acidctl.options import ExportOptions, SnapshotOptions, option
 from acidctl.rows.outline import Outline, described
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.entries import EntryKind, EntryState
@@ -84,12 +84,11 @@ class View:
         None, "Only rows that match this condition, as in Hive's WHERE.", metavar="TEXT|@FILE", form="text"
     )
     limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
-    strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
 
 
 @make_command(
     "snapshot",
-    ReadView,
+    SnapshotOptions,
     View,
     ExportOptions,
     also=[ExitCode.NOT_ENOUGH_HISTORY],
@@ -101,7 +100,7 @@ class View:
     arguments=[table_argument()],
 )
 def command(
-    out: Output, config: Config, asked: ReadView, view: View, export: ExportOptions, *, location: str
+    out: Output, config: Config, asked: SnapshotOptions, view: View, export: ExportOptions, *, location: str
 ) -> ExitCode:
     """Show what a reader sees of TABLE, or export it.
 
@@ -118,7 +117,7 @@ def command(
         snapshot.condition(view.where)  # and so is a condition that cannot be
     out.assumed(outline.lists.assumed)
     out.note(*outline.notes)
-    if view.strict:
+    if asked.strict:
         outline.require_certain()
     out.warn(*outline.warnings)
     known = outline.findings
@@ -131,7 +130,7 @@ def command(
         (_write_files if view.files else _write_numbers)(out, outline, view)
     else:
         _answer(out, config, snapshot, view, export)
-    if view.strict:
+    if asked.strict:
         outline.require_certain()
     _warn_of_findings(out, [str(one) for one in outline.findings if one not in known], outline.findings != known)
     return ExitCode.FINDINGS if outline.findings else ExitCode.DONE
@@ -302,8 +301,8 @@ def _watched(out: Output, snapshot: Outline, title: str) -> Iterator[None]:
 def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
     how = {one.name: getattr(export, one.name) for one in fields(export)}
     with _watched(out, snapshot, "exporting"):
-        rows = {name: getattr(view, name) for name in ("columns", "where", "row_id", "limit", "strict")}
-        report = snapshot.export(**rows, **how)
+        rows = {name: getattr(view, name) for name in ("columns", "where", "row_id", "limit")}
+        report = snapshot.export(strict=snapshot.strict, **rows, **how)
     if out.form is not Format.TEXT:
         answer = {"type": "export_report", "schema_version": 1, "assumed": list(snapshot.lists.assumed), **report}
         out.machine(lambda: answer, [answer], tuple(report))

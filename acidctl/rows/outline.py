@@ -67,8 +67,14 @@ class Outline:
         table: TableState,
         findings: Iterable[Finding],
         reader: Callable[..., Any],
+        *,
+        strict: bool = False,
     ) -> None:
-        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline."""
+        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline.
+
+        With `strict` what is found later raises DamagedDataError.
+        """
+        self.strict = strict
         self.location = location
         self.table = table
         self.notes = table.notes
