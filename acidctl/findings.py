@@ -134,7 +134,10 @@ def _acceptable() -> tuple[str, ...]:
     return tuple(kind.code for kind in CATALOGUE.values() if kind.level in (Level.NAMES, Level.FOOTERS))
 
 
-_RESTORE = "Restore what is missing from a backup, or let Hive compact the table again."
+_RESTORE = (
+    "Restore the missing half from a backup; or, while all of its inputs are there, move the half that is left out of "
+    "the table, so that they are read again."
+)
 _COPIED = "Remove the copy, after `acidctl dump --events` has shown that both hold the same rows."
 
 CATALOGUE = {

@@ -23,98 +23,98 @@ ROWS = "row:struct<id:int,customer:string,amount:decimal(8,2),status:string>"
 Damage = Callable[[Path], None]
 
 
-def _half_of_minor(table: Path) -> None:
+def half_of_minor(table: Path) -> None:
     shutil.rmtree(table / "delta_0000001_0000004_v0000009")
 
 
-def _other_half_of_minor(table: Path) -> None:
+def other_half_of_minor(table: Path) -> None:
     shutil.rmtree(table / "delete_delta_0000001_0000004_v0000009")
 
 
-def _nested(table: Path) -> None:
+def nested(table: Path) -> None:
     shutil.copytree(
         table / "delta_0000006_0000006_0000", table / "delta_0000005_0000005_0000/delta_0000006_0000006_0000"
     )
 
 
-def _overlap(table: Path) -> None:
+def overlap(table: Path) -> None:
     (table / "delta_0000005_0000005_0000").rename(table / "delta_0000004_0000006")
 
 
-def _crossing(table: Path) -> None:
+def crossing(table: Path) -> None:
     first, second, *_ = sorted(table.glob("delta_*"))
     second.rename(table / "delta_0000001_0000002")
     first.rename(table / "delta_0000002_0000003")
 
 
-def _unpadded_copy(table: Path) -> None:
+def unpadded_copy(table: Path) -> None:
     shutil.copytree(table / "delta_0000005_0000005_0000", table / "delta_5_5_0000")
 
 
-def _unknown_directory(table: Path) -> None:
+def unknown_directory(table: Path) -> None:
     (table / "delta_0000005_0000005_0000").rename(table / "delta_0000005_")
 
 
-def _unknown_file(table: Path) -> None:
+def unknown_file(table: Path) -> None:
     place = table / "delta_0000005_0000005_0000"
     (place / "bucket_00001_0").rename(place / "xyz")
 
 
-def _second_attempt(table: Path) -> None:
+def second_attempt(table: Path) -> None:
     place = table / "delta_0000005_0000005_0000"
     shutil.copy(place / "bucket_00001_0", place / "bucket_00001_1")
 
 
-def _renamed_bucket(table: Path) -> None:
+def renamed_bucket(table: Path) -> None:
     place = table / "delta_0000005_0000005_0000"
     (place / "bucket_00001_0").rename(place / "bucket_00000_0")
 
 
-def _copied_bucket(table: Path) -> None:
+def copied_bucket(table: Path) -> None:
     place = table / "delta_0000005_0000005_0000"
     shutil.copy(place / "bucket_00001_0", place / "bucket_00005_0")
 
 
-def _copy_of_directory(table: Path) -> None:
+def copy_of_directory(table: Path) -> None:
     shutil.copytree(table / "delta_0000005_0000005_0000", table / "delta_0000009_0000009_0000")
 
 
-def _disorder(table: Path) -> None:
+def disorder(table: Path) -> None:
     place = table / "delta_0000009_0000009_0000/bucket_00000_0"
     place.parent.mkdir()
     rows = [(0, 9, 536870912, row, 9, (row, "x", None, "y")) for row in (2, 1, 3)]
     place.write_bytes(by_pyorc(f"struct<{EVENT},{ROWS}>", rows))
 
 
-def _base_file_renamed(table: Path) -> None:
+def base_file_renamed(table: Path) -> None:
     place = table / "base_0000107"
     (place / "bucket_00000").rename(place / "xyz")
 
 
-def _base_file_copied(table: Path) -> None:
+def base_file_copied(table: Path) -> None:
     place = table / "base_0000107"
     shutil.copy(place / "bucket_00000", place / "bucket_00004")
 
 
 # Table, damage, and the code of what is found.
 CASES: tuple[tuple[Path, Damage, str], ...] = (
-    (DEMO, _half_of_minor, "half_of_minor"),
-    (DEMO, _other_half_of_minor, "half_of_minor"),
-    (DEMO, _nested, "nested_directory"),
-    (DEMO, _overlap, "overlapping_ranges"),
-    (FIXTURES / "hive4/unbucketed/01-inserted/table", _crossing, "overlapping_ranges"),
-    (DEMO, _unpadded_copy, "same_range"),
-    (DEMO, _unknown_directory, "unknown_name"),
-    (DEMO, _unknown_file, "unknown_name"),
-    (DEMO, _second_attempt, "bucket_twice"),
-    (DEMO, _renamed_bucket, "foreign_bucket"),
-    (DEMO, _copied_bucket, "foreign_bucket"),
-    (DEMO, _copy_of_directory, "duplicate_row_id"),
-    (DEMO, _disorder, "unsorted_rows"),
-    (V1, _base_file_renamed, "foreign_bucket"),
-    (V1, _base_file_copied, "foreign_bucket"),
+    (DEMO, half_of_minor, "half_of_minor"),
+    (DEMO, other_half_of_minor, "half_of_minor"),
+    (DEMO, nested, "nested_directory"),
+    (DEMO, overlap, "overlapping_ranges"),
+    (FIXTURES / "hive4/unbucketed/01-inserted/table", crossing, "overlapping_ranges"),
+    (DEMO, unpadded_copy, "same_range"),
+    (DEMO, unknown_directory, "unknown_name"),
+    (DEMO, unknown_file, "unknown_name"),
+    (DEMO, second_attempt, "bucket_twice"),
+    (DEMO, renamed_bucket, "foreign_bucket"),
+    (DEMO, copied_bucket, "foreign_bucket"),
+    (DEMO, copy_of_directory, "duplicate_row_id"),
+    (DEMO, disorder, "unsorted_rows"),
+    (V1, base_file_renamed, "foreign_bucket"),
+    (V1, base_file_copied, "foreign_bucket"),
 )
-NAMES = [damage.__name__.strip("_") for _, damage, _ in CASES]
+NAMES = [damage.__name__ for _, damage, _ in CASES]
 
 
 def damaged(tmp_path: Path, case: tuple[Path, Damage, str]) -> Path:
@@ -190,7 +190,7 @@ def test_doubts_are_accepted_by_their_codes(case: tuple[Path, Damage, str], tmp_
     table, code = damaged(tmp_path, case), case[2]
     seen = run("snapshot", table, "--digest").json()
     # Deletes that a range covers by its name alone look as half of a compaction.
-    answer = run("compact", table, "--accept-doubts", f"{code},half_of_minor" if case[1] is _overlap else code)
+    answer = run("compact", table, "--accept-doubts", f"{code},half_of_minor" if case[1] is overlap else code)
     if CATALOGUE[code].level is Level.KEYS:
         assert answer.code == ExitCode.USAGE
         assert "cannot accept" in answer.error()["message"]
@@ -246,10 +246,71 @@ def test_one_doubtful_partition_does_not_stop_the_others(tmp_path: Path) -> None
     """It is refused, and they are compacted; codes of all of its doubts are named."""
     for name in ("a", "b"):
         shutil.copytree(DEMO, tmp_path / f"t/p={name}")
-    _half_of_minor(tmp_path / "t/p=a")
-    _renamed_bucket(tmp_path / "t/p=a")
+    half_of_minor(tmp_path / "t/p=a")
+    renamed_bucket(tmp_path / "t/p=a")
     answer = run("compact", tmp_path / "t")
     one, other = answer.json()["partitions"]
     assert (answer.code, one["outcome"], other["outcome"]) == (ExitCode.FINDINGS, "refused", "compacted")
     assert "--accept-doubts half_of_minor,foreign_bucket" in one["hint"]
     assert any("is called bucket 0" in note for note in one["notes"])
+
+
+def test_data_beside_partitions_is_a_doubt(tmp_path: Path) -> None:
+    """Nobody reads it; the partitions themselves are compacted, and what lies beside them is kept."""
+    shutil.copytree(DEMO, tmp_path / "t/p=a")
+    shutil.copytree(DEMO / "delta_0000001_0000001_0000", tmp_path / "t/delta_0000001_0000001_0000")
+    for answer in (run("ls", tmp_path / "t"), run("snapshot", tmp_path / "t", "--files")):
+        assert answer.code == ExitCode.FINDINGS
+        assert [one["code"] for one in answer.json()["findings"]] == ["beside_partitions"]
+    assert [part["outcome"] for part in run("compact", tmp_path / "t").json()["partitions"]] == ["compacted"]
+    assert (tmp_path / "t/delta_0000001_0000001_0000").is_dir()
+
+
+def test_a_dry_run_names_what_it_did_not_look_at() -> None:
+    """In words and as codes, unless there is nothing that the run would look at."""
+    planned = run("compact", DEMO, "--dry-run")
+    assert planned.json()["not_looked_at"] == [k.code for k in CATALOGUE.values() if k.level is Level.KEYS]
+    assert "keys were not read: duplicate_row_id and unsorted_rows can only be found by the run" in planned.stderr
+    idle = run("compact", FIXTURES / "hive4/bucketed/01-inserted/table", "--dry-run", "--max-bytes", "1")
+    assert idle.json()["not_looked_at"] == []
+
+
+def test_every_code_is_made_and_tested() -> None:
+    """By some module, and by name in some test; the table in the documents is made of the catalogue."""
+    package = [path.read_text() for path in (ROOT / "acidctl").rglob("*.py") if path.name != "findings.py"]
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    documented = (ROOT / "docs/concepts.md").read_text()
+    for code, kind in CATALOGUE.items():
+        assert any(f'"{code}"' in text for text in package), code
+        assert any(f'"{code}"' in text for text in tests), code
+        assert f"| `{code}` |" in documented, code
+        for sentence in (kind.title, kind.remedy):
+            assert sentence[0].isupper(), code
+            assert sentence.endswith("."), code
+
+
+V1_FILES = sorted(
+    path.relative_to(V1.parents[1])
+    for path in V1.parents[1].glob("0[1-7]-*/table/*/bucket_*")
+    if path.parent.name.startswith("base") or "_0000106" in path.parent.name or "_0000109" in path.parent.name
+)
+
+
+@pytest.mark.parametrize("name", ["xyz", "bucket_00010"])
+@pytest.mark.parametrize("file", V1_FILES, ids=str)
+def test_a_renamed_file_of_hive_2_is_refused(file: Path, name: str, tmp_path: Path) -> None:
+    """With statistics and without, in bases and deltas: never compacted as far as it is read."""
+    step = V1.parents[1] / file.parts[0]
+    table = shutil.copytree(step / "table", tmp_path / "t")
+    place = tmp_path / "t" / Path(*file.parts[2:])
+    place.rename(place.parent / name)
+    seen = run("snapshot", table, "--digest")
+    before = below(table)
+    done = run("compact", table)
+    (part,) = done.json()["partitions"]
+    codes = [one["code"] for one in seen.json()["findings"]]
+    live = {e["name"] for e in run("ls", table).json()["entries"] if e["state"] == "live"}
+    assert bool(codes) == (place.parent.name in live)
+    if codes and part["outcome"] != "nothing_to_do":
+        assert (done.code, part["outcome"], part["reason_code"]) == (ExitCode.FINDINGS, "refused", codes[0]), part
+        assert below(table) == before
