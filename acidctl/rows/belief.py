@@ -8,7 +8,6 @@ pyarrow nor numpy is needed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -93,20 +92,22 @@ def finding_of_inserts(
     named: int | None,
     buckets: Iterable[int],
     held: WriteIdRange | None = None,
-    said: WriteIdRange | None = None,
+    allowed: WriteIdRange | None = None,
 ) -> Finding | None:
     """What the tail of a file of inserts tells: ids of other buckets than its name says (`named`), or of other writes.
 
-    `held` are the write ids of its rows, `said` those of its delta, None where these are unknown or mean nothing. Rows
-    of a file without a bucket in its name are not merged with the updates and deletes that concern them.
+    `held` are the write ids of its rows, `allowed` those of its delta, None where these are unknown or mean nothing.
+    Rows of a file without a bucket in its name are not merged with the updates and deletes that concern them.
     """
     other = next((bucket for bucket in buckets if bucket != named), None)
     if other is not None:
         called = "has no bucket in its name" if named is None else f"is called bucket {named}"
         why = f"{name} {called}, and holds rows of bucket {other}; it may have been renamed or copied."
         return Finding("foreign_bucket", why, path)
-    if held is not None and said is not None and not said.covers(held):
-        why = f"{name} holds rows of {span(held)}, and its directory says {said}; that may have been renamed or copied."
+    if held is not None and allowed is not None and not allowed.covers(held):
+        why = (
+            f"{name} holds rows of {span(held)}, and its directory says {allowed}; it may have been renamed or copied."
+        )
         return Finding("foreign_write_id", why, path)
     return None
 
@@ -128,16 +129,13 @@ def _finding_of_tail(tail: Tail, name: str, entry: StateEntry, file: DataFile) -
     bounds = acidmeta.key_range(tail, tail.statistics, tail.rows)
     if bounds is None:
         return None
+    held = WriteIdRange(bounds[0].write_id, bounds[1].write_id)
+    allowed = entry.delta.range if isinstance(entry.parsed, DeltaDir) else None
     # Updates in place (ACID version 1) have the write ids of the rows that they change.
-    inserts = isinstance(entry.parsed, DeltaDir) and acidmeta.operations(tail) == _INSERTS
-    return finding_of_inserts(
-        name,
-        file.info.path,
-        file.bucket_id,
-        bucket_ids(key.bucket_property for key in bounds),
-        WriteIdRange(bounds[0].write_id, bounds[1].write_id),
-        entry.delta.range if inserts else None,
-    )
+    if allowed is not None and not allowed.covers(held) and acidmeta.operations(tail) != _INSERTS:
+        allowed = None
+    buckets = bucket_ids(key.bucket_property for key in bounds)
+    return finding_of_inserts(name, file.info.path, file.bucket_id, buckets, held, allowed)
 
 
 def _tail_of(storage: Storage, root: str, file: DataFile) -> Tail | None:
@@ -155,6 +153,8 @@ def _at_once(look: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[
     if len(items) < 2:
         yield from map(look, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_WORKERS) as pool:
         yield from pool.map(look, items)
 

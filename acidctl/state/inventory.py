@@ -28,6 +28,7 @@ from acidctl.format.names import (
     Unrecognised,
     has_hidden_part,
     is_hidden,
+    is_marker,
     parse_directory,
     parse_file,
     path_order_key,
@@ -282,12 +283,19 @@ def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
 
 
 def empty_file_notes(state: AcidState) -> list[str]:
-    """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
-    if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
+    """Sentences about live data files of no bytes, and deltas without any; in insert-only tables both are usual."""
+    if state.insert_only:
         return []
-    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
-    more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
-    return [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
+    notes = []
+    if not all(file.size for entry in live_entries(state) for file in entry.files):
+        empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
+        more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
+        notes += [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
+    bare = [entry.name for entry in state.deltas if entry.files and all(is_marker(file.name) for file in entry.files)]
+    if bare:
+        more = f" and {len(bare) - 1:,} more directories have" if len(bare) > 1 else " has"
+        notes.append(f"{bare[0]}{more} a marker and no data file: the write had no rows, or a file is gone")
+    return notes
 
 
 def by_bucket(files: Iterable[FileInfo]) -> dict[int | None, list[FileInfo]]:

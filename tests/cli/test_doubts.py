@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acidctl.errors import ExitCode
-from acidctl.findings import CATALOGUE, Level
+from acidctl.findings import CATALOGUE, DoubtError, Finding, Level
 from tests import ROOT
 from tests.cli.runner import Result, acidctl
 from tests.support.orc_files import EVENT, by_pyorc
@@ -325,3 +326,22 @@ def test_a_renamed_file_of_hive_2_is_refused(file: Path, name: str, tmp_path: Pa
     if codes and part["outcome"] != "nothing_to_do":
         assert (done.code, part["outcome"], part["reason_code"]) == (ExitCode.FINDINGS, "refused", codes[0]), part
         assert below(table) == before
+
+
+def test_a_delta_without_data_is_noted(tmp_path: Path) -> None:
+    """Hive leaves such a directory where a statement has no rows, so it is no doubt."""
+    table = shutil.copytree(DEMO, tmp_path / "t")
+    (table / "delta_0000005_0000005_0000/bucket_00001_0").unlink()
+    note = "delta_0000005_0000005_0000 has a marker and no data file: the write had no rows, or a file is gone"
+    for answer in (run("ls", table), run("snapshot", table, "--count"), run("compact", table, "--dry-run")):
+        assert answer.code == ExitCode.DONE
+        assert note in answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("code", ["duplicate_row_id", "unsorted_rows"])
+def test_what_a_task_doubts_gets_to_the_run_from_any_process(code: str) -> None:
+    """Engines send errors as pickles."""
+    error = pickle.loads(pickle.dumps(DoubtError(Finding(code, "a: b.", "a"))))
+    assert (type(error), error.code, error.message, error.path) == (DoubtError, code, "a: b.", "a")
+    assert error.exit_code == ExitCode.FINDINGS
+    assert CATALOGUE[code].remedy in error.hint
