@@ -156,7 +156,7 @@ class TaskEvents:
         #: Opens an input, by the name of its source.
         self.open: Callable[[str], BinaryIO] = lambda name: storage.open(join(root, paths[name]))
         self._committed = Committed.write_ids(spec.table.write_ids)
-        self._applied = 0
+        self._applied = self._unmatched = 0
         self._settings = spec.table.writer
         # Rows that Hive 1 and 2 updated in place lie in files of any later write.
         self._copies = spec.task.role is not Role.DELETES and not spec.table.acid_v1 and spec.table.file_format == "orc"
@@ -286,6 +286,7 @@ class TaskEvents:
             rows_in=sum(tally.rows_in for tally in (*event_filter.tallies, *copied)),
             hidden=sum(tally.hidden for tally in event_filter.tallies),
             deletes_applied=self._applied,
+            deletes_unmatched=self._unmatched,
             stripes=StripeCounts() if self.stripes is None else self.stripes.counts,
             read=tuple(
                 FileRead(self._paths[source.name], source.facts.rows, tuple(sorted(counts.items())))
@@ -328,6 +329,8 @@ class TaskEvents:
             deleted,
             lambda: self.hashes_again(self._inserts, current=False),
         )
+        if self._task.role is Role.SURVIVING:
+            self._unmatched = max(len(deleted) - self._applied, 0)
 
     def hashes_again(self, sources: Sequence[DataSource], *, current: bool) -> Iterator[Hashes]:
         """The keys of all events that pass, without their rows."""

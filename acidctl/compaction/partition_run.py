@@ -116,6 +116,10 @@ class PartitionRun:
         rows_out, size = sum(result.rows for result in written), sum(result.bytes for result in written)
         stripes = sum((result.stripes for result in readers), StripeCounts())
         rows_copied = stripes.copied_rows
+        unmatched = sum(result.deletes_unmatched for result in readers)
+        if unmatched:
+            events = "1 delete event names a row" if unmatched == 1 else f"{unmatched:,} delete events name rows"
+            notes = (*notes, f"{events} that no input holds: a file of inserts may be gone.")
         return PartitionReport(
             part.partition,
             Outcome.COMPACTED,
@@ -126,6 +130,7 @@ class PartitionRun:
             rows_in=sum(result.rows_in for result in readers),
             rows_out=rows_out,
             deletes_applied=sum(result.deletes_applied for result in readers),
+            deletes_unmatched=unmatched,
             hidden=sum(result.hidden for result in readers),
             files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
             files_out=len(written),

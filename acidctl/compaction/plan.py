@@ -602,7 +602,8 @@ class TaskResult:
 
     `path` is the file below the work directory, unique to the attempt; None when there was nothing to write.
     `rows_in` counts the stored events that were read, `hidden` those of aborted writes, `deletes_applied` the rows that
-    delete events removed. `counts` are (write id, bucket property, rows) of the output. `digest` is that of the merged
+    delete events removed, `deletes_unmatched` the rows that they name and no input holds. `counts` are (write id,
+    bucket property, rows) of the output. `digest` is that of the merged
     input (`digest`), and equals that of the file read back: a task that finds otherwise fails. It is of the rows that
     were written anew, and not of those of stripes that were copied. `peak_memory` is in bytes, of the process that ran
     it, whose number is `process`; `phases` are its seconds (`acidctl.phases`).
@@ -618,6 +619,7 @@ class TaskResult:
     rows_in: int = 0
     hidden: int = 0
     deletes_applied: int = 0
+    deletes_unmatched: int = 0
     counts: tuple[tuple[int, int, int], ...] = ()
     digest: str = ""
     writer: str = ""

@@ -66,6 +66,10 @@ class PartitionReport:
     rows_in: Annotated[int | None, "stored rows that were read"] = None
     rows_out: Annotated[int | None, "rows or events that were written"] = None
     deletes_applied: Annotated[int | None, "rows that delete events removed"] = None
+    deletes_unmatched: Annotated[
+        int | None,
+        "rows that delete events name and no input holds, in buckets with rows, with `major`; not of ACID v1",
+    ] = None
     hidden: Annotated[int | None, "rows of aborted writes, left out"] = None
     files_in: Annotated[int | None, "data files that were read"] = None
     files_out: Annotated[int | None, "data files that were written"] = None

@@ -345,3 +345,17 @@ def test_what_a_task_doubts_gets_to_the_run_from_any_process(code: str) -> None:
     assert (type(error), error.code, error.message, error.path) == (DoubtError, code, "a: b.", "a")
     assert error.exit_code == ExitCode.FINDINGS
     assert CATALOGUE[code].remedy in error.hint
+
+
+def test_deletes_of_rows_that_are_not_there_are_counted(tmp_path: Path) -> None:
+    """Of a sound table there are none; where a file of inserts is gone, its deletes are what is left of its rows."""
+    table = shutil.copytree(DEMO, tmp_path / "sound")
+    (part,) = run("compact", table).json()["partitions"]
+    assert (part["deletes_unmatched"], part["deletes_applied"] > 0) == (0, True)
+    table = shutil.copytree(DEMO, tmp_path / "t")
+    applied = part["deletes_applied"]
+    (table / "delta_0000005_0000005_0000/bucket_00001_0").unlink()
+    (part,) = run("compact", table).json()["partitions"]
+    assert (part["outcome"], part["deletes_unmatched"] > 0) == ("compacted", True)
+    assert part["deletes_applied"] + part["deletes_unmatched"] == applied
+    assert any("that no input holds" in note for note in part["notes"])
