@@ -33,7 +33,7 @@ def _overlap(table: Path) -> str:
 
 
 def _copy_of_directory(table: Path) -> str:
-    shutil.copytree(table / "delta_0000005_0000005_0000", table / "delta_0000009_0000009_0000")
+    shutil.copytree(table / "delta_0000005_0000005_0000", table / "delta_0000005_0000005_0001")
     return "two rows have the ROW__ID 5,"
 
 
