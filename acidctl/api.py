@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from acidctl.engine import EngineChoice, early_engine, make_engine
 from acidctl.errors import UsageError
-from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
-from acidctl.rows.table_view import TableState, entry_details, list_table, read, read_details, report, require_table
+from acidctl.findings import Finding
+from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView, SnapshotOptions
+from acidctl.rows.belief import missing_halves, read_details
+from acidctl.rows.table_view import TableState, list_table, read, report, require_table
 from acidctl.state.report import LsReport
 from acidctl.storage.local import LocalStorage, whole_path
 from acidctl.storage.locations import Location, locate, parse_filter, parse_listing, require_outside
@@ -171,15 +173,24 @@ class Table:
         details = None
         if asked.rows or asked.long:
             details = read_details(self._storage, readings, asked.rows, asked.progress)
-        return report(self.location, readings, long=asked.long, details=details)
+        found = self._missing_halves(readings)
+        return report(self.location, readings, long=asked.long, details=details, found=found)
 
-    @asks(ReadView)
-    def snapshot(self, view: ReadView) -> Snapshot:
-        """What a reader sees. Raises `NotEnoughHistoryError`, and in profile hive4 `HiveFailureError`."""
-        return self.reader(self.outline(**view.keywords()))
+    @asks(SnapshotOptions)
+    def snapshot(self, view: SnapshotOptions) -> Snapshot:
+        """What a reader sees. Raises `NotEnoughHistoryError`, and in profile hive4 `HiveFailureError`.
 
-    @asks(ReadView)
-    def outline(self, view: ReadView) -> Outline:
+        Where rows may be missing or come twice, `strict` raises `DamagedDataError`, here or when it is noticed while
+        rows are read; without it they are given, with an `AcidctlWarning` for each of the `findings`.
+        """
+        snapshot = self.reader(self.outline(**view.keywords()))
+        if view.strict:
+            snapshot.require_certain()
+        snapshot.warns = True
+        return snapshot
+
+    @asks(SnapshotOptions)
+    def outline(self, view: SnapshotOptions) -> Outline:
         """The same as far as no row is read; needs neither pyarrow nor numpy."""
         from acidctl.rows.outline import Outline
 
@@ -188,7 +199,8 @@ class Table:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
-        return Outline(self._storage, self.location, readings, self._missing_halves(readings), self.reader)
+        findings = self._missing_halves(readings)
+        return Outline(self._storage, self.location, readings, findings, self.reader, strict=view.strict)
 
     def reader(self, outline: Outline) -> Snapshot:
         """The snapshot of an outline, whose rows can be read."""
@@ -225,14 +237,11 @@ class Table:
             snapshot, asked, Chosen(columns, row_id, limit, strict, {"where": snapshot.condition(where)}), storage, path
         )
 
-    def _missing_halves(self, readings: TableState) -> Iterator[str]:
-        """Why deletes may be missing: what lonely delete deltas hold, read from their files' ends."""
+    def _missing_halves(self, readings: TableState) -> Iterator[Finding]:
+        """Why inserts or deletes may be missing, by the files of the few directories that names cannot explain."""
         for part in readings.parts:
-            for entry in part.state.entries:
-                if entry.name in part.state.lonely:
-                    details = entry_details(self._storage, part, entry, True)
-                    if any(detail.rows or detail.problem for _, detail in details):
-                        yield part.location.prefix + part.state.lonely[entry.name]
+            for finding in missing_halves(self._storage, part.location.listing.root, part.state):
+                yield finding.at(part.partition)
 
     # --- compaction
 

@@ -145,6 +145,7 @@ def _remark(out: Output, answer: LsReport) -> None:
     out.assumed(answer.assumed)
     out.note(*answer.notes)
     out.warn(*answer.warnings)
+    out.warn(*(text for text in answer.doubts if text not in answer.warnings))
     out.warn(*(_where(gap.partition) + gap.message + (f" {gap.hint}" if gap.hint else "") for gap in answer.gaps))
     out.warn(*(_where(item.partition) + item.message for item in answer.disagreements))
     out.warn(*(item.message for item in answer.damaged))

@@ -33,7 +33,7 @@ from acidctl.types.schema import parse_type
 Item = EventBatch | CopiedStripe
 # What stays with the parts of a joined file.
 _OF_READING: dict[str, Any] = {
-    **dict.fromkeys(("rows_in", "hidden", "deletes_applied"), 0),
+    **dict.fromkeys(("rows_in", "hidden", "deletes_applied", "deletes_unmatched"), 0),
     **dict.fromkeys(("read", "committed", "hidden_ids"), ()),
     "stripes": StripeCounts(),
 }

@@ -22,6 +22,7 @@ from acidctl.compaction.publish import NothingToDoError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, InternalError
+from acidctl.findings import DoubtError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.maintenance.lock import Lock
@@ -115,6 +116,10 @@ class PartitionRun:
         rows_out, size = sum(result.rows for result in written), sum(result.bytes for result in written)
         stripes = sum((result.stripes for result in readers), StripeCounts())
         rows_copied = stripes.copied_rows
+        unmatched = sum(result.deletes_unmatched for result in readers)
+        if unmatched:
+            events = "1 delete event names a row" if unmatched == 1 else f"{unmatched:,} delete events name rows"
+            notes = (*notes, f"{events} that no input holds: a file of inserts may be gone.")
         return PartitionReport(
             part.partition,
             Outcome.COMPACTED,
@@ -125,6 +130,7 @@ class PartitionRun:
             rows_in=sum(result.rows_in for result in readers),
             rows_out=rows_out,
             deletes_applied=sum(result.deletes_applied for result in readers),
+            deletes_unmatched=unmatched,
             hidden=sum(result.hidden for result in readers),
             files_in=sum(not info.path.endswith(SIDE_FILE_SUFFIX) for info in files),
             files_out=len(written),
@@ -214,17 +220,19 @@ def as_acidctl_error(error: Exception) -> AcidctlError:
 
 
 def failed_report(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
-    """The report of a partition in which nothing was published."""
+    """The report of a partition in which nothing was published; what only the run could doubt is no failure."""
+    doubtful = isinstance(error, DoubtError)
+    idle = isinstance(error, NothingToDoError)
     return PartitionReport(
         part.partition,
-        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
+        Outcome.REFUSED if doubtful else Outcome.NOTHING_TO_DO if idle else Outcome.FAILED,
         error.code,
         error.message,
         hint=error.hint,
         inputs=tuple(entry.name for entry in part.inputs),
         seconds=seconds,
         notes=tuple(notes),
-        exit_code=ExitCode(error.exit_code),
+        exit_code=ExitCode.DONE if doubtful else ExitCode(error.exit_code),
     )
 
 

@@ -132,8 +132,8 @@ def _by_tasks(
                     raise outcome.error
                 done[outcome.index] = outcome.result
     written = [done[index] for index in sorted(done)]
-    for sentence in chain.from_iterable(one.findings for one in written):
-        snapshot.add_finding(sentence)
+    for finding in chain.from_iterable(one.findings for one in written):
+        snapshot.add_finding(finding)
     known = {one.relative for one in written}
     if tasks and target.storage.stat(target.work) is not None:
         # Attempts that lost against others, or died, have left theirs.

@@ -18,6 +18,7 @@ from acidctl.errors import AcidctlError
 from acidctl.exporting.forms import Content, FileForm, Renderer
 from acidctl.exporting.parts import PartFile
 from acidctl.exporting.target import WorkPlace
+from acidctl.findings import Finding
 from acidctl.rows.scan import Findings
 from acidctl.rows.snapshot import Rows
 from acidctl.rows.splits import Split
@@ -65,7 +66,7 @@ class Written:
     relative: str | None
     content: Content | None
     replaced: int = 0
-    findings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def outcome_of(index: int, task: Any, threads: bool) -> TaskOutcome:

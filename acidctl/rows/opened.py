@@ -17,7 +17,7 @@ from acidctl.fileformats.plain import PlainFiles, RowFile
 from acidctl.format.names import must_hold_events, must_not_hold_events
 from acidctl.orc.reader import OrcFile, open_orc
 from acidctl.orc.tail import Tail, can_fetch, check_shape, read_range
-from acidctl.rows.table_view import logical_length
+from acidctl.rows.belief import logical_length
 from acidctl.state.inventory import DataFile
 from acidctl.storage.port import Storage, join
 from acidctl.values import dataclass

@@ -11,15 +11,17 @@ from itertools import pairwise
 from typing import Annotated, Any, TypedDict
 
 from acidctl.errors import AcidctlError, DamagedDataError
+from acidctl.findings import Finding
 from acidctl.format.bucket_codec import decode
-from acidctl.format.names import BucketFile, Operation, RowId
+from acidctl.format.names import BucketFile, DeltaDir, Operation, RowId, WriteIdRange
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc import acidmeta, tail
-from acidctl.rows.table_view import PartitionState, TableState, logical_length
+from acidctl.rows.belief import logical_length
+from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.rows.watching import ReadProgress, ReadWatch
 from acidctl.state.entries import EntryKind, EntryState, StateEntry
 from acidctl.state.inventory import DataFile, data_files, live_entries
-from acidctl.state.report import ASSUMED
+from acidctl.state.report import ASSUMED, FINDINGS, to_json
 from acidctl.storage.port import Storage, join
 
 _INSERTS = frozenset({Operation.INSERT})
@@ -52,15 +54,27 @@ class SnapshotPlan(TypedDict):
     location: Annotated[str, "the table as it was named, without secrets"]
     assumed: Annotated[list[str], ASSUMED]
     partitions: Annotated[list[PlannedPartition], "one object a location"]
+    findings: Annotated[list[dict[str, str]], FINDINGS]
 
 
 class Outline:
     """A reader's view of a table, as far as no row is read; `Snapshot` reads them too."""
 
     def __init__(
-        self, storage: Storage, location: str, table: TableState, findings: Iterable[str], reader: Callable[..., Any]
+        self,
+        storage: Storage,
+        location: str,
+        table: TableState,
+        findings: Iterable[Finding],
+        reader: Callable[..., Any],
+        *,
+        strict: bool = False,
     ) -> None:
-        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline."""
+        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline.
+
+        With `strict` what is found later raises DamagedDataError.
+        """
+        self.strict = strict
         self.location = location
         self.table = table
         self.notes = table.notes
@@ -78,7 +92,7 @@ class Outline:
         self._watch = ReadWatch(sum(map(bytes_of, self.partitions)), report)
 
     @property
-    def findings(self) -> tuple[str, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """Why rows of this answer may be missing or come twice, as far as that is known by now."""
         return self._known if self._whole is None else self._whole.findings
 
@@ -141,6 +155,7 @@ class Outline:
             "location": self.location,
             "assumed": list(self.lists.assumed),
             "partitions": [_plan_of(partition) for partition in self.partitions],
+            "findings": to_json(self.findings),
         }
 
 
@@ -166,7 +181,10 @@ def _counted(storage: Storage, partition: PartitionState, write_ids: ValidWriteI
                 bounds = acidmeta.key_range(found, found.statistics, found.rows)
                 if bounds is None or acidmeta.operations(found) != _INSERTS:
                     return None
-                visible = write_ids.covers(bounds[0].write_id, bounds[1].write_id)
+                held = WriteIdRange(bounds[0].write_id, bounds[1].write_id)
+                visible = write_ids.covers(held.min, held.max)
+                if isinstance(entry.parsed, DeltaDir) and not entry.delta.range.covers(held):
+                    return None
                 if not visible or decode(bounds[0].bucket_property).bucket_id != file.bucket_id:
                     return None
                 keys.setdefault(file.bucket_id, []).append(bounds)

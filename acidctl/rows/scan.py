@@ -6,8 +6,9 @@ and the deletes that can concern them are held as sorted arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from copy import copy
 from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
@@ -15,10 +16,12 @@ from itertools import pairwise
 import pyarrow as pa
 
 from acidctl.errors import DamagedDataError
-from acidctl.format.bucket_codec import BucketCodecError, decode
+from acidctl.findings import Finding
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId, coalesce
+from acidctl.format.names import WriteIdRange
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, scan_together
+from acidctl.rows.belief import bucket_ids, finding_of_inserts
 from acidctl.rows.merge import DeletedRows, EventStream, LaterDeletes, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES
 from acidctl.rows.pipeline import read_ahead
@@ -176,6 +179,8 @@ class LocationReader:
         begin = deleted.begin if isinstance(deleted, LaterDeletes) else lambda: None
         stream = partial(stream_of, projection=projection, batch_rows=rows, span=span, updates=updates, begin=begin)
         pairs = [(source, stream(source, ahead=source in ahead)) for source in sources]
+        if self.findings is not None:
+            pairs = [(source, self.findings.looked_at(source, one)) for source, one in pairs]
         streams = [one for _, one in pairs]
         if updates:
             streams = pack_small(pairs, batch_rows, projection)
@@ -338,40 +343,71 @@ def stream_of(
 
 
 class Findings:
-    """Why rows of an answer may be missing or come twice: sentences, each once, in the order in which they were found.
+    """Why rows of an answer may be missing or come twice: each finding once, in the order in which they were found.
 
     The rows stay as they are, and whoever asked decides; `compact` refuses most of this. Noticed is what costs nothing:
     what tails say (a bucket other than in the file's name) and what the merge finds (two rows of one ROW__ID,
     disorder).
     """
 
-    def __init__(self, known: Sequence[str] = (), *, strict: bool = False) -> None:
+    def __init__(self, known: Sequence[Finding] = (), *, strict: bool = False) -> None:
         """`strict` raises DamagedDataError with what is added."""
-        self._texts = dict.fromkeys(known)
+        self._found = dict.fromkeys(known)
         self._strict = strict
+        self._partition = ""
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._texts))
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(tuple(self._found))
 
-    def add(self, text: str) -> None:
-        """Take in one sentence."""
+    def of(self, partition: str) -> Findings:
+        """The same, for who reads one partition and names files by their paths below it."""
+        own = copy(self)
+        own._partition = partition
+        return own
+
+    def add(self, finding: Finding) -> None:
+        """Take in one more."""
+        if self._partition and finding.path:
+            finding = replace(finding, path=f"{self._partition}/{finding.path}")
         if self._strict:
-            raise DamagedDataError(f"rows may be missing or come twice: {text}")
-        self._texts[text] = None
+            raise DamagedDataError(f"rows may be missing or come twice: {finding}", hint=finding.remedy)
+        self._found[finding] = None
 
     def watch(self, sources: Sequence[DataSource]) -> Notice:
         """What to tell of the merge of these sources; their tails are looked at now."""
         self.check_buckets(sources)
 
         def notice(oddity: Oddity, row: RowId) -> None:
-            where = " and ".join(_holders(sources, row)[:2])
-            shown = f"{row.write_id},{row.bucket_property},{row.row_id}"
-            if oddity is Oddity.DOUBLE:
-                self.add(f"{where}: two rows have the ROW__ID {shown}; a directory or a file may have been copied.")
-            else:
-                self.add(f"{where}: rows are not in the order of their ROW__IDs, first at {shown}.")
+            self.add(finding_of_row(oddity, row, sources))
 
         return notice
+
+    def looked_at(self, source: DataSource, stream: EventStream) -> EventStream:
+        """The same stream; of a file without statistics the rows say of which buckets they are."""
+        if source.buckets is not None or not source.facts.is_acid:
+            return stream
+
+        def events() -> Iterator[EventBatch]:
+            for batch in stream.open():
+                if len(batch):
+                    self._add_foreign(source, (int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+                yield batch
+
+        return replace(stream, open=events)
+
+    def _add_foreign(self, source: DataSource, properties: Iterable[int]) -> None:
+        low, high = source.facts.lowest, source.facts.highest
+        known = source.min_write_id is not None and not source.facts.may_update
+        finding = finding_of_inserts(
+            source.name,
+            source.path,
+            source.bucket_id,
+            bucket_ids(properties),
+            None if low is None or high is None else WriteIdRange(low.write_id, high.write_id),
+            WriteIdRange(source.min_write_id or 0, source.max_write_id) if known else None,
+        )
+        if finding is not None:
+            self.add(finding)
 
     def overlap(self, sources: Sequence[DataSource]) -> bool:
         """Whether the row ids of two files may be the same, as far as their tails tell."""
@@ -381,21 +417,26 @@ class Findings:
         return any(low <= before for (_, before), (low, _) in pairwise(known))
 
     def check_buckets(self, sources: Sequence[DataSource]) -> None:
-        """Take in which of them hold rows of another bucket than their names say."""
+        """Take in which of them hold rows of another bucket, or of other writes, than their names say."""
         for source in sources:
-            if source.bucket_id is None or source.buckets is None or not source.facts.is_acid:
-                continue
-            with suppress(BucketCodecError):
-                bucket_id = decode(source.buckets[0]).bucket_id
-                if bucket_id != source.bucket_id:
-                    self.add(
-                        f"{source.name} is called bucket {source.bucket_id}, and holds rows of bucket {bucket_id}; "
-                        "it may have been renamed or copied."
-                    )
+            if source.facts.is_acid and source.facts.rows:
+                self._add_foreign(source, source.buckets or ())
 
 
-def _holders(sources: Sequence[DataSource], row: RowId) -> list[str]:
+def finding_of_row(oddity: Oddity, row: RowId, sources: Sequence[DataSource]) -> Finding:
+    """What the merge of these files noticed at a row."""
+    shown = f"{row.write_id},{row.bucket_property},{row.row_id}"
+    holders = _holders(sources, row)
+    where = " and ".join(source.name for source in holders[:2])
+    if oddity is Oddity.DOUBLE:
+        code, why = "duplicate_row_id", f"two rows have the ROW__ID {shown}; a directory or a file may have been copied"
+    else:
+        code, why = "unsorted_rows", f"rows are not in the order of their ROW__IDs, first at {shown}"
+    return Finding(code, f"{where}: {why}.", holders[0].path)
+
+
+def _holders(sources: Sequence[DataSource], row: RowId) -> list[DataSource]:
     """The files that may hold a row, as far as their tails tell."""
-    spans = ((source.name, *source.bounds(updates=False)) for source in sources)
-    found = [name for name, low, high in spans if (low is None or low <= row) and (high is None or row <= high)]
-    return found or [sources[0].name]
+    spans = ((source, *source.bounds(updates=False)) for source in sources)
+    found = [source for source, low, high in spans if (low is None or low <= row) and (high is None or row <= high)]
+    return found or [sources[0]]

@@ -6,32 +6,30 @@ Neither pyarrow nor numpy is needed here; a schema is parsed only when one is gi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from acidctl.errors import DamagedDataError, NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.findings import Finding
 from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing, is_foreign
 from acidctl.format.names import (
     ACID_PREFIXES,
     has_hidden_part,
     is_hidden,
-    must_hold_events,
-    must_not_hold_events,
     same_table,
 )
 from acidctl.format.write_ids import Profile, Reader, TxnListFormat
-from acidctl.options import Progress, ReadView
+from acidctl.options import ReadView
 from acidctl.phases import phase
 from acidctl.state.entries import AcidState, EntryState, StateEntry, TableType, Verdict
 from acidctl.state.equivalence import disagreements
-from acidctl.state.inventory import DataFile, data_files, empty_file_notes
+from acidctl.state.inventory import empty_file_notes, unread_data
 from acidctl.state.report import (
     Damage,
     Details,
     Disagreement,
-    FileDetail,
     Gap,
     LsEntry,
     LsPartition,
@@ -47,8 +45,7 @@ from acidctl.values import dataclass
 if TYPE_CHECKING:
     from acidctl.types.schema import TableSchema
 
-ORC_MAGIC, PARQUET_MAGIC = b"ORC", b"PAR1"
-_MAGIC_BYTES = 4
+ORC_MAGIC = b"ORC"
 # Names in a sentence; `ls` shows all.
 _SOME = 3
 _TABLE_TYPES = {"auto": None, "full": TableType.FULL, "insert-only": TableType.INSERT_ONLY}
@@ -79,17 +76,9 @@ class TableState:
     warnings: tuple[str, ...] = ()
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def doubts(self) -> tuple[Finding, ...]:
         """Why rows may be missing or come twice, as far as the listing tells."""
-        found = []
-        for part in self.parts:
-            where = part.location.prefix
-            found += [where + text for text in part.state.doubts]
-        unread = sum(bool(entry.bytes) for part in self.parts for entry in part.state.unrecognised)
-        if unread:
-            what = "1 entry that holds data was" if unread == 1 else f"{unread:,} entries that hold data were"
-            found.append(f"{what} not read: no reader understands what is called so.")
-        return tuple(found)
+        return tuple(one.at(part.partition) for part in self.parts for one in part.state.doubts)
 
     @property
     def table_type(self) -> TableType:
@@ -309,7 +298,17 @@ def _stray(state: AcidState) -> AcidState:
     reason = "lies beside partition folders, and Hive reads partitions only"
     verdict = Verdict(EntryState.UNRECOGNISED, "beside_partitions", reason)
     entries = tuple(e if e.state is EntryState.HIDDEN else StateEntry.of(e, verdict) for e in state.entries)
-    return replace(state, base=None, deltas=(), originals=(), entries=entries, notes=(), history_gap=None)
+    return replace(
+        state,
+        base=None,
+        deltas=(),
+        originals=(),
+        entries=entries,
+        notes=(),
+        doubts=tuple(unread_data(entries)),
+        lonely={},
+        history_gap=None,
+    )
 
 
 def schema_of(text: str | None) -> TableSchema | None:
@@ -337,12 +336,18 @@ def _nested_table(listing: Listing) -> str | None:
 
 
 def report(
-    location: str, table: TableState, *, long: bool = False, details: Details | None = None, sizes: bool = True
+    location: str,
+    table: TableState,
+    *,
+    long: bool = False,
+    details: Details | None = None,
+    sizes: bool = True,
+    found: Iterable[Finding] = (),
 ) -> LsReport:
-    """The answer of `ls` over judged locations."""
+    """The answer of `ls` over judged locations; `found` is what opened files tell beside their details."""
     entries: list[LsEntry] = []
     parts: list[LsPartition] = []
-    found: list[Disagreement] = []
+    disagreeing: list[Disagreement] = []
     gaps: list[Gap] = []
     reader = Reader(table.lists.effective_write_ids, table.lists.effective_txns)
     for part in table.parts:
@@ -358,7 +363,9 @@ def report(
         if not stray:
             ours = part.state if table.profile is Profile.STRICT else None
             texts = disagreements(part.location.listing, reader, table_type=table.kind, ours=ours)
-            found.extend(Disagreement(name, text) for text in texts)
+            disagreeing.extend(Disagreement(name, text) for text in texts)
+    of_files = (one.finding.at(partition) for (partition, _), one in (details or {}).items() if one.finding is not None)
+    findings = tuple(dict.fromkeys((*table.doubts, *found, *of_files)))
     stray_parts = sum(part.location.stray for part in table.parts)
     return LsReport(
         location=location,
@@ -368,7 +375,7 @@ def report(
         summary=add_up(entries, [part.state for part in table.parts], sizes=sizes, stray=stray_parts),
         entries=tuple(entries),
         partitions=tuple(parts),
-        disagreements=tuple(found),
+        disagreements=tuple(disagreeing),
         gaps=tuple(gaps),
         damaged=tuple(
             Damage(partition, path, detail.problem)
@@ -377,63 +384,6 @@ def report(
         ),
         notes=table.notes,
         warnings=table.warnings,
-        doubts=table.doubts,
+        doubts=tuple(one.sentence for one in findings),
+        findings=findings,
     )
-
-
-def read_details(storage: Storage, table: TableState, rows: bool, progress: Progress) -> Details:
-    """What the side files of all data files tell, and with `rows` their tails."""
-    details: dict[tuple[str, str], FileDetail] = {}
-    skipped = (EntryState.HIDDEN, EntryState.UNRECOGNISED)
-    work = [(part, entry) for part in table.parts for entry in part.state.entries if entry.state not in skipped]
-    for done, (part, entry) in enumerate(work):
-        progress(done, len(work))
-        for path, detail in entry_details(storage, part, entry, rows):
-            details[part.partition, path] = detail
-    return details
-
-
-def entry_details(
-    storage: Storage, part: PartitionState, entry: StateEntry, rows: bool
-) -> Iterator[tuple[str, FileDetail]]:
-    """The same of one directory, by the paths of its files."""
-    for file in data_files(entry, insert_only=part.state.insert_only):
-        yield file.info.path, _detail(storage, part.location.listing.root, file, rows, part.state.insert_only)
-
-
-def logical_length(storage: Storage, root: str, file: DataFile) -> int | None:
-    """How much of a data file counts, where the file beside it says so."""
-    if file.side_file is None:
-        return None
-    from acidctl.orc import input_file
-
-    path = join(root, file.side_file.path)
-    with storage.open(path) as stream:
-        return input_file.read_logical_length(stream, name=storage.display(path))
-
-
-def _detail(storage: Storage, root: str, file: DataFile, rows: bool, insert_only: bool) -> FileDetail:
-    """What the file says, or what is wrong with it: one bad file must not hide the others."""
-    path, length = join(root, file.info.path), None
-    try:
-        length = logical_length(storage, root, file)
-        # Files without a byte are skipped by readers, and so are streaming files before their first commit.
-        if not rows or not (file.info.size if length is None else length):
-            return FileDetail(0 if rows else None, length)
-        from acidctl.orc import tail
-
-        with storage.open(path) as stream:
-            # Insert-only tables may hold any file format.
-            head = stream.read(_MAGIC_BYTES) if insert_only else ORC_MAGIC
-            if head == PARQUET_MAGIC:
-                from acidctl.fileformats import parquet
-
-                return FileDetail(parquet.row_count(stream, storage.display(path)), length)
-            if not head.startswith(ORC_MAGIC):
-                return FileDetail(logical_length=length)
-            found = tail.read_tail(stream, name=storage.display(path), length=length)
-        events = not insert_only and must_hold_events(path)
-        plain = not insert_only and must_not_hold_events(path)
-        return FileDetail(tail.check_shape(found, events=events, rows=plain).rows, length)
-    except DamagedDataError as error:
-        return FileDetail(logical_length=length, problem=error.message)

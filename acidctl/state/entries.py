@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from acidctl.errors import DamagedDataError, NotEnoughHistoryError, UsageError
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, DeltaKind, WriteIdRange, is_hidden_to_hive
 from acidctl.format.write_ids import ValidTxns, ValidWriteIds
@@ -238,8 +239,8 @@ class AcidState:
     """What a reader with given lists reads of a location, and why it leaves out the rest.
 
     `deltas` are insert and delete deltas in selection order; `originals` are in path order, which makes their
-    row ids; `entries` holds every listed entry exactly once, by name. `doubts` are those of the `notes` that
-    say why rows may be missing or come twice; `lonely` are entries and notes that say so if the entry holds a row.
+    row ids; `entries` holds every listed entry exactly once, by name. `doubts` say why rows may be missing or
+    come twice, as far as names tell; those of `lonely`, by the names of entries, hold if the entry has a row.
     """
 
     base: StateEntry | None
@@ -249,8 +250,8 @@ class AcidState:
     table_type: TableType
     acid_v1: bool = False
     notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    lonely: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[Finding, ...] = ()
+    lonely: Mapping[str, Finding] = field(default_factory=dict)
     history_gap: HistoryGap | None = None
     root: str = ""
     # Profile hive4 only: on what Hive 4 fails here, where that was not raised.

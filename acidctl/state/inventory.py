@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import ref
 
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo, Listing, is_foreign
 from acidctl.format.names import (
     BUCKET_PREFIX,
@@ -27,6 +28,7 @@ from acidctl.format.names import (
     Unrecognised,
     has_hidden_part,
     is_hidden,
+    is_marker,
     parse_directory,
     parse_file,
     path_order_key,
@@ -47,6 +49,20 @@ _MARKER_REASONS = {
     VERSION_MARKER: "states the ACID version of the directory; no reader decides by it",
     METADATA_MARKER: "states what made a directory, and says nothing at the location itself",
 }
+# Findings of what is not recognised by the reasons of verdicts, and what is wrong.
+_CODES = {
+    "nested": "nested_directory",
+    "beside_partitions": "beside_partitions",
+    "delete_delta_in_insert_only": "delete_delta_in_insert_only",
+}
+_NOT_READ = {
+    "nested_directory": "a base or delta inside another directory counts for some readers only",
+    "beside_partitions": "Hive reads nothing beside the folders of partitions",
+    "delete_delta_in_insert_only": "insert-only tables have no delete deltas",
+    "unknown_name": "no reader knows such a name",
+}
+# Bucket files, markers, and what is hidden.
+_USUAL_IN_DELTAS = (BUCKET_PREFIX, "_", ".")
 # What an entry is where it is neither a base nor a delta, by the reason of its verdict; else not recognised.
 _OTHER_KINDS = {"marker": EntryKind.MARKER, "no_data_files": EntryKind.ORIGINAL}
 _DATA_FORMATS = {
@@ -244,6 +260,22 @@ def ignored_files(entry: Directory, *, insert_only: bool = False) -> tuple[FileI
     return tuple(f for f in _visible_files(entry) if f.path not in taken and not f.name.endswith(SIDE_FILE_SUFFIX))
 
 
+def unknown_files(deltas: Iterable[Directory]) -> list[Finding]:
+    """Files with data in live deltas of a full ACID table that no reader opens, because of their names."""
+    odd = [
+        info
+        for delta in deltas
+        if any(not info.name.startswith(_USUAL_IN_DELTAS) for info in delta.files)
+        for info in ignored_files(delta)
+        if info.size
+    ]
+    if not odd:
+        return []
+    more = f" and {len(odd) - 1:,} more" if len(odd) > 1 else ""
+    why = f"Data in {odd[0].path}{more} is not read: no reader knows such a name in a delta; rows may be missing."
+    return [Finding("unknown_name", why, odd[0].path)]
+
+
 def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
     """What is read: base or originals, then deltas in selection order."""
     originals = [e for e in state.entries if e.name == ORIGINALS_NAME and e.state is EntryState.LIVE]
@@ -251,12 +283,19 @@ def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
 
 
 def empty_file_notes(state: AcidState) -> list[str]:
-    """A sentence about live data files of no bytes; writers of insert-only tables leave them as a matter of course."""
-    if state.insert_only or all(file.size for entry in live_entries(state) for file in entry.files):
+    """Sentences about live data files of no bytes, and deltas without any; in insert-only tables both are usual."""
+    if state.insert_only:
         return []
-    empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
-    more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
-    return [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
+    notes = []
+    if not all(file.size for entry in live_entries(state) for file in entry.files):
+        empty = [f.info.path for entry in live_entries(state) for f in data_files(entry) if not f.has_rows]
+        more = f" and {len(empty) - 1} more files are" if len(empty) > 1 else " is"
+        notes += [f"{empty[0]}{more} empty and ignored, as Hive does"] if empty else []
+    bare = [entry.name for entry in state.deltas if entry.files and all(is_marker(file.name) for file in entry.files)]
+    if bare:
+        more = f" and {len(bare) - 1:,} more directories have" if len(bare) > 1 else " has"
+        notes.append(f"{bare[0]}{more} a marker and no data file: the write had no rows, or a file is gone")
+    return notes
 
 
 def by_bucket(files: Iterable[FileInfo]) -> dict[int | None, list[FileInfo]]:
@@ -273,9 +312,9 @@ def by_bucket(files: Iterable[FileInfo]) -> dict[int | None, list[FileInfo]]:
     return {bucket: groups[bucket] for bucket in sorted(groups, key=lambda bucket: (bucket is None, bucket or 0))}
 
 
-def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[str]:
-    """Sentences about buckets that stand twice in one live directory: an unfinished or crashed write left both."""
-    notes: list[str] = []
+def attempts_twice(entries: Iterable[Directory], *, insert_only: bool) -> list[Finding]:
+    """Buckets that stand twice in one live directory: an unfinished or crashed write left both."""
+    found: list[Finding] = []
     for entry in () if insert_only else entries:
         if sum(file.name.startswith(BUCKET_PREFIX) for file in entry.files) < 2:
             continue
@@ -283,10 +322,25 @@ def attempt_notes(entries: Iterable[Directory], *, insert_only: bool) -> list[st
         for file in data_files(entry):
             if isinstance(file.parsed, BucketFile):
                 seen[file.info.directory, file.parsed.bucket_id].append(file.info.name)
-        notes += [
-            f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
-            "unfinished or crashed write left more than one attempt, and a reader returns them all."
-            for (directory, bucket_id), names in seen.items()
-            if len(names) > 1
-        ]
-    return notes
+        for (directory, bucket_id), names in seen.items():
+            if len(names) > 1:
+                why = (
+                    f"{directory} holds bucket {bucket_id} {len(names)} times ({', '.join(names)}): an "
+                    "unfinished or crashed write left more than one attempt, and a reader returns them all."
+                )
+                found.append(Finding("bucket_twice", why, f"{directory}/{names[-1]}"))
+    return found
+
+
+def unread_data(entries: Iterable[StateEntry]) -> list[Finding]:
+    """Entries with data that this reader does not read: inside of others, or by no name that it knows."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        if entry.state is EntryState.UNRECOGNISED and entry.bytes:
+            groups[_CODES.get(entry.reason_code, "unknown_name")].append(entry.name)
+    found = []
+    for code, names in groups.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        why = f"Data in {names[0]}{more} is not read: {_NOT_READ[code]}; rows may be missing."
+        found.append(Finding(code, why, names[0]))
+    return found

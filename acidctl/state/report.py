@@ -17,6 +17,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from acidctl.errors import AcidctlError, ExitCode
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import BucketFile, Marker, OriginalFile, SideFile, parse_file
 from acidctl.state.entries import ORIGINALS_NAME, AcidState, EntryKind, EntryState, StateEntry
@@ -24,6 +25,7 @@ from acidctl.values import dataclass
 
 SCHEMA_VERSION = 1
 ASSUMED = "lists that were not given and count as everything committed: `write_ids`, `txns`"
+FINDINGS = "why rows may be missing or come twice, as far as that is known: `code`, `sentence`, `path` and `remedy`"
 
 # What a cleaner could remove for a reader with these lists.
 RECLAIMABLE = (EntryState.OBSOLETE, EntryState.ABORTED)
@@ -197,7 +199,8 @@ class LsReport:
     damaged: Annotated[tuple[Damage, ...], "files that `--rows` or `--long` found damaged"]
     notes: Annotated[tuple[str, ...], "the notes, as on stderr"]
     warnings: Annotated[tuple[str, ...], "the warnings, as on stderr"]
-    doubts: Annotated[tuple[str, ...], "warnings that say why rows may be missing or come twice"] = ()
+    doubts: Annotated[tuple[str, ...], "why rows may be missing or come twice: the sentences of `findings`"] = ()
+    findings: Annotated[tuple[Finding, ...], "the same with stable codes and remedies"] = ()
 
     @property
     def damaged_live(self) -> bool:
@@ -223,6 +226,7 @@ class FileDetail(NamedTuple):
     rows: int | None = None
     logical_length: int | None = None
     problem: str | None = None
+    finding: Finding | None = None
 
 
 Details = Mapping[tuple[str, str], FileDetail]

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
     ACID_PREFIXES,
@@ -77,8 +78,8 @@ class Selection:
     originals: list[FileInfo] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
-    lonely: dict[str, str] = field(default_factory=dict)
+    doubts: list[Finding] = field(default_factory=list)
+    lonely: dict[str, Finding] = field(default_factory=dict)
     history_gap: HistoryGap | None = None
     considered: dict[str, Directory] = field(default_factory=dict)
     failures: list[HiveFailureError | MissingTxnListError] = field(default_factory=list)
@@ -250,7 +251,7 @@ def select_strict(
             admitted.append(directory)
         else:
             selection.verdicts[directory.name] = verdict
-    doubts: list[str] = []
+    doubts: list[Finding] = []
     admitted = _drop_earlier_compactions(admitted, selection, doubts)
     choices = _choose_deltas(admitted, selection, ids, insert_only=insert_only)
     base = selection.base
@@ -272,7 +273,7 @@ def select_strict(
                 )
     elif base is None:
         selection.originals = [file for file in inventory.original_files if file.size]
-    selection.notes += [*doubts, *selection.lonely.values()]
+    selection.notes += [one.sentence for one in (*doubts, *selection.lonely.values())]
     selection.doubts += doubts
     return selection
 
@@ -300,10 +301,11 @@ def _judge_half_published(listing: Listing, inventory: Inventory, selection: Sel
         gone = next((name for name in journal.inputs if name not in present), None)
         if gone is not None:
             what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
-            selection.doubts.append(
+            why = (
                 f"{first} {what}: {absent} was never published, and of their inputs {gone} is gone. Rows may be "
                 "wrong; run `acidctl compact` to complete it."
             )
+            selection.doubts.append(Finding("half_published", why, first))
             continue
         why = (
             f"half of an interrupted compaction: {absent} is not published yet, so their inputs are read; "
@@ -316,7 +318,7 @@ def _judge_half_published(listing: Listing, inventory: Inventory, selection: Sel
             f"A compaction was interrupted between {standing.there[-1]} and {absent}; acidctl reads its inputs, "
             "Hive would not. Run `acidctl compact` again to complete or undo it."
         )
-    selection.notes += selection.doubts
+    selection.notes += [one.sentence for one in selection.doubts]
     return names
 
 
@@ -402,7 +404,7 @@ def _judge_delta(delta: DeltaDir, ids: ValidWriteIds, txns: ValidTxns, insert_on
 
 
 def _drop_earlier_compactions(
-    admitted: Sequence[Directory], selection: Selection, doubts: list[str]
+    admitted: Sequence[Directory], selection: Selection, doubts: list[Finding]
 ) -> list[Directory]:
     """Of several directories of one kind and exactly one range keep the latest compaction.
 
@@ -431,12 +433,13 @@ def _drop_earlier_compactions(
             )
         if len(kept) > 1:
             names = [directory.name for directory in kept]
-            doubts.append(f"{join_names(names)} hold the same range; all are read, as Hive does.")
+            why = f"{join_names(names)} hold the same range; all are read, as Hive does."
+            doubts.append(Finding("same_range", why, names[-1]))
     return [directory for directory in admitted if directory.name not in dropped]
 
 
-def _overlap_doubts(choices: Sequence[_Choice], base: Directory | None) -> list[str]:
-    """Sentences about deltas that are read although they reach into what is read already.
+def _overlap_doubts(choices: Sequence[_Choice], base: Directory | None) -> list[Finding]:
+    """Deltas that are read although they reach into what is read already.
 
     Compactors produce nested or disjoint ranges only, and reading such a pair is right only if they did.
     """
@@ -446,34 +449,37 @@ def _overlap_doubts(choices: Sequence[_Choice], base: Directory | None) -> list[
         if not choice.taken or not choice.directory.delta.range.crosses(WriteIdRange(MIN_LONG, choice.covered_to)):
             continue
         if choice.cover:
-            doubts.append(
-                f"{name} overlaps {choice.cover[0].name} in part; both are read whole, "
-                "and rows that both hold come twice."
-            )
+            other = choice.cover[0].name
+            why = f"{name} overlaps {other} in part; both are read whole, and rows that both hold come twice."
         elif base is not None and not base.is_first_compaction:
-            doubts.append(
+            why = (
                 f"{name} begins inside {base.name}; it is read whole, and rows that the base holds as well come twice."
             )
+        else:
+            continue
+        doubts.append(Finding("overlapping_ranges", why, name))
     return doubts
 
 
-def _lonely_deltas(choices: Sequence[_Choice]) -> dict[str, str]:
-    """Deltas covered only by deltas of the other kind, each with a sentence: half of a compaction is missing.
+def _lonely_deltas(choices: Sequence[_Choice]) -> dict[str, Finding]:
+    """Deltas covered only by deltas of the other kind: half of a compaction is missing.
 
     Unless they hold nothing: Hive 3 writes files without events for the side of a minor compaction that has none.
     """
-    notes = {}
+    found = {}
     for choice in choices:
         if not choice.covered or not choice.cover or not choice.directory.bytes:
             continue
         kind = choice.directory.delta.kind
         if all(cover.delta.kind is not kind for cover in choice.cover):
             missing = "inserted" if kind is DeltaKind.INSERT else "deleted"
-            notes[choice.directory.name] = (
-                f"{choice.directory.name} is covered by {choice.cover[0].name} alone, which cannot hold what "
-                f"it {missing}; the other half of that compaction is missing."
+            name = choice.directory.name
+            why = (
+                f"{name} is covered by {choice.cover[0].name} alone, which cannot hold what it {missing}; the other "
+                "half of that compaction is missing."
             )
-    return notes
+            found[name] = Finding("half_of_minor", why, name)
+    return found
 
 
 # --- profile hive4, faults included. It sees the location as Hive lists it, so that empty directories, nested deltas

@@ -118,6 +118,7 @@ LOADED_LATE = {
     ("rows", "acidctl.fileformats"): "`ls` opens files only for --rows",
     ("rows", "acidctl.orc"): "`ls` opens files only for --rows and side files",
     ("rows", "acidctl.types"): "`ls` needs no types",
+    ("rows", "concurrent"): "`ls` opens several files at once only where half of a compaction may be missing",
     ("rows", "pandas"): "only `to_pandas` needs it, and it need not be installed",
     ("spark", "acidctl.by_name"): "most tables are named by a path, and each query of Spark's loads this anew",
     ("storage", "concurrent"): "a single location needs no threads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +18,7 @@ from acidctl.compaction import attempts, joining, stripes, task
 from acidctl.compaction.plan import KeyCut, Role, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.verify import Expected, verify_file
 from acidctl.errors import DamagedDataError, VerificationError
+from acidctl.findings import DoubtError
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventKeys, Operation, RowId
 from acidctl.orc import stitch as stitching
@@ -323,8 +324,29 @@ def test_a_file_whose_stripes_are_out_of_order_is_named(rows: list[int], tmp_pat
     """Whether its stripes could be copied, or are written anew."""
     write_events(tmp_path, "base_0000001_v0000010", rows, write_id=1)
     write_events(tmp_path, delta(2), range(STRIPE), write_id=2)
-    with pytest.raises(DamagedDataError, match=r"base_0000001.* is not in ROW__ID order"):
+    with pytest.raises(DamagedDataError, match=r"base_0000001.* rows are not in the order of their ROW__IDs"):
         task.run_task(spec_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        range(4 * STRIPE),
+        range(4 * STRIPE - 1, 8 * STRIPE),
+        [4 * STRIPE, 4 * STRIPE, *range(4 * STRIPE + 1, 8 * STRIPE)],
+    ],
+    ids=["a whole copy", "its last row", "within one stripe"],
+)
+def test_rows_of_one_id_in_stripes_that_could_be_copied_are_refused(second: Sequence[int], tmp_path: Path) -> None:
+    """Keys are read also of what is copied; without such rows both files are."""
+    write_events(tmp_path / "sound", "base_0000001_v0000010", range(4 * STRIPE), write_id=1)
+    write_events(tmp_path / "sound", delta(2), range(4 * STRIPE, 8 * STRIPE), write_id=1)
+    assert task.run_task(spec_of(tmp_path / "sound")).stripes.copied == 8
+    write_events(tmp_path / "odd", "base_0000001_v0000010", range(4 * STRIPE), write_id=1)
+    write_events(tmp_path / "odd", delta(2), second, write_id=1)
+    with pytest.raises(DoubtError, match="two rows have the ROW__ID 1,536870912,") as caught:
+        task.run_task(spec_of(tmp_path / "odd"))
+    assert caught.value.code == "duplicate_row_id"
 
 
 def test_stripes_in_the_wrong_order_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

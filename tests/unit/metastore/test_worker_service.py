@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from acidctl.api import CompactArguments
 from acidctl.compaction.report import Outcome, PartitionReport
 from acidctl.errors import StorageError
-from acidctl.metastore.catalog import TableName
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
+from acidctl.metastore.catalog import Lists, TableInfo, TableName
 from acidctl.worker.queue import Request
 from acidctl.worker.service import Service, Worker, WorkerEvent, WorkerOptions
+from tests.cli.test_doubts import DEMO, half_of_minor
 
 
 class Bench:
@@ -64,3 +67,33 @@ def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
     with pytest.raises(BrokenPipeError):
         bench.service.run()
     assert bench.done == [1]
+
+
+def test_a_doubtful_partition_is_a_failed_request(tmp_path: Path) -> None:
+    """With the sentence of the doubt, which no option of a worker accepts; nothing is published."""
+    table = shutil.copytree(DEMO, tmp_path / "orders")
+    half_of_minor(table)
+    name = TableName("default", "orders")
+    columns = (("id", "int"), ("customer", "string"), ("amount", "decimal(8,2)"), ("status", "string"))
+    info = TableInfo(name, str(table), False, columns, (), {"transactional": "true"}, 2, (), "hive")
+    ids, txns = "default.orders:9:9223372036854775807::", "50:50:50:"
+    lists = Lists(ValidTxns.parse(txns), ValidWriteIds.parse(ids), txns)
+    marks: list[tuple[str, str]] = []
+    ended: list[str] = []
+    txn = SimpleNamespace(id=50, abort=lambda: ended.append("aborted"), patiently=lambda work: work())
+    client = SimpleNamespace(call=lambda *asked: "", user="hive", close=lambda: None)
+    queue = SimpleNamespace(
+        client=client,
+        begin=lambda request, user: txn,
+        give_up=lambda request, verdict, why: marks.append((verdict, why)),
+    )
+    asked = CompactArguments(kind="major", accept_doubts=["half_of_minor"])
+    worker = Worker(cast(Any, queue), lambda location: {}, asked)
+    worker._catalog = cast(Any, SimpleNamespace(table=lambda name: info, lists=lambda *_, **__: lists))
+    struct = SimpleNamespace(runas=None, highestWriteId=None, properties="")
+    report = worker.carry_out(Request(1, name, "", "major", "acidctl", struct))
+    assert (report.outcome, report.reason_code) == (Outcome.REFUSED, "half_of_minor"), report
+    assert marks == [("failed", report.reason)]
+    assert "the other half of that compaction is missing" in report.reason
+    assert ended == ["aborted"]
+    assert not list(table.glob("base_*"))
