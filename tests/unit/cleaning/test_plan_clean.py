@@ -211,7 +211,8 @@ def test_g8_wants_both_halves_of_a_minor_compaction() -> None:
     covers = {"delta_1_5": None}
     assert failing(plan_location(seen, Evidence(covers))) == ["G8"]
     assert failing(plan_location(seen, Evidence(covers, {"delete_delta_3_3_0000": False}))) == ["G8"]
-    assert set(gone(plan_location(seen, Evidence(covers, {"delete_delta_3_3_0000": True})))) == set(HIVE3_MINOR[1:])
+    empty = Evidence(covers, {"delete_delta_3_3_0000": True}, rows=sound(seen).rows)
+    assert set(gone(plan_location(seen, empty))) == set(HIVE3_MINOR[1:])
     both = judged(listing([*HIVE3_MINOR, "delete_delta_1_5"]), ids(5))
     assert both.one_sided == ()
     assert failing(plan_location(both, sound(both))) == []
@@ -370,7 +371,7 @@ def test_work_of_nobody_goes_by_age_on_request() -> None:
         assert gone(planned(held, ids(1), leftovers=True)) == []
         assert gone(planned(held, ids(1), leftovers=True, older_than=None)) == []
     empty = replace(
-        held, files=(FileInfo(f"{WORK}/owner.json", 0, 0.0), FileInfo(f"{WORK}/out/x", 10, 0.0)), markers={}
+        held, files=(FileInfo(f"{WORK}/owner.json", 0, 1.0), FileInfo(f"{WORK}/out/x", 10, 1.0)), markers={}
     )
     assert gone(planned(empty, ids(1), leftovers=True)) == [WORK]
     # Nobody has looked into it, or nobody could make sense of it: readers may need what lies beside it.
