@@ -112,8 +112,9 @@ class _Location:
             return Compared(str(error))
         files = [one for some in self._sources(self._seen.covers) for one in some]
         _, size = read_whole(files)
-        found = f"{self._rows:,} rows and {self._deletes:,} deletes of what goes were found in what covers it"
-        return Compared(None, f"{found}, of which {_files(files)} ({size:,} bytes) were read")
+        deletes = f" and {self._deletes:,} deletes" if self._deletes else ""
+        found = f"{self._rows:,} rows{deletes} of what goes are in what covers it"
+        return Compared(None, f"{found} ({_files(files)}, {size:,} bytes, read whole)")
 
     def _below_base(self, base: Directory) -> None:
         floor = overwritten_up_to(self._seen)

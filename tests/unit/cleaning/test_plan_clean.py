@@ -269,6 +269,48 @@ def test_an_id_that_is_aborted_and_was_the_lowest_open_one_is_aborted() -> None:
     assert gone(planned(listing(["delta_4_4", "delta_5_5"]), "default.t:6:4::4")) == ["delta_4_4"]
 
 
+def test_what_straddles_the_base_is_not_covered_by_it() -> None:
+    """G3 stops it anyway; where that is off, the delta that holds all of it covers it."""
+    chosen = judged(listing(["base_4_v9", "delta_3_8_v20", "delta_4_6", "delta_3_4"]), ids(8)).chosen.decisions
+    assert {name: decision.reason_code for name, decision in chosen.items()} == {
+        "base_4_v9": "base",
+        "delta_3_8_v20": "visible",
+        "delta_4_6": "covered_by_delta",
+        "delta_3_4": "covered_by_base",
+    }
+    assert chosen["delta_4_6"].because_of == ("delta_3_8_v20",)
+
+
+def test_only_what_has_the_form_of_compactor_output_covers() -> None:
+    """A statement of one wide write (streaming ingest) holds the range, and not what others wrote there."""
+    plan = planned(listing(["delta_1_5_0000", "delta_2_2_0000", "delta_3_3"]), ids(5))
+    assert gone(plan) == []
+    assert codes(plan)["delta_2_2_0000"] == codes(plan)["delta_3_3"] == "no_cover"
+    assert gone(planned(listing(["delta_1_5", "delta_2_2_0000"]), ids(5))) == ["delta_2_2_0000"]
+
+
+def test_what_reaches_above_the_watermark_is_undecided() -> None:
+    """Also where it begins below: it neither goes nor covers."""
+    plan = planned(listing(["delta_1_12_v9", "delta_2_2", "delta_5_5"]), ids(10))
+    assert gone(plan) == []
+    assert codes(plan)["delta_1_12_v9"] == "above_watermark"
+    assert gone(planned(listing(["delta_1_10_v9", "delta_2_2"]), ids(10))) == ["delta_2_2"]
+
+
+def test_a_bound_keeps_what_is_open_and_aborted_below_it() -> None:
+    """--highest-write-id forgets ids above it and no other."""
+    names = ["base_5_v50", "delta_3_3", "delta_4_4", "delta_5_5", "delta_6_6"]
+    plan = planned(listing(names), ids(9, open=[3, 8], aborted=[4, 6]), highest_write_id=5)
+    assert gone(plan) == ["delta_4_4"]
+    assert codes(plan) == {
+        "base_5_v50": "base_holds_open_ids",
+        "delta_3_3": "write_open",
+        "delta_4_4": "write_aborted",
+        "delta_5_5": "visible",
+        "delta_6_6": "above_watermark",
+    }
+
+
 def test_siblings_and_twins_stay() -> None:
     """Statements of one write, halves of one compaction, and equal ranges of two compactions."""
     names = ["delta_5_5_0000", "delta_5_5_0001", "delete_delta_5_5_0000", "delta_6_8_v20", "delta_6_8_v30"]
