@@ -14,7 +14,8 @@ stay as long as the retention keeps an insert before them (`decisions.survey`). 
 Where it was stopped between the two, the location stays until it has ended.
 
 What an overwrite or truncation replaced is nobody's any more: only what is newer than the last of them is compared.
-That base may itself have been removed by the run that was stopped; it then lies in that run's work directory.
+That base may itself have been removed by the run that was stopped; it then lies in that run's work directory. A base
+without a mark of a compaction that holds rows of other writes than its own is no overwrite.
 
 A rebalancing compaction (Hive 4) numbers all rows anew, from 0 on over all buckets. A base of that form that lacks a
 row has to hold as many rows as its inputs.
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from acidctl.cleaning.decisions import Survey, contains, is_replaced, overwritten_up_to
+from acidctl.cleaning.decisions import Survey, contains, is_replaced, overwrites
 from acidctl.cleaning.plan import Compared
 from acidctl.errors import AcidctlError, NotAcidTableError
 from acidctl.fileformats.plain import PlainFiles
@@ -117,7 +118,8 @@ class _Location:
         return Compared(None, f"{found} ({_files(files)}, {size:,} bytes, read whole)")
 
     def _below_base(self, base: Directory) -> None:
-        floor = overwritten_up_to(self._seen)
+        bases = overwrites(self._seen).items()
+        floor = max((number for number, one in bases if one is None or self._is_overwrite(one)), default=None)
         victims = [
             one for one in self._seen.covered if self._causes(one) == (base.name,) and not is_replaced(one, floor)
         ]
@@ -132,6 +134,15 @@ class _Location:
         if found.missing is not None and not self._is_renumbered(base, victims):
             raise _LostError(_lacks(base.name, found))
         self._rows += found.rows
+
+    def _is_overwrite(self, base: Directory) -> bool:
+        """Whether a base without a mark of a compaction holds rows of its own write alone, as far as tails tell.
+
+        A compactor of Hive 3 that dies before it marks its base leaves one that looks like an overwrite.
+        """
+        rows, _ = self._sources([base])
+        lowest = (source.facts.lowest for source in rows)
+        return all(low is None or low.write_id >= base.base.write_id for low in lowest)
 
     def _wanted(self, base: Directory, victims: Sequence[Directory]) -> Files:
         """The rows of victims, less what the deletes remove that a base has applied."""
@@ -229,7 +240,8 @@ def _lacks(cover: str, found: Contained, what: str = "row") -> str:
     row = found.missing
     assert row is not None
     shown = f"{row.write_id},{row.bucket_property},{row.row_id}"
+    aborted = f", or give lists that say so if write id {row.write_id} was aborted" if row.write_id else ""
     return (
         f"{cover} lacks {what} {shown}, which {found.file} holds and nothing that is there deletes: it would be lost "
-        f"(restore {cover}, or give lists that say so if write id {row.write_id} was aborted)"
+        f"(restore {cover}{aborted})"
     )

@@ -319,19 +319,13 @@ def _compacted(base: Directory, kind: TableGuess) -> bool:
     return base.is_compacted or base.is_first_compaction or kind.acid_v1
 
 
-def overwritten_up_to(seen: Survey) -> int | None:
-    """The last write id whose overwrite or truncation every reader sees; what was there before it is nobody's any more.
+def overwrites(seen: Survey) -> dict[int, Directory | None]:
+    """By write id the bases of overwrites and truncations that every reader sees: what was there before them is gone.
 
-    Its base may stand in the work directory of a cleaner that was stopped, which takes bases away first.
+    None for a base that lies in the work directory of a cleaner that was stopped, which takes bases away first.
     """
     common, ids = seen.common, seen.common.effective_write_ids
-    found = [
-        base.base.write_id
-        for base in seen.inventory.bases
-        if not _compacted(base, seen.kind)
-        and _judge_visibility(base, common) is None
-        and _judge_base(base, ids, seen.kind) is None
-    ]
+    found: dict[int, Directory | None] = {}
     marked = {info.directory for info in seen.listing.files if info.name == METADATA_MARKER}
     for path in seen.listing.directories if not seen.kind.acid_v1 else ():
         work, _, inner = path.partition(f"/{REMOVED_NAME}/")
@@ -339,8 +333,12 @@ def overwritten_up_to(seen: Survey) -> int | None:
         if not (work.startswith(WORK_PREFIX) and isinstance(parsed, BaseDir)) or path in marked:
             continue
         if parsed.visibility_txn_id is None and ids.is_valid(parsed.write_id):
-            found.append(parsed.write_id)
-    return max(found, default=None)
+            found[parsed.write_id] = None
+    for base in seen.inventory.bases:
+        visible = _judge_visibility(base, common) is None and _judge_base(base, ids, seen.kind) is None
+        if visible and not _compacted(base, seen.kind):
+            found[base.base.write_id] = base
+    return found
 
 
 def is_replaced(directory: Directory, floor: int | None) -> bool:

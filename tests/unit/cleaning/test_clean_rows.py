@@ -324,6 +324,16 @@ def test_what_an_overwrite_replaced_is_not_missed(tmp_path: Path) -> None:
     assert set(failing(run_of(root, 3).plan())) == {"rows"}
 
 
+def test_a_compaction_that_was_not_marked_is_no_overwrite(tmp_path: Path) -> None:
+    """A compactor of Hive 3 died before it wrote the mark: readers take the base all the same."""
+    for held, lost in ((range(10), False), (range(9), True)):
+        root = written(tmp_path / str(lost), held=held)
+        (root / "base_0000002" / "_metadata_acid").unlink()
+        (root / "base_0000002").rename(root / "base_0000003")
+        age(root)
+        assert set(failing(run_of(root, 3).plan())) == ({"rows"} if lost else set())
+
+
 def test_an_overwrite_that_its_compaction_lacks(tmp_path: Path) -> None:
     """The overwrite itself has to be in what was made of it."""
     root = overwritten(tmp_path / "t")
