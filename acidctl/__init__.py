@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from acidctl.compaction.report import CompactionReport, PartitionReport
     from acidctl.compaction.run import Prepared
     from acidctl.exporting.run import ExportReport
+    from acidctl.findings import AcidctlWarning, Finding
     from acidctl.metastore.catalog import Lists, TableInfo
     from acidctl.metastore.settings import MetastoreSettings
-    from acidctl.options import ChangeOptions, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
+    from acidctl.options import (
+        ChangeOptions,
+        CleanOptions,
+        CompactOptions,
+        ExportOptions,
+        LsOptions,
+        ReadView,
+        SnapshotOptions,
+    )
     from acidctl.rows.file_report import DataFile, read_file
     from acidctl.rows.snapshot import Snapshot
     from acidctl.state.report import LsEntry, LsReport
@@ -29,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AcidctlError",
+    "AcidctlWarning",
     "ChangeOptions",
     "CleanArguments",
     "CleanOptions",
@@ -45,6 +55,7 @@ __all__ = [
     "ExitCode",
     "ExportOptions",
     "ExportReport",
+    "Finding",
     "Lists",
     "LsEntry",
     "LsOptions",
@@ -56,6 +67,7 @@ __all__ = [
     "Prepared",
     "ReadView",
     "Snapshot",
+    "SnapshotOptions",
     "Table",
     "TableInfo",
     "__version__",
@@ -75,10 +87,11 @@ _MODULES = {
     "acidctl.compaction.plan": "CompactionPlan",
     "acidctl.compaction.report": "CompactionReport PartitionReport",
     "acidctl.compaction.run": "Prepared",
+    "acidctl.findings": "AcidctlWarning Finding",
     "acidctl.metastore.catalog": "Lists TableInfo",
     "acidctl.metastore.settings": "MetastoreSettings",
     "acidctl.exporting.run": "ExportReport",
-    "acidctl.options": "ChangeOptions CleanOptions CompactOptions ExportOptions LsOptions ReadView",
+    "acidctl.options": "ChangeOptions CleanOptions CompactOptions ExportOptions LsOptions ReadView SnapshotOptions",
     "acidctl.rows.file_report": "DataFile read_file",
     "acidctl.rows.snapshot": "Snapshot",
     "acidctl.state.report": "LsEntry LsReport",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from acidctl.engine import EngineChoice, early_engine, make_engine
 from acidctl.errors import UsageError
 from acidctl.findings import Finding
-from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView
+from acidctl.options import NO_INIT, CleanOptions, CompactOptions, ExportOptions, LsOptions, ReadView, SnapshotOptions
 from acidctl.rows.belief import missing_halves, read_details
 from acidctl.rows.table_view import TableState, list_table, read, report, require_table
 from acidctl.state.report import LsReport
@@ -176,13 +176,21 @@ class Table:
         found = self._missing_halves(readings)
         return report(self.location, readings, long=asked.long, details=details, found=found)
 
-    @asks(ReadView)
-    def snapshot(self, view: ReadView) -> Snapshot:
-        """What a reader sees. Raises `NotEnoughHistoryError`, and in profile hive4 `HiveFailureError`."""
-        return self.reader(self.outline(**view.keywords()))
+    @asks(SnapshotOptions)
+    def snapshot(self, view: SnapshotOptions) -> Snapshot:
+        """What a reader sees. Raises `NotEnoughHistoryError`, and in profile hive4 `HiveFailureError`.
 
-    @asks(ReadView)
-    def outline(self, view: ReadView) -> Outline:
+        Where rows may be missing or come twice, `strict` raises `DamagedDataError`, here or when it is noticed while
+        rows are read; without it they are given, with an `AcidctlWarning` for each of the `findings`.
+        """
+        snapshot = self.reader(self.outline(**view.keywords()))
+        if view.strict:
+            snapshot.require_certain()
+        snapshot.warns = True
+        return snapshot
+
+    @asks(SnapshotOptions)
+    def outline(self, view: SnapshotOptions) -> Outline:
         """The same as far as no row is read; needs neither pyarrow nor numpy."""
         from acidctl.rows.outline import Outline
 
@@ -191,7 +199,8 @@ class Table:
             error = part.state.not_enough_history or part.state.hive_failure
             if error is not None:
                 raise error
-        return Outline(self._storage, self.location, readings, self._missing_halves(readings), self.reader)
+        findings = self._missing_halves(readings)
+        return Outline(self._storage, self.location, readings, findings, self.reader, strict=view.strict)
 
     def reader(self, outline: Outline) -> Snapshot:
         """The snapshot of an outline, whose rows can be read."""

@@ -9,10 +9,12 @@ Codes are stable: scripts and `--accept-doubts` name them. A code is never used 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from acidctl.errors import DamagedDataError, ExitCode, UsageError
 from acidctl.values import dataclass
 
 
@@ -80,7 +82,62 @@ class Finding:
         return self.sentence
 
 
-_RESTORE = "Restore what is missing from a backup, or let Hive compact the table again."
+class AcidctlWarning(UserWarning):
+    """Rows that Python was given may be missing or come twice; each finding of a snapshot once."""
+
+
+class DoubtError(DamagedDataError):
+    """What would be changed may not be believed; `code` is that of the finding, and nothing was changed."""
+
+    exit_code = ExitCode.FINDINGS
+    code = "doubtful"
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.sentence, path=finding.path or None, hint=f"{finding.remedy} Nothing was changed.")
+        self.finding = finding
+        self.code = finding.code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.finding,)
+
+
+def accepted_codes(codes: Sequence[str]) -> frozenset[str]:
+    """The codes of --accept-doubts; UsageError for one that there is not, and for what no command could carry on."""
+    for code in codes:
+        kind = CATALOGUE.get(code)
+        if kind is None:
+            raise UsageError(
+                f"--accept-doubts names {code}, and there is no such finding",
+                hint=f"The codes are: {', '.join(_acceptable())}.",
+            )
+        if code not in _acceptable():
+            raise UsageError(
+                f"--accept-doubts cannot accept {code}: no file could answer as those answer that are there now",
+                hint=kind.remedy,
+            )
+    return frozenset(codes)
+
+
+def unaccepted(findings: Iterable[Finding], accepted: frozenset[str]) -> tuple[Finding, ...]:
+    """Findings by which an answer may be wrong, each once, less those of accepted codes."""
+    wrong = (one for one in findings if one.kind.severity is Severity.ERROR and one.code not in accepted)
+    return tuple(dict.fromkeys(wrong))
+
+
+def codes_of_level(level: Level) -> tuple[str, ...]:
+    """The codes of what only this level tells."""
+    return tuple(kind.code for kind in CATALOGUE.values() if kind.level is level)
+
+
+def _acceptable() -> tuple[str, ...]:
+    """Rows of one ROW__ID, or in no order, cannot be written."""
+    return tuple(kind.code for kind in CATALOGUE.values() if kind.level in (Level.NAMES, Level.FOOTERS))
+
+
+_RESTORE = (
+    "Restore the missing half from a backup; or, while all of its inputs are there, move the half that is left out of "
+    "the table, so that they are read again."
+)
 _COPIED = "Remove the copy, after `acidctl dump --events` has shown that both hold the same rows."
 
 CATALOGUE = {
@@ -109,6 +166,12 @@ CATALOGUE = {
             Level.NAMES,
             "Data lies under a name that no reader knows, and is not read.",
             "Give it the name that its writer gave it, or move it out of the table.",
+        ),
+        FindingKind(
+            "delete_delta_in_insert_only",
+            Level.NAMES,
+            "A delete delta lies in a table that is taken for insert-only, which has none.",
+            "Give the kind of the table with --table-type, or the text of its SHOW CREATE TABLE with --schema.",
         ),
         FindingKind(
             "beside_partitions",

@@ -16,7 +16,10 @@ from acidctl.values import dataclass
 
 # What agrees to a risk is taken from the command line only: neither from a variable nor from the configuration file.
 _AGREEMENTS = frozenset(
-    ("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "drop_columns", "overwrite")
+    (
+        *("delete", "quarantine", "undo", "yes", "skip_trash", "accept_edited", "accept_doubts", "drop_columns"),
+        "overwrite",
+    )
 )
 
 RETENTION = 24 * 3600.0
@@ -155,6 +158,13 @@ class ReadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
+class SnapshotOptions(ReadView):
+    """Whose view is read, and what becomes of rows that may be missing or come twice."""
+
+    strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False, **NO_INIT)
 class LsOptions(ReadView):
     """What is asked of a listing; `progress` counts directories whose files were opened."""
 
@@ -223,6 +233,12 @@ class CompactOptions(ChangeOptions):
         (),
         "Columns of the files, separated by commas, whose values --schema may lose for good; others are refused.",
         metavar="NAMES",
+        form="names",
+    )
+    accept_doubts: Sequence[str] = option(
+        (),
+        "Findings, by their codes, because of which partitions are not to be refused in this run.",
+        metavar="CODE,...",
         form="names",
     )
     grace: float = option(

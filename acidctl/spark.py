@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import types as spark_types
 
-from acidctl.api import open_table
+from acidctl.api import Table, open_table
 from acidctl.engine.cluster import explain
 from acidctl.engine.spark import SparkEngine
 from acidctl.errors import AcidctlError, MissingDependencyError, UsageError
@@ -234,13 +234,18 @@ def _snapshot(options: Mapping[str, Any]) -> Snapshot:
                 hint="Leave it out, or give the path of the table and leave out the metastore.",
             )
         with metastore:
-            return metastore.table(name).snapshot(**view)
+            return _quiet(metastore.table(name), view)
     if not (view["validtxns"] or view["as_of"] is not None or _flag(options, "assume_committed")):
         raise UsageError(
             "which writes are committed is unknown: there is neither the option validtxns nor as_of",
             hint="Give Hive's lists, one a line, as validtxns; or assume_committed=true if all that is on disk counts.",
         )
-    return open_table(path, storage_options=storage).snapshot(**view)
+    return _quiet(open_table(path, storage_options=storage), view)
+
+
+def _quiet(table: Table, view: Mapping[str, Any]) -> Snapshot:
+    """A snapshot that warns of nothing: what it finds is logged."""
+    return table.reader(table.outline(**view))
 
 
 def _metastore(options: Mapping[str, Any], address: str | None, storage: Mapping[str, str]) -> Metastore | None:

@@ -286,6 +286,9 @@ def command(out: Output, config: Config, options: CompactOptions, view: View, *,
             plan = table.plan_compaction(**replace(asked, progress=report_progress).keywords())
         out.assumed(plan.assumed)
         out.note(*plan.notes)
+        if plan.not_looked_at:
+            codes = " and ".join(plan.not_looked_at)
+            out.note(f"keys were not read: {codes} can only be found by the run, which publishes nothing then")
         if view.plan_out is not None and THROUGH_QUEUE in plan.notes:
             raise UsageError(
                 "--plan-out cannot save what goes through Hive's queue: its transactions are not opened yet",
@@ -477,7 +480,7 @@ def _plan_table(out: Output, plan: CompactionPlan, limit: int | None) -> None:
     for part in chosen[:limit]:
         row: list[object] = [None] * 3
         word = _WORDS[part.action.value]
-        text = f"{word.text}: {part.reason}"
+        text = f"{word.text}: {part.reason}" + (f" ({part.hint})" if part.hint else "")
         if part.action is Action.COMPACT:
             row = [f"{len(part.inputs):,} -> {len(part.outputs):,}", human_size(part.bytes_in), f"{part.rows_in:,}"]
             text = ", ".join(_names(part.outputs))
@@ -512,6 +515,8 @@ def _partition_text(out: Output, part: PartitionPlan) -> None:
     word = _WORDS[part.action.value]
     if part.action is not Action.COMPACT:
         _sentence(out, f"{word.text}: {part.reason}" if part.reason else word.text, word.paint)
+        if part.hint:
+            _sentence(out, f"hint: {part.hint}", Paint.DIM)
     else:
         rows: list[list[object]] = [
             ["  read", entry.name, len(entry.files), human_size(sum(file.size for file in entry.files))]

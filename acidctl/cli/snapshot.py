@@ -27,11 +27,11 @@ from acidctl.cli.output import (
 )
 from acidctl.config import Config
 from acidctl.errors import ExitCode, UsageError
-from acidctl.options import ExportOptions, ReadView, option
+from acidctl.options import ExportOptions, SnapshotOptions, option
 from acidctl.rows.outline import Outline, described
 from acidctl.rows.watching import ReadProgress
 from acidctl.state.entries import EntryKind, EntryState
-from acidctl.state.report import ASSUMED
+from acidctl.state.report import ASSUMED, FINDINGS, to_json
 from acidctl.storage.local import is_special
 from acidctl.values import dataclass
 
@@ -62,6 +62,7 @@ class Numbers(TypedDict, total=False):
     rows: Annotated[int, "visible rows"]
     digest: Annotated[str, "`v1:` and 32 hexadecimal digits, with `--digest`"]
     partitions: Annotated[list[Count], "with `--by-partition`"]
+    findings: Annotated[list[dict[str, str]], FINDINGS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,11 @@ class View:
         None, "Only rows that match this condition, as in Hive's WHERE.", metavar="TEXT|@FILE", form="text"
     )
     limit: int | None = option(None, "At most N rows.  [default for text: 20]", metavar="N", minimum=0)
-    strict: bool = option(False, "An error where rows may be missing or come twice, instead of rows and exit code 3.")
 
 
 @make_command(
     "snapshot",
-    ReadView,
+    SnapshotOptions,
     View,
     ExportOptions,
     also=[ExitCode.NOT_ENOUGH_HISTORY],
@@ -100,7 +100,7 @@ class View:
     arguments=[table_argument()],
 )
 def command(
-    out: Output, config: Config, asked: ReadView, view: View, export: ExportOptions, *, location: str
+    out: Output, config: Config, asked: SnapshotOptions, view: View, export: ExportOptions, *, location: str
 ) -> ExitCode:
     """Show what a reader sees of TABLE, or export it.
 
@@ -117,7 +117,7 @@ def command(
         snapshot.condition(view.where)  # and so is a condition that cannot be
     out.assumed(outline.lists.assumed)
     out.note(*outline.notes)
-    if view.strict:
+    if asked.strict:
         outline.require_certain()
     out.warn(*outline.warnings)
     known = outline.findings
@@ -130,7 +130,7 @@ def command(
         (_write_files if view.files else _write_numbers)(out, outline, view)
     else:
         _answer(out, config, snapshot, view, export)
-    if view.strict:
+    if asked.strict:
         outline.require_certain()
     _warn_of_findings(out, [str(one) for one in outline.findings if one not in known], outline.findings != known)
     return ExitCode.FINDINGS if outline.findings else ExitCode.DONE
@@ -228,6 +228,7 @@ def _write_numbers(out: Output, snapshot: Outline, view: View) -> None:
         with _watched(out, snapshot, "digesting"):
             answer["rows"], answer["digest"] = cast("Snapshot", snapshot).count_and_digest(view.where)
     _note_none(out, snapshot, view, answer["rows"])
+    answer["findings"] = to_json(snapshot.findings)
     if view.by_partition:
         answer["partitions"] = partitions
     items = ({**_TYPE, **count} for count in partitions) if view.by_partition else iter([{**_TYPE, **answer}])
@@ -300,8 +301,8 @@ def _watched(out: Output, snapshot: Outline, title: str) -> Iterator[None]:
 def _export(out: Output, snapshot: Snapshot, view: View, export: ExportOptions) -> None:
     how = {one.name: getattr(export, one.name) for one in fields(export)}
     with _watched(out, snapshot, "exporting"):
-        rows = {name: getattr(view, name) for name in ("columns", "where", "row_id", "limit", "strict")}
-        report = snapshot.export(**rows, **how)
+        rows = {name: getattr(view, name) for name in ("columns", "where", "row_id", "limit")}
+        report = snapshot.export(strict=snapshot.strict, **rows, **how)
     if out.form is not Format.TEXT:
         answer = {"type": "export_report", "schema_version": 1, "assumed": list(snapshot.lists.assumed), **report}
         out.machine(lambda: answer, [answer], tuple(report))

@@ -55,8 +55,8 @@ _BUCKET = re.compile(r"bucket_(\d+)")
 _BEFORE_ALL = WriteIdRange(MIN_LONG, MIN_LONG)
 
 
-def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> None:
-    """Refuse a plan that reads or writes other directories than the listing and its lists ask for.
+def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan) -> AcidState:
+    """The state of a location for a compactor; refuses a plan that reads or writes other directories than that.
 
     StalePlanError where the inputs are not those that a compactor selects now, VerificationError where the plan
     contradicts itself: its lists, names or files.
@@ -84,6 +84,7 @@ def require_selected(listing: Listing, part: PartitionPlan, plan: CompactionPlan
         bucket = _BUCKET.fullmatch(task.output.rpartition("/")[2])
         if not state.insert_only and (bucket is None or int(bucket[1]) != task.bucket_id):
             raise _wrong(listing, f"{task.output} would hold the rows of bucket {task.bucket_id}")
+    return state
 
 
 def _write_ids(text: str) -> ValidWriteIds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from acidctl.compaction.columns import (
@@ -17,7 +18,7 @@ from acidctl.compaction.columns import (
     require_fitting,
     writer_settings,
 )
-from acidctl.compaction.footers import InputFile, ReadTail, tail_readers
+from acidctl.compaction.footers import InputFile, tail_readers
 from acidctl.compaction.foresight import with_form
 from acidctl.compaction.plan import (
     Action,
@@ -35,9 +36,10 @@ from acidctl.compaction.plan import (
     encode,
     is_within,
 )
-from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, validate_request
-from acidctl.compaction.tasks import MAX_PARTS, plan_location
+from acidctl.compaction.planner import PartitionDraft, PlanContext, draft_partition, require_believed, validate_request
+from acidctl.compaction.tasks import MAX_PARTS, named_bucket, plan_location
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
+from acidctl.findings import Finding, Level, codes_of_level
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
 from acidctl.format.write_ids import MAX_ID
@@ -45,11 +47,13 @@ from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimi
 from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
+from acidctl.rows.belief import foreign_bucket, missing_halves
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
+from acidctl.state.entries import AcidState
 from acidctl.state.inventory import data_files
 from acidctl.storage.locations import Location
-from acidctl.storage.port import Storage
+from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
 from acidctl.types.schema import parse_type
 from acidctl.values import dataclass
@@ -76,7 +80,7 @@ class Decision:
         """
         if part.action is not Action.COMPACT:
             return part
-        draft = draft_partition(self.context, part.partition, part.path, listing)
+        draft = draft_partition(self.context, part.partition, part.path, listing, recovered=True)
         if self.context.request.max_bytes is not None and draft.plan.bytes_in > part.bytes_in:
             draft = draft.refused(
                 "max_bytes",
@@ -220,21 +224,24 @@ class _Reading:
         total, done = sum(map(_file_count, drafts)), 0
         self.progress(done, total)
         files: list[InputFile] = []
+        halves: list[Finding] = []
         failure: AcidctlError | None = None
         for draft, result in ordered_map(_attempt, self._work(drafts), workers=_WORKERS):
             if draft is not None:
-                yield self._planned(draft, files, failure)
-                files, failure = [], None
+                yield self._planned(draft, files, halves, failure)
+                files, halves, failure = [], [], None
                 continue
             if isinstance(result, InputFile):
                 files.append(result)
+            elif isinstance(result, tuple):
+                halves += result
             else:
                 failure = failure or result
             done += 1
             self.progress(done, total)
 
-    def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, ReadTail | None]]:
-        """The readers of the files of each draft, and then the draft."""
+    def _work(self, drafts: Sequence[PartitionDraft]) -> Iterator[tuple[PartitionDraft | None, _Look | None]]:
+        """What looks into the files of each draft, and then the draft."""
         begun = size = 0
         for draft in drafts:
             # One at least, and of small ones some, so that run after run gets somewhere.
@@ -249,10 +256,16 @@ class _Reading:
                 if draft.compacts:
                     begun, size = begun + 1, size + draft.plan.bytes_in
                     yield from ((None, read) for read in tail_readers(self.storage, draft))
+                    if draft.state is not None and draft.state.lonely:
+                        yield None, partial(_halves, self.storage, draft.root, draft.state)
                 yield draft, None
 
     def _planned(
-        self, draft: PartitionDraft, files: Sequence[InputFile], failure: AcidctlError | None
+        self,
+        draft: PartitionDraft,
+        files: Sequence[InputFile],
+        halves: Sequence[Finding],
+        failure: AcidctlError | None,
     ) -> PartitionPlan:
         plan, reach = draft.plan, self.reach
         if not draft.compacts:
@@ -265,17 +278,38 @@ class _Reading:
             return _failed(plan, failure)
         if reach is not None and files:
             reach.answered()
+        found = (*halves, *self._foreign_buckets(draft, files))
         try:
+            require_believed(self.context, found)
             new = plan_location(self.context, draft, files)
+            notes = dict.fromkeys((*new.notes, *map(str, found)))
+            new = replace(new, notes=tuple(notes), findings=(*new.findings, *found))
             self.survey.add(plan.path, files)
         except NotPlannedError as why:
             return plan.left(why)
         return new
 
+    def _foreign_buckets(self, draft: PartitionDraft, files: Sequence[InputFile]) -> Iterator[Finding]:
+        """Findings of the files of inserts whose rows are of another bucket than their names say."""
+        for file in () if self.context.insert_only else files:
+            if file.is_acid and file.rows and not file.deletes:
+                name = self.storage.display(join(draft.root, file.path))
+                finding = foreign_bucket(name, file.path, named_bucket(file), file.buckets)
+                if finding is not None:
+                    yield finding
+
+
+def _halves(storage: Storage, root: str, state: AcidState) -> tuple[Finding, ...]:
+    return tuple(missing_halves(storage, root, state))
+
+
+# Looks into files: a tail, or all that tells whether half of a compaction is missing.
+_Look = Callable[[], InputFile | tuple[Finding, ...]]
+
 
 def _attempt(
-    work: tuple[PartitionDraft | None, ReadTail | None],
-) -> tuple[PartitionDraft | None, InputFile | AcidctlError | None]:
+    work: tuple[PartitionDraft | None, _Look | None],
+) -> tuple[PartitionDraft | None, InputFile | tuple[Finding, ...] | AcidctlError | None]:
     draft, read = work
     try:
         return draft, None if read is None else read()
@@ -287,7 +321,8 @@ def _file_count(draft: PartitionDraft) -> int:
     if draft.state is None:
         return 0
     insert_only = draft.state.insert_only
-    return sum(file.has_rows for entry in draft.consumed for file in data_files(entry, insert_only=insert_only))
+    files = sum(file.has_rows for entry in draft.consumed for file in data_files(entry, insert_only=insert_only))
+    return files + bool(draft.state.lonely)
 
 
 def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:
@@ -340,6 +375,9 @@ def assemble(
         assumed=view.lists.assumed,
         assume_exclusive=request.assume_exclusive,
         notes=(*view.lists.notes, *context.notes, *form_notes, *notes),
+        not_looked_at=()
+        if context.insert_only or all(plan.action is not Action.COMPACT for plan in plans)
+        else codes_of_level(Level.KEYS),
     )
 
 
@@ -525,7 +563,11 @@ def _comparable(edited: CompactionPlan, parts: Sequence[PartitionPlan], fresh: C
         part if part.action is not Action.COMPACT else replace(old, **{name: getattr(part, name) for name in _WORDS})
         for old, part in zip(edited.partitions, parts, strict=True)
     ]
-    return encode(replace(edited, partitions=tuple(same), notes=fresh.notes, options=fresh.options))
+    return encode(
+        replace(
+            edited, partitions=tuple(same), notes=fresh.notes, options=fresh.options, not_looked_at=fresh.not_looked_at
+        )
+    )
 
 
 _WORDS = ("reason", "reason_code", "notes", "failed")

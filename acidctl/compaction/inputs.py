@@ -24,6 +24,7 @@ from acidctl.compaction.cross_check import (
 from acidctl.compaction.plan import FileRead, Role, StripeCounts, TaskResult, TaskSpec
 from acidctl.compaction.stripes import CopiedStripe, PlainPlan, Stretch, StripePlan
 from acidctl.errors import DamagedDataError, InternalError
+from acidctl.findings import DoubtError, Finding, Level
 from acidctl.format import bucket_codec
 from acidctl.format.events import (
     BoolArray,
@@ -40,9 +41,9 @@ from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
 from acidctl.phases import phase
-from acidctl.rows.merge import DeletedRows, MergeReader, Notice, Oddity, check_order, disorder, merge_events, valid_mask
+from acidctl.rows.merge import DeletedRows, MergeReader, Oddity, first_backwards, merge_events, valid_mask
 from acidctl.rows.projection import Projection
-from acidctl.rows.scan import Findings, LocationReader, pack_small, stream_of
+from acidctl.rows.scan import Findings, LocationReader, finding_of_row, pack_small, stream_of
 from acidctl.rows.source import BATCH_ROWS, DataSource, live_sources
 from acidctl.state.entries import AcidState
 from acidctl.storage.port import Storage, join
@@ -229,16 +230,30 @@ class TaskEvents:
         for piece in plan.pieces():
             if isinstance(piece, CopiedStripe):
                 assert piece.first is not None
-                _require_after(piece.first, last, piece.source.name, self._task.output)
+                self._require_after(piece.first, last, [piece.source])
                 sample.copied(piece.source.name, piece.index)
                 yield piece
                 last = piece.last
                 continue
             for batch in sample.compared(self._between(piece, plan.deleted)):
-                name = next(iter((*piece.stripes, *piece.others))).name
-                _require_after(batch.keys.at(0), last, name, self._task.output)
-                last = _require_distinct(batch.keys, last, self._task.output)
+                self._require_after(batch.keys.at(0), last, [*piece.stripes, *piece.others])
+                last = self._require_distinct(batch.keys, last)
                 yield batch
+
+    def _require_after(self, row: RowId, last: RowId | None, sources: Sequence[DataSource]) -> None:
+        """Refuse a row of some files that does not come after the last one."""
+        if last is not None and row <= last:
+            double = row == last
+            oddity, among = (Oddity.DOUBLE, self._inserts) if double else (Oddity.DISORDER, sources)
+            raise DoubtError(finding_of_row(oddity, row, among))
+
+    def _require_distinct(self, keys: EventKeys, last: RowId | None) -> RowId:
+        """Refuse rows of one ROW__ID; the last key otherwise."""
+        same = keys.same_as_previous()
+        same[0] = last is not None and keys.at(0) == last
+        if same.any():
+            raise DoubtError(finding_of_row(Oddity.DOUBLE, keys.at(int(np.argmax(same))), self._inserts))
+        return keys.at(-1)
 
     def _between(self, stretch: Stretch, deleted: DeletedRows) -> Iterator[EventBatch]:
         """The rows of a stretch between two copied stripes."""
@@ -250,7 +265,7 @@ class TaskEvents:
             for source, part in parts
         ]
         read = [source for source, _ in parts]
-        notice = _RefuseDoubles(self._task.output).watch(read)
+        notice = _Refusing().watch(read)
         merge = MergeReader(streams, write_ids=self._write_ids, deleted=deleted, notice=notice)
         for batch in coalesce(iter(merge), BATCH_ROWS, BATCH_ROWS // 4):
             # Those of files without updates: each is of the write that made its row.
@@ -326,13 +341,12 @@ class TaskEvents:
         """Rows as inserts. A minor compaction applies just the deletes of a row's own transaction."""
         if not collapse:
             _require_inserts(self._inserts)
-        watch = _RefuseDoubles(self._task.output)
-        reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=watch)
+        reader = LocationReader(self._inserts, self._deletes, self._write_ids, findings=_Refusing())
         merge = reader.merge(self._projection, span=self._span, threads=self._threads, deleted=deleted)
         last: RowId | None = None
         for batch in coalesce(iter(merge), BATCH_ROWS, BATCH_ROWS // 4):
             keys = batch.keys
-            last = _require_distinct(keys, last, self._task.output)
+            last = self._require_distinct(keys, last)
             # A row of ACID version 1 that was updated becomes one that its first writer inserted.
             current = keys.write_id if collapse else keys.current
             yield EventBatch(EventKeys(keys.write_id, keys.bucket, keys.row_id, current), batch.columns)
@@ -351,46 +365,14 @@ class TaskEvents:
             yield EventBatch(batch.keys)
 
 
-def _require_distinct(keys: EventKeys, last: RowId | None, output: str) -> RowId:
-    """Refuse rows of one ROW__ID; the last key otherwise."""
-    same = keys.same_as_previous()
-    same[0] = last is not None and keys.at(0) == last
-    if same.any():
-        raise _double(keys.at(int(np.argmax(same))), output)
-    return keys.at(-1)
-
-
-def _require_after(row: RowId, last: RowId | None, name: str, output: str) -> None:
-    """Refuse a row of a file that does not come after the last one."""
-    if last is not None and row <= last:
-        raise _double(row, output) if row == last else disorder(row, name)
-
-
-def _double(row: RowId, output: str) -> DamagedDataError:
-    """Hive's readers do not agree on two rows of one id (one returns both, one either), so no file could answer as
-    the inputs did.
+class _Refusing(Findings):
+    """Ends the task with what only the rows tell: Hive's readers do not agree on two rows of one id (one returns both,
+    one either), so no file could answer as the inputs did.
     """
-    return DamagedDataError(
-        f"Row id {row.write_id},{row.bucket_property},{row.row_id} exists twice in the files that {output} would "
-        "replace.",
-        hint="A write crashed, or a directory was copied: remove the copy that does not belong to the table"
-        " (`acidctl ls -l` shows buckets with two files). Nothing was published.",
-    )
 
-
-class _RefuseDoubles(Findings):
-    """Two inserts of one row end the task: where rows are updated in place, the merge would keep one of them."""
-
-    def __init__(self, output: str) -> None:
-        super().__init__()
-        self._output = output
-
-    def watch(self, sources: Sequence[DataSource]) -> Notice:
-        def notice(oddity: Oddity, row: RowId) -> None:
-            if oddity is Oddity.DOUBLE:
-                raise _double(row, self._output)
-
-        return notice
+    def add(self, finding: Finding) -> None:
+        if finding.kind.level is Level.KEYS:
+            raise DoubtError(finding)
 
 
 def _require_row_ids(sources: Sequence[DataSource]) -> None:
@@ -457,7 +439,9 @@ class EventFilter:
             if not len(batch):
                 continue
             keys = batch.keys
-            check_order(keys, last, source.name)
+            backwards = first_backwards(keys, last)
+            if backwards is not None:
+                raise DoubtError(finding_of_row(Oddity.DISORDER, backwards, [source]))
             last = keys.at(-1)
             _check_limit(keys, limit, source.name)
             own = self._own(keys, source.name)

@@ -22,6 +22,7 @@ from acidctl.compaction.publish import NothingToDoError
 from acidctl.compaction.report import Outcome, PartitionReport, Verified
 from acidctl.engine import TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, InternalError
+from acidctl.findings import DoubtError
 from acidctl.format.listing import FileInfo
 from acidctl.format.names import SIDE_FILE_SUFFIX
 from acidctl.maintenance.lock import Lock
@@ -214,17 +215,19 @@ def as_acidctl_error(error: Exception) -> AcidctlError:
 
 
 def failed_report(part: PartitionPlan, error: AcidctlError, seconds: float, notes: Sequence[str]) -> PartitionReport:
-    """The report of a partition in which nothing was published."""
+    """The report of a partition in which nothing was published; what only the run could doubt is no failure."""
+    doubtful = isinstance(error, DoubtError)
+    idle = isinstance(error, NothingToDoError)
     return PartitionReport(
         part.partition,
-        Outcome.NOTHING_TO_DO if isinstance(error, NothingToDoError) else Outcome.FAILED,
+        Outcome.REFUSED if doubtful else Outcome.NOTHING_TO_DO if idle else Outcome.FAILED,
         error.code,
         error.message,
         hint=error.hint,
         inputs=tuple(entry.name for entry in part.inputs),
         seconds=seconds,
         notes=tuple(notes),
-        exit_code=ExitCode(error.exit_code),
+        exit_code=ExitCode.DONE if doubtful else ExitCode(error.exit_code),
     )
 
 

@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acidctl.errors import ExitCode, StalePlanError, UsageError
+from acidctl.findings import Finding
 from acidctl.format.listing import FileInfo
 from acidctl.format.write_ids import Reader
 from acidctl.options import CompactOptions
@@ -63,9 +64,26 @@ THROUGH_QUEUE = (
 class NotPlannedError(Exception):
     """Why a location is not compacted: a stable code, a sentence, and whether it is refused or has nothing to do."""
 
+    findings: tuple[Finding, ...] = ()
+
     def __init__(self, code: str, reason: str, action: Action = Action.REFUSED) -> None:
         super().__init__(reason)
         self.code, self.reason, self.action = code, reason, action
+
+    @classmethod
+    def of_findings(cls, findings: tuple[Finding, ...]) -> NotPlannedError:
+        """Why what may not be believed is not compacted; there is one at least."""
+        error = cls(findings[0].code, findings[0].sentence)
+        error.findings = findings
+        return error
+
+    @property
+    def hint(self) -> str | None:
+        """What to do about doubts."""
+        if not self.findings:
+            return None
+        codes = ",".join(dict.fromkeys(one.code for one in self.findings))
+        return f"{self.findings[0].remedy} To compact it as it is read now: --accept-doubts {codes}."
 
 
 class Role(Enum):
@@ -188,10 +206,24 @@ class PartitionPlan:
     fingerprint: Annotated[str, "over names, sizes and times of the inputs"] = ""
     notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
     failed: Annotated[bool, "refused because looking into it failed, with an error of that code"] = False
+    hint: Annotated[str | None, "what to do about its findings"] = None
+    findings: Annotated[
+        tuple[Finding, ...], "why rows may be missing or come twice, as far as names and ends of files tell"
+    ] = ()
 
     def left(self, why: NotPlannedError) -> PartitionPlan:
         """The plan as one that is not carried out."""
-        return PartitionPlan(self.partition, self.path, why.action, why.code, why.reason, notes=self.notes)
+        others = (one.sentence for one in why.findings[1:])
+        return PartitionPlan(
+            self.partition,
+            self.path,
+            why.action,
+            why.code,
+            why.reason,
+            notes=tuple(dict.fromkeys((*self.notes, *others))),
+            hint=why.hint,
+            findings=why.findings,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +274,9 @@ class CompactionPlan:
     assumed: Annotated[tuple[str, ...], ASSUMED] = ()
     assume_exclusive: Annotated[bool, "whether two renames are allowed, because nobody else uses the table"] = False
     notes: Annotated[tuple[str, ...], "sentences for the operator"] = ()
+    not_looked_at: Annotated[
+        tuple[str, ...], "codes of findings that only the run can find, for it reads the keys of all rows"
+    ] = ()
     options: Annotated[
         Mapping[str, Any], "what was asked for: `request`, `view` (lists, schema, kind of table), `partitions`"
     ] = field(default_factory=dict)

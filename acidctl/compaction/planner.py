@@ -23,6 +23,7 @@ from acidctl.compaction.plan import (
     fingerprint_of,
 )
 from acidctl.errors import UsageError
+from acidctl.findings import Finding, accepted_codes, unaccepted
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
     METADATA_MARKER,
@@ -63,7 +64,8 @@ class PlanContext:
 
     `write_ids` is the list of which the compactor's is made; `inputs_txns` is the reader's, less the transaction under
     which the result will be published. `refusal` (code, reason) holds for every location that has work to do;
-    `limits` are a number of deltas and a fraction of the base's size from which on there is work.
+    `limits` are a number of deltas and a fraction of the base's size from which on there is work, `accepted` the codes
+    of findings that refuse nothing.
     """
 
     request: CompactOptions
@@ -73,6 +75,7 @@ class PlanContext:
     refusal: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None
+    accepted: frozenset[str] = frozenset()
 
     @property
     def compactor_ids(self) -> ValidWriteIds:
@@ -161,7 +164,8 @@ def validate_request(
         # What the transaction itself wrote is no input of it.
         txns = replace(txns, open=(*txns.open, txn))
     refusal = _refusal_of_table(view, request, renames, locks)
-    return PlanContext(request, view, write_ids, txns, refusal, tuple(notes), _limits(view, request))
+    accepted = accepted_codes(request.accept_doubts)
+    return PlanContext(request, view, write_ids, txns, refusal, tuple(notes), _limits(view, request), accepted)
 
 
 def _directories(listings: Iterable[Listing]) -> Iterator[Directory]:
@@ -295,16 +299,21 @@ def _limits(view: TableView, request: CompactOptions) -> tuple[float, float] | N
     return int(number), fraction
 
 
-def draft_partition(context: PlanContext, partition: str, path: str, listing: Listing) -> PartitionDraft:
-    """Judge one location; raises NotEnoughHistoryError where no base on disk serves the compactor."""
+def draft_partition(
+    context: PlanContext, partition: str, path: str, listing: Listing, *, recovered: bool = False
+) -> PartitionDraft:
+    """Judge one location; raises NotEnoughHistoryError where no base on disk serves the compactor.
+
+    `recovered` says that whoever asks has the lock, and has completed or undone what was half published.
+    """
     blank = PartitionPlan(partition, path, Action.NOTHING_TO_DO)
     try:
-        return _draft(context, blank, listing)
+        return _draft(context, blank, listing, recovered)
     except NotPlannedError as why:
         return PartitionDraft(blank.left(why), listing.root)
 
 
-def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing) -> PartitionDraft:
+def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing, recovered: bool) -> PartitionDraft:
     if context.refusal is not None and context.refusal[0] == "ambiguous_table_type":
         raise NotPlannedError(*context.refusal)
     reader, guess = Reader(context.compactor_ids, context.inputs_txns), context.view.guess
@@ -315,6 +324,9 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing) -> Part
     consumed = state.deltas if minor else live_entries(state)
     _require_enough(state, minor)
     _require_due(context, state)
+    # What is half published is completed or undone by whoever takes the lock, and looked at again then.
+    doubts = [one for one in state.doubts if recovered or one.code != "half_published"]
+    require_believed(context, doubts)
     _require_mergeable(context, state, consumed)
     reach = _reach(context, state, consumed)
     outputs = _outputs(context, consumed, reach)
@@ -335,10 +347,17 @@ def _draft(context: PlanContext, blank: PartitionPlan, listing: Listing) -> Part
         bytes_in=sum(info.size for entry in entries for info in entry.files),
         fingerprint=fingerprint_of(entries),
         notes=(*dict.fromkeys(notes), *_uncovered_aborted(state.entries, names[0], reach.max)),
+        findings=tuple(doubts),
     )
     # A publication of two directories was interrupted: whoever takes the lock finishes or undoes it first.
     interrupted = any(is_journal(info.path) for info in listing.files)
     return PartitionDraft(plan, listing.root, state, consumed, frozenset() if interrupted else present)
+
+
+def require_believed(context: PlanContext, findings: Iterable[Finding]) -> None:
+    """Refuse what would make a doubtful answer the only one."""
+    if doubts := unaccepted(findings, context.accepted):
+        raise NotPlannedError.of_findings(doubts)
 
 
 def _require_enough(state: AcidState, minor: bool) -> None:
@@ -399,7 +418,7 @@ def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequenc
             "acid_v1_minor", "Hive 3 and later cannot read deltas of Hive 1 and 2; run a major compaction"
         )
     overlap = first_crossing((entry.range, entry) for entry in live_entries(state) if entry.range is not None)
-    if overlap is not None:
+    if overlap is not None and "overlapping_ranges" not in context.accepted:
         raise NotPlannedError(
             "overlapping_ranges",
             f"the write ids of {overlap[0].name} and {overlap[1].name} overlap in part; readers may read rows of both, "
@@ -415,7 +434,7 @@ def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequenc
     seen: dict[tuple[object, ...], StateEntry] = {}
     for entry in consumed:
         twin = seen.setdefault((entry.kind, entry.range, entry.statement_id), entry)
-        if entry.range is not None and twin is not entry:
+        if entry.range is not None and twin is not entry and "same_range" not in context.accepted:
             why = f"{twin.name} and {entry.name} have the same write ids, and readers read both"
             raise NotPlannedError("same_range", why)
     buckets: set[tuple[str, int]] = set()
@@ -425,7 +444,7 @@ def _require_mergeable(context: PlanContext, state: AcidState, consumed: Sequenc
         for file in data_files(entry):
             if isinstance(file.parsed, BucketFile) and file.has_rows:
                 bucket = file.info.directory, file.parsed.bucket_id
-                if bucket in buckets:
+                if bucket in buckets and "bucket_twice" not in context.accepted:
                     raise NotPlannedError(
                         "bucket_twice",
                         f"{file.info.path} is a second file of its bucket: a write was not finished, or crashed",

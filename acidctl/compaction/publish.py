@@ -166,7 +166,7 @@ def _require_unchanged(storage: Storage, root: str, plan: PartitionPlan) -> List
 
 def require_inputs(listing: Listing, plan: PartitionPlan) -> None:
     """Raise StalePlanError unless every input is what the plan saw: its files, their sizes and times, and no more."""
-    present = Present(listing)
+    present = Present(listing, nested=any(one.code == "nested_directory" for one in plan.findings))
     for entry in plan.inputs:
         why = present.changed(entry)
         if why is not None:
@@ -178,10 +178,15 @@ def require_inputs(listing: Listing, plan: PartitionPlan) -> None:
 
 
 class Present:
-    """What lies in a location, by its directories: an input is looked up among thousands, not searched for."""
+    """What lies in a location, by its directories: an input is looked up among thousands, not searched for.
 
-    def __init__(self, listing: Listing) -> None:
+    `nested` says that bases and deltas inside of inputs are known, which are no part of these.
+    """
+
+    def __init__(self, listing: Listing, *, nested: bool = False) -> None:
         self._listing = listing
+        decided = take_inventory(listing).decided if nested else ()
+        self._apart = tuple(f"{entry.name}/" for entry in decided if entry.reason_code == "nested")
         self._files: dict[str, dict[str, FileInfo]] = {path: {} for path in listing.directories}
         for info in listing.files:
             self._files.setdefault(info.path.partition("/")[0], {})[info.path] = info
@@ -202,7 +207,8 @@ class Present:
             if (found.size, found.modified) != (info.size, info.modified):
                 return f"{path} was changed"
         for path, info in present.items():
-            if path not in planned and info.size and _holds_data(path, planned):
+            known = path in planned or path.startswith(self._apart)
+            if not known and info.size and _holds_data(path, planned):
                 return f"{path} was added"
         return None
 

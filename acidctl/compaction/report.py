@@ -55,11 +55,12 @@ class PartitionReport:
     reason_code: Annotated[
         str,
         "why it was not compacted, stable; of a failure the code of its error; `not_needed` below the thresholds of "
-        "`--only-if-needed`; `max_bytes`, `max_partitions`, `max_runtime`, `storage_unreachable` where it was left for "
+        "`--only-if-needed`; the code of a [finding](../concepts.md#doubts) because of which it was refused; "
+        "`max_bytes`, `max_partitions`, `max_runtime`, `storage_unreachable` where it was left for "
         "a later run",
     ] = ""
     reason: Annotated[str, "the same in a sentence"] = ""
-    hint: Annotated[str | None, "of a failure: what to do now"] = None
+    hint: Annotated[str | None, "of a failure, or of findings: what to do now"] = None
     inputs: Annotated[tuple[str, ...], "names of the directories that were, or would have been, replaced"] = ()
     outputs: Annotated[tuple[str, ...], "names of the directories that were published"] = ()
     rows_in: Annotated[int | None, "stored rows that were read"] = None
@@ -176,6 +177,7 @@ def untouched(part: PartitionPlan) -> PartitionReport:
         outcome,
         part.reason_code,
         part.reason,
+        hint=part.hint,
         inputs=names if outcome is Outcome.REFUSED else (),
         notes=part.notes,
     )

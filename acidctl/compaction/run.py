@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import field, replace
@@ -36,6 +36,7 @@ from acidctl.compaction.publish import has_leftovers, publish, recover, require_
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
+from acidctl.findings import DoubtError, Finding, accepted_codes, unaccepted
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
@@ -43,7 +44,9 @@ from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.options import CompactOptions, unwatched
 from acidctl.phases import added, phase, since, so_far
+from acidctl.rows.belief import findings_of
 from acidctl.rows.table_view import list_table, read
+from acidctl.state.entries import AcidState
 from acidctl.storage.local import LocalStorage, together, whole_path
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
@@ -91,7 +94,8 @@ class Prepared:
     `leftovers` are paths of partitions in which names of earlier runs were seen; they are recovered too. Without
     `replan`, a partition in which a dead run had to be completed first is stale. `break_locks` takes over locks
     although their owner may be alive. `limit` bounds the time of the whole run, `began` are the seconds by phase that
-    this process had spent before it. What `before_publishing` raises keeps a partition as it is.
+    this process had spent before it. What `before_publishing` raises keeps a partition as it is. Findings of `accepted`
+    codes refuse nothing.
     """
 
     place: TablePlace
@@ -101,6 +105,7 @@ class Prepared:
     break_locks: bool = False
     limit: TimeLimit | None = None
     before_publishing: Callable[[], None] = lambda: None
+    accepted: frozenset[str] = frozenset()
     began: Mapping[str, float] = field(default_factory=so_far)
 
     @property
@@ -382,7 +387,8 @@ class Compaction:
             if part.action is Action.COMPACT:
                 require_free(storage, root, listing, part)
                 require_inputs(listing, part)
-                require_selected(listing, part, self._plan)
+                state = require_selected(listing, part, self._plan)
+                self._require_believed(part, root, state)
                 names = [output.name for output in part.outputs]
                 work = WorkDir.create(storage, root, self._plan.kind.value, names, lock)
                 running = PartitionRun(part, root, lock, work, started, (*part.notes, *notes))
@@ -404,6 +410,14 @@ class Compaction:
                 lock.release()
         self._report_progress(part.partition, partitions=1, rows=_rows(part), bytes=_bytes(part))
         return None
+
+    def _require_believed(self, part: PartitionPlan, root: str, state: AcidState) -> None:
+        """Refuse what has become doubtful; when a saved plan was made, other doubts may have been accepted."""
+        found: Iterable[Finding] = state.doubts
+        if self._prepared.replan is None:
+            found = findings_of(self._place.storage, root, state, {entry.name for entry in part.inputs})
+        for finding in unaccepted(found, self._prepared.accepted):
+            raise DoubtError(finding)
 
     def _end(self, running: PartitionRun, *, stopped: bool = False) -> None:
         """Publish, or keep or remove what was made; `stopped` where not all tasks have answered."""
@@ -528,6 +542,7 @@ def prepare(
     is accepted only what its editor may decide is taken.
     """
     shown, began = storage.display(root), so_far()
+    accepted = accepted_codes(asked.accept_doubts)
     # Other processes may stand in another directory.
     url = whole_path(storage, root) if isinstance(storage, LocalStorage) else url or shown
     place = TablePlace(storage, root, url, options_elsewhere(url, secrets, os.environ))
@@ -547,7 +562,9 @@ def prepare(
         listings = (location.listing for location in locations if not location.stray)
         # What an earlier run, or one that is going on, has left there is recovered too.
         leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
-        return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, began=began)
+        return Prepared(
+            place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, accepted=accepted, began=began
+        )
     _require_own(saved, asked, shown)
     if accept_edited:
         # What was assumed when the plan was made is assumed again only where it is given again.
@@ -556,9 +573,10 @@ def prepare(
             options,
             assume_committed=options.assume_committed and asked.assume_committed,
             assume_exclusive=options.assume_exclusive and asked.assume_exclusive,
+            accept_doubts=asked.accept_doubts,
         )
         saved = accept(saved, decided(again)[1].plan)
-    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit)
+    return Prepared(place, saved, break_locks=asked.unsafe_break_lock, limit=limit, accepted=accepted)
 
 
 def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> None:

@@ -10,7 +10,7 @@ from acidctl.compaction.footers import InputFile
 from acidctl.compaction.foresight import cuts, foreseen, foreseen_rows, part_bytes
 from acidctl.compaction.plan import Action, NotPlannedError, PartitionPlan, PlannedTask, Role
 from acidctl.compaction.planner import PartitionDraft, PlanContext, already_there
-from acidctl.format.names import BucketFile, format_bucket_file, parse_file
+from acidctl.format.names import BucketFile, OriginalFile, format_bucket_file, parse_file
 from acidctl.format.write_ids import RangeAnswer, ValidWriteIds, describe_ids
 from acidctl.state.entries import EntryKind
 from acidctl.types.schema import TableSchema
@@ -154,6 +154,12 @@ def _may_concern(delete: InputFile, bucket_id: int) -> bool:
     return bucket_id in delete.buckets or named is None or bucket_id == named
 
 
+def named_bucket(file: InputFile) -> int | None:
+    """The bucket in the name of a file, None where there is none."""
+    name = parse_file(file.path.rpartition("/")[2])
+    return name.bucket_id if isinstance(name, BucketFile | OriginalFile) else None
+
+
 def _bucket_of_name(file: InputFile) -> int | None:
     name = parse_file(file.path.rpartition("/")[2])
     return name.bucket_id if isinstance(name, BucketFile) else None
@@ -232,8 +238,8 @@ def _require_of_version(context: PlanContext, files: Sequence[InputFile]) -> Non
     """Whether rows that Hive 1 and 2 update in place can be merged by this kind of compaction."""
     if context.acid_v1:
         for file in files:
-            named = _bucket_of_name(file)
-            if file.is_acid and file.rows and named is not None and file.buckets != (named,):
+            named = named_bucket(file)
+            if file.is_acid and file.rows and file.buckets != (named,):
                 raise NotPlannedError(
                     "v1_buckets",
                     f"{file.path} holds rows of bucket {describe_ids(file.buckets)}; Hive 1 and 2 bring updates and "

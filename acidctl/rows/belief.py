@@ -7,8 +7,9 @@ pyarrow nor numpy is needed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from acidctl.errors import DamagedDataError
@@ -34,15 +35,18 @@ _MAGIC_BYTES = 4
 _WORKERS = 8
 
 
-def findings_of(storage: Storage, root: str, state: AcidState) -> tuple[Finding, ...]:
-    """Why rows of the location at `root` may be missing or come twice, by names and by the ends of all files of inserts
-    that are read.
+def findings_of(
+    storage: Storage, root: str, state: AcidState, names: Container[str] | None = None
+) -> tuple[Finding, ...]:
+    """Why rows of the location at `root` may be missing or come twice, by its names and by the ends of all files of
+    inserts that are read, or of those of the directories called `names` alone.
 
     Damage is none of these: whoever reads the rows says so.
     """
     found = [*state.doubts, *missing_halves(storage, root, state)]
     if not state.insert_only:
-        inserts = (entry for entry in live_entries(state) if entry.kind is not EntryKind.DELETE_DELTA)
+        read = (entry for entry in live_entries(state) if names is None or entry.name in names)
+        inserts = (entry for entry in read if entry.kind is not EntryKind.DELETE_DELTA)
         files = [file for entry in inserts for file in data_files(entry) if file.has_rows]
         found += [one for one in _at_once(lambda file: _finding_of(storage, root, file), files) if one is not None]
     return tuple(dict.fromkeys(found))
@@ -70,23 +74,24 @@ def missing_halves(storage: Storage, root: str, state: AcidState) -> Iterator[Fi
             yield state.lonely[entry.name]
 
 
-def foreign_bucket(name: str, path: str, named: int | None, properties: Iterable[int]) -> Finding | None:
-    """The finding of a file of inserts whose name says another bucket (`named`) than the bucket properties of its rows.
+def foreign_bucket(name: str, path: str, named: int | None, buckets: Iterable[int]) -> Finding | None:
+    """The finding of a file of inserts whose name says another bucket (`named`) than its rows, by their bucket ids.
 
     Rows of a file without a bucket in its name are not merged with the updates and deletes that concern them.
     """
-    other = None
-    for value in properties:
-        try:
-            bucket = decode(value).bucket_id
-        except BucketCodecError:
-            continue  # whoever reads it refuses it
-        other = bucket if bucket != named and other is None else other
+    other = next((bucket for bucket in buckets if bucket != named), None)
     if other is None:
         return None
     called = "has no bucket in its name" if named is None else f"is called bucket {named}"
     why = f"{name} {called}, and holds rows of bucket {other}; it may have been renamed or copied."
     return Finding("foreign_bucket", why, path)
+
+
+def bucket_ids(properties: Iterable[int]) -> Iterator[int]:
+    """The bucket ids of bucket properties, less what is none: whoever reads that refuses it."""
+    for value in properties:
+        with suppress(BucketCodecError):
+            yield decode(value).bucket_id
 
 
 def _finding_of(storage: Storage, root: str, file: DataFile) -> Finding | None:
@@ -105,8 +110,8 @@ def _finding_of_tail(tail: Tail, name: str, file: DataFile) -> Finding | None:
     if not tail.rows or not is_acid(tail):
         return None
     bounds = acidmeta.key_range(tail, tail.statistics, tail.rows)
-    properties = [key.bucket_property for key in bounds or ()]
-    return foreign_bucket(name, file.info.path, file.bucket_id, properties)
+    ids = bucket_ids(key.bucket_property for key in bounds or ())
+    return foreign_bucket(name, file.info.path, file.bucket_id, ids)
 
 
 def _tail_of(storage: Storage, root: str, file: DataFile) -> Tail | None:

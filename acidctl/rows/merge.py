@@ -372,25 +372,22 @@ def _notice_double_inserts(keys: EventKeys, first: BoolArray, notice: Notice) ->
 
 def check_order(keys: EventKeys, before: RowId | None, name: str) -> None:
     """Raise DamagedDataError when the keys go backwards; `before` is the last key of the batch before."""
-    where = None
+    row = first_backwards(keys, before)
+    if row is not None:
+        raise DamagedDataError(
+            f"{name} is not in ROW__ID order at {row.write_id},{row.bucket_property},{row.row_id},"
+            " so its events cannot be merged.",
+            path=name,
+            hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
+        )
+
+
+def first_backwards(keys: EventKeys, before: RowId | None) -> RowId | None:
+    """The first key that is less than the one before it, which is `before` for the first of the batch."""
     if before is not None and keys.at(0) < before:
-        where = keys.at(0)
-    else:
-        backwards = ~keys.select(slice(1, None)).at_or_after(keys.select(slice(None, -1)))
-        if backwards.any():
-            where = keys.at(int(np.argmax(backwards)) + 1)
-    if where is not None:
-        raise disorder(where, name)
-
-
-def disorder(row: RowId, name: str) -> DamagedDataError:
-    """The error about a file in which a row comes after a later one."""
-    return DamagedDataError(
-        f"{name} is not in ROW__ID order at {row.write_id},{row.bucket_property},{row.row_id},"
-        " so its events cannot be merged.",
-        path=name,
-        hint="The file was not written by Hive's ACID writer; rewrite it in ROW__ID order.",
-    )
+        return keys.at(0)
+    backwards = ~keys.select(slice(1, None)).at_or_after(keys.select(slice(None, -1)))
+    return keys.at(int(np.argmax(backwards)) + 1) if backwards.any() else None
 
 
 class _Cursor:

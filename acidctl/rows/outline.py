@@ -21,7 +21,7 @@ from acidctl.rows.table_view import PartitionState, TableState
 from acidctl.rows.watching import ReadProgress, ReadWatch
 from acidctl.state.entries import EntryKind, EntryState, StateEntry
 from acidctl.state.inventory import DataFile, data_files, live_entries
-from acidctl.state.report import ASSUMED
+from acidctl.state.report import ASSUMED, FINDINGS, to_json
 from acidctl.storage.port import Storage, join
 
 _INSERTS = frozenset({Operation.INSERT})
@@ -54,6 +54,7 @@ class SnapshotPlan(TypedDict):
     location: Annotated[str, "the table as it was named, without secrets"]
     assumed: Annotated[list[str], ASSUMED]
     partitions: Annotated[list[PlannedPartition], "one object a location"]
+    findings: Annotated[list[dict[str, str]], FINDINGS]
 
 
 class Outline:
@@ -66,8 +67,14 @@ class Outline:
         table: TableState,
         findings: Iterable[Finding],
         reader: Callable[..., Any],
+        *,
+        strict: bool = False,
     ) -> None:
-        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline."""
+        """`findings` is what was found in the table so far; `reader` makes the snapshot of an outline.
+
+        With `strict` what is found later raises DamagedDataError.
+        """
+        self.strict = strict
         self.location = location
         self.table = table
         self.notes = table.notes
@@ -148,6 +155,7 @@ class Outline:
             "location": self.location,
             "assumed": list(self.lists.assumed),
             "partitions": [_plan_of(partition) for partition in self.partitions],
+            "findings": to_json(self.findings),
         }
 
 

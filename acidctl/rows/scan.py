@@ -6,7 +6,7 @@ and the deletes that can concern them are held as sorted arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import field, replace
@@ -20,7 +20,7 @@ from acidctl.findings import Finding
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId, coalesce
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, scan_together
-from acidctl.rows.belief import foreign_bucket
+from acidctl.rows.belief import bucket_ids, foreign_bucket
 from acidctl.rows.merge import DeletedRows, EventStream, LaterDeletes, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES
 from acidctl.rows.pipeline import read_ahead
@@ -177,6 +177,8 @@ class LocationReader:
             deleted = LaterDeletes(collect, at_once=bool(ahead and projection and projection.where is None))
         begin = deleted.begin if isinstance(deleted, LaterDeletes) else lambda: None
         stream = partial(stream_of, projection=projection, batch_rows=rows, span=span, updates=updates, begin=begin)
+        if self.findings is not None:
+            stream = partial(stream, look=self.findings.look_at_buckets)
         pairs = [(source, stream(source, ahead=source in ahead)) for source in sources]
         streams = [one for _, one in pairs]
         if updates:
@@ -329,11 +331,17 @@ def stream_of(
     updates: bool = False,
     ahead: bool = False,
     begin: Callable[[], object] = lambda: None,
+    look: Callable[[DataSource, Iterator[EventBatch]], Iterator[EventBatch]] | None = None,
 ) -> EventStream:
-    """A file as a stream for the merge; see `DataSource.events`. `ahead` decodes it in a thread of its own."""
+    """A file as a stream for the merge; see `DataSource.events`. `ahead` decodes it in a thread of its own.
+
+    `look` passes on the batches of a file whose tail does not tell of which buckets they are.
+    """
 
     def events() -> Iterator[EventBatch]:
         batches = source.events(projection, batch_rows, span, stripes, begin)
+        if look is not None and source.buckets is None and source.facts.is_acid:
+            batches = look(source, batches)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)
@@ -367,7 +375,7 @@ class Findings:
         if self._partition and finding.path:
             finding = replace(finding, path=f"{self._partition}/{finding.path}")
         if self._strict:
-            raise DamagedDataError(f"rows may be missing or come twice: {finding}")
+            raise DamagedDataError(f"rows may be missing or come twice: {finding}", hint=finding.remedy)
         self._found[finding] = None
 
     def watch(self, sources: Sequence[DataSource]) -> Notice:
@@ -378,6 +386,18 @@ class Findings:
             self.add(finding_of_row(oddity, row, sources))
 
         return notice
+
+    def look_at_buckets(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The same batches of a file without statistics, whose rows say of which buckets they are."""
+        for batch in batches:
+            if len(batch):
+                self._add_foreign(source, (int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+            yield batch
+
+    def _add_foreign(self, source: DataSource, properties: Iterable[int]) -> None:
+        finding = foreign_bucket(source.name, source.path, source.bucket_id, bucket_ids(properties))
+        if finding is not None:
+            self.add(finding)
 
     def overlap(self, sources: Sequence[DataSource]) -> bool:
         """Whether the row ids of two files may be the same, as far as their tails tell."""
@@ -390,9 +410,7 @@ class Findings:
         """Take in which of them hold rows of another bucket than their names say."""
         for source in sources:
             if source.facts.is_acid and source.facts.rows:
-                finding = foreign_bucket(source.name, source.path, source.bucket_id, source.buckets or ())
-                if finding is not None:
-                    self.add(finding)
+                self._add_foreign(source, source.buckets or ())
 
 
 def finding_of_row(oddity: Oddity, row: RowId, sources: Sequence[DataSource]) -> Finding:

@@ -7,6 +7,7 @@ digests read data.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from acidctl.errors import MissingDependencyError, UsageError
 from acidctl.fileformats.plain import PlainFiles
-from acidctl.findings import Finding
+from acidctl.findings import AcidctlWarning, Finding
 from acidctl.format.names import parse_partition
 from acidctl.orc.schema_evolution import fit_array
 from acidctl.rows.export import ROW_ID, Timestamps, has_timestamps, public_batch, public_schema, row_id_array
@@ -135,12 +136,18 @@ class Snapshot(Outline):
         """`place` is the URL and the storage options by which other processes open it; `exporter` carries out
         `export`.
         """
-        super().__init__(outline._storage, outline.location, outline.table, outline.findings, outline._reader_of)
+        known = outline.findings
+        super().__init__(
+            outline._storage, outline.location, outline.table, known, outline._reader_of, strict=outline.strict
+        )
+        #: Whether each finding is warned of when rows have been read; commands show them in their own way.
+        self.warns = False
+        self._warned: set[Finding] = set()
         self._watch = outline._watch
         self._place = Place(*place)
         self._given = outline.table.schema
         self._plain = PlainFiles(self._given)
-        self._noticed = Findings(self._known)
+        self._noticed = Findings(self._known, strict=outline.strict)
         self._kept: dict[str, tuple[tuple[DataSource, ...], tuple[DataSource, ...]]] = {}
         self._exporter = exporter
 
@@ -150,6 +157,14 @@ class Snapshot(Outline):
         and what was noticed in the rows that have been read or counted so far.
         """
         return tuple(self._noticed)
+
+    def _warn(self) -> None:
+        """Warn of what was not warned of yet."""
+        for finding in self._noticed if self.warns else ():
+            if finding not in self._warned:
+                self._warned.add(finding)
+                text = f"rows of {self.location} may be missing or come twice: {finding} {finding.remedy}"
+                warnings.warn(AcidctlWarning(text), stacklevel=3)
 
     def add_finding(self, finding: Finding) -> None:
         """Take in what another process has noticed in the rows of a split."""
@@ -227,6 +242,7 @@ class Snapshot(Outline):
         else:
             count = sum(rows.count for rows in self._read(self._selection((), where, (partition,)), (partition,)))
         self._finished(partition)
+        self._warn()
         return count
 
     def _finished(self, partition: PartitionState) -> None:
@@ -266,7 +282,11 @@ class Snapshot(Outline):
                 raise UsageError(f"{name}={value}: expected a whole number from {least} on")
         chosen = self._chosen(partitions)
         selection = self._selection(columns, where, chosen)
-        yield from _limited(self._read(selection, chosen, batch_rows, threads, limit), limit)
+        self._warn()
+        for rows in _limited(self._read(selection, chosen, batch_rows, threads, limit), limit):
+            self._warn()
+            yield rows
+        self._warn()
         if self._watch is not None:
             self._watch.end()
 
@@ -321,7 +341,9 @@ class Snapshot(Outline):
         write_ids = self.lists.effective_write_ids
         splitter = Splitter(self._storage, self._place, write_ids, selection, form, row_id, self._plain)
         located = (one.checked() for one in self._located(chosen, selection))
-        return tuple(splitter.splits(located, split_bytes))
+        found = tuple(splitter.splits(located, split_bytes))
+        self._warn()
+        return found
 
     def _selection(
         self, columns: Sequence[str] | None, where: str | Predicate | None, partitions: Iterable[PartitionState]
@@ -397,7 +419,12 @@ class Snapshot(Outline):
 
         `how` are the fields of `ExportOptions`, and `where`, `row_id`, `limit` and `strict` as for `acidctl snapshot`.
         """
-        report: Mapping[str, Any] = self._exporter(self, to, columns, **how)
+        warns, self.warns = self.warns, self.warns and not how.get("strict")
+        try:
+            report: Mapping[str, Any] = self._exporter(self, to, columns, **how)
+        finally:
+            self.warns = warns
+        self._warn()
         return report
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

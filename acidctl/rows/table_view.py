@@ -305,7 +305,7 @@ def _stray(state: AcidState) -> AcidState:
         originals=(),
         entries=entries,
         notes=(),
-        doubts=tuple(unread_data(entries, beside_partitions=True)),
+        doubts=tuple(unread_data(entries)),
         lonely={},
         history_gap=None,
     )

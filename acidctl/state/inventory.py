@@ -48,6 +48,20 @@ _MARKER_REASONS = {
     VERSION_MARKER: "states the ACID version of the directory; no reader decides by it",
     METADATA_MARKER: "states what made a directory, and says nothing at the location itself",
 }
+# Findings of what is not recognised by the reasons of verdicts, and what is wrong.
+_CODES = {
+    "nested": "nested_directory",
+    "beside_partitions": "beside_partitions",
+    "delete_delta_in_insert_only": "delete_delta_in_insert_only",
+}
+_NOT_READ = {
+    "nested_directory": "a base or delta inside another directory counts for some readers only",
+    "beside_partitions": "Hive reads nothing beside the folders of partitions",
+    "delete_delta_in_insert_only": "insert-only tables have no delete deltas",
+    "unknown_name": "no reader knows such a name",
+}
+# Bucket files, markers, and what is hidden.
+_USUAL_IN_DELTAS = (BUCKET_PREFIX, "_", ".")
 # What an entry is where it is neither a base nor a delta, by the reason of its verdict; else not recognised.
 _OTHER_KINDS = {"marker": EntryKind.MARKER, "no_data_files": EntryKind.ORIGINAL}
 _DATA_FORMATS = {
@@ -245,6 +259,22 @@ def ignored_files(entry: Directory, *, insert_only: bool = False) -> tuple[FileI
     return tuple(f for f in _visible_files(entry) if f.path not in taken and not f.name.endswith(SIDE_FILE_SUFFIX))
 
 
+def unknown_files(deltas: Iterable[Directory]) -> list[Finding]:
+    """Files with data in live deltas of a full ACID table that no reader opens, because of their names."""
+    odd = [
+        info
+        for delta in deltas
+        if any(not info.name.startswith(_USUAL_IN_DELTAS) for info in delta.files)
+        for info in ignored_files(delta)
+        if info.size
+    ]
+    if not odd:
+        return []
+    more = f" and {len(odd) - 1:,} more" if len(odd) > 1 else ""
+    why = f"Data in {odd[0].path}{more} is not read: no reader knows such a name in a delta; rows may be missing."
+    return [Finding("unknown_name", why, odd[0].path)]
+
+
 def live_entries(state: AcidState) -> tuple[StateEntry, ...]:
     """What is read: base or originals, then deltas in selection order."""
     originals = [e for e in state.entries if e.name == ORIGINALS_NAME and e.state is EntryState.LIVE]
@@ -294,24 +324,15 @@ def attempts_twice(entries: Iterable[Directory], *, insert_only: bool) -> list[F
     return found
 
 
-def unread_data(entries: Iterable[StateEntry], *, beside_partitions: bool = False) -> list[Finding]:
-    """Data under names that this reader does not read: inside another directory, or by no known name."""
-    unread = [entry for entry in entries if entry.state is EntryState.UNRECOGNISED and entry.bytes]
-    if beside_partitions:
-        words = {"beside_partitions": "beside the partitions' folders, where Hive reads nothing"}
-        groups = {"beside_partitions": unread}
-    else:
-        words = {
-            "nested_directory": "inside another directory and not read there, while some readers do",
-            "unknown_name": "under a name that no reader knows, and not read",
-        }
-        groups = {
-            code: [e for e in unread if (e.reason_code == "nested") == (code == "nested_directory")] for code in words
-        }
+def unread_data(entries: Iterable[StateEntry]) -> list[Finding]:
+    """Entries with data that this reader does not read: inside of others, or by no name that it knows."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        if entry.state is EntryState.UNRECOGNISED and entry.bytes:
+            groups[_CODES.get(entry.reason_code, "unknown_name")].append(entry.name)
     found = []
-    for code, some in groups.items():
-        if some:
-            more = f" and {len(some) - 1:,} more" if len(some) > 1 else ""
-            what = f"{some[0].name}{more}, with data, {'lie' if more else 'lies'} {words[code]}"
-            found.append(Finding(code, f"{what}: rows may be missing.", some[0].name))
+    for code, names in groups.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        why = f"Data in {names[0]}{more} is not read: {_NOT_READ[code]}; rows may be missing."
+        found.append(Finding(code, why, names[0]))
     return found

@@ -25,6 +25,7 @@ from acidctl.values import dataclass
 
 SCHEMA_VERSION = 1
 ASSUMED = "lists that were not given and count as everything committed: `write_ids`, `txns`"
+FINDINGS = "why rows may be missing or come twice, as far as that is known: `code`, `sentence`, `path` and `remedy`"
 
 # What a cleaner could remove for a reader with these lists.
 RECLAIMABLE = (EntryState.OBSOLETE, EntryState.ABORTED)

@@ -40,7 +40,7 @@ from acidctl.state.entries import (
     Verdict,
     judge_originals,
 )
-from acidctl.state.inventory import attempts_twice, take_inventory, unread_data
+from acidctl.state.inventory import attempts_twice, take_inventory, unknown_files, unread_data
 from acidctl.state.selection import Selection, delta_order, list_as_hive, select_hive4, select_strict, without
 
 # What ACID v1 (Hive 1 and 2) writes once per location: the version as a big-endian integer.
@@ -105,7 +105,7 @@ def resolve(
         table_type=kind,
         acid_v1=acid_v1,
         notes=tuple(selection.notes),
-        doubts=(*selection.doubts, *unread_data(entries)),
+        doubts=(*selection.doubts, *unread_data(entries), *(() if insert_only else unknown_files(selection.deltas))),
         lonely=selection.lonely,
         history_gap=selection.history_gap,
         root=listing.root,

@@ -718,6 +718,10 @@ def test_a_full_table_called_insert_only_is_refused(tmp_path: Path) -> None:
     table = shutil.copytree(DEMO / "table", tmp_path / "orders")
     result = acidctl("compact", "major", str(table), *_lists(DEMO), "--table-type", "insert-only", "-o", "json")
     part = result.json()["partitions"][0]
+    assert (result.code, part["outcome"], part["reason_code"]) == (3, "refused", "delete_delta_in_insert_only")
+    more = ("--accept-doubts", "delete_delta_in_insert_only")
+    result = acidctl("compact", "major", str(table), *_lists(DEMO), "--table-type", "insert-only", "-o", "json", *more)
+    part = result.json()["partitions"][0]
     assert (result.code, part["outcome"], part["reason_code"]) == (3, "refused", "ambiguous_table_type")
     assert not [name for name in os.listdir(table) if name.startswith("_acidctl")]
 

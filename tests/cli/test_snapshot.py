@@ -167,7 +167,7 @@ def test_colour_is_of_the_terminal() -> None:
 def test_files_as_json() -> None:
     """The whole plan in one object, every directory with its reason and its cause."""
     answer = _answer(PARTITIONED, "--files", "-o", "json").json()
-    assert list(answer) == ["type", "schema_version", "location", "assumed", "partitions"]
+    assert list(answer) == ["type", "schema_version", "location", "assumed", "partitions", "findings"]
     assert (answer["type"], answer["schema_version"], answer["assumed"]) == ("snapshot", 1, [])
     first, second, third = answer["partitions"]
     assert first["base"] == "base_0000004_v0618710"
@@ -226,7 +226,7 @@ def test_count_and_digest() -> None:
     assert len(digest) == 3 + 32
     for form in ("json", "jsonl"):
         answer = _answer(PARTITIONED, "--count", "--digest", "-o", form).json()
-        assert list(answer) == ["type", "schema_version", "location", "assumed", "rows", "digest"]
+        assert list(answer) == ["type", "schema_version", "location", "assumed", "rows", "digest", "findings"]
         assert (answer["rows"], answer["digest"]) == (4, digest)
         assert "digest" not in _answer(PARTITIONED, "--count", "-o", form).json()
         assert _answer(PARTITIONED, "--digest", "-o", form).json() == answer

@@ -32,6 +32,7 @@ from acidctl.compaction.plan import CompactionPlan, PartitionPlan
 from acidctl.compaction.report import CompactionReport, PartitionReport, Totals, Verified
 from acidctl.errors import AcidctlError
 from acidctl.exporting.run import ExportReport
+from acidctl.findings import CATALOGUE, Finding, Level
 from acidctl.metastore.activity import Compaction, Lock, Transaction
 from acidctl.options import ReadView
 from acidctl.rows.file_report import (
@@ -113,6 +114,13 @@ def error_codes() -> str:
     return _table(("Word", "Exit code", "Class", "Means"), rows)
 
 
+def findings() -> str:
+    """What may be wrong with a table: every code of the catalogue."""
+    levels = {Level.NAMES: "names", Level.FOOTERS: "ends of files", Level.KEYS: "keys", Level.VALUES: "values"}
+    rows = ((f"`{kind.code}`", levels[kind.level], kind.title, kind.remedy) for kind in CATALOGUE.values())
+    return _table(("Code", "Level", "Means", "What to do"), rows)
+
+
 @dataclass(frozen=True)
 class Section:
     """One kind of object of the page of fields; a `document` names its own type."""
@@ -141,6 +149,11 @@ SECTIONS = (
     Section("Disagreement", "`disagreements` of `ls`", (Disagreement,)),
     Section("Gap", "`gaps` of `ls`", (Gap,)),
     Section("Damaged file", "`damaged` of `ls`", (Damage,)),
+    Section(
+        "Finding",
+        "`findings` of `ls`, `snapshot --files`, `--count` and `--digest`; of a partition of a plan, less `remedy`",
+        (Finding,),
+    ),
     Section("`snapshot --files -o json`", "type `snapshot`", (SnapshotPlan,), True),
     Section("Partition of a snapshot", "`partitions` of `snapshot --files`; a line of `-o jsonl`", (PlannedPartition,)),
     Section("Excluded directory", "`excluded` of a partition of a snapshot", (Excluded,)),
@@ -409,6 +422,7 @@ def figures() -> str:
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "architecture.md": {"packages": packages},
+    "concepts.md": {"findings": findings},
     "performance.md": {"figures": figures},
     "reference/commands.md": {"commands": commands},
     "reference/exit-codes.md": {

@@ -133,7 +133,7 @@ def test_sieve_takes_its_bucket_and_counts() -> None:
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([(2, encode(0), 1, 2), (2, encode(0), 0, 2)], "not in ROW__ID order at 2,536870912,0"),
+        ([(2, encode(0), 1, 2), (2, encode(0), 0, 2)], "not in the order of their ROW__IDs, first at 2,536870912,0"),
         ([(2, encode(0), 0, 10)], "event of write id 10, but its directory ends at 9"),
         ([(10, encode(0), 0, 3)], "event of write id 10, but its directory ends at 9"),
         ([(2, 1 << 30, 0, 2)], "codec version 2"),

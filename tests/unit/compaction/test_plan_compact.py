@@ -482,7 +482,7 @@ def test_inputs_name_all_their_files() -> None:
         "delta_1_5/readme",
         "delta_6_6_0000/HIVE_UNION_SUBDIR_1/000000_0",
     ]
-    draft = drafted(names, MAJOR, ids(6), guess=FULL)
+    draft = drafted(names, MAJOR, ids(6), guess=FULL, accept_doubts=["unknown_name"])
     files = {info.path for entry in draft.plan.inputs for info in entry.files}
     assert files == {*names[:3], names[-1]}
     assert draft.plan.bytes_in == 4
@@ -493,7 +493,7 @@ def test_inputs_name_all_their_files() -> None:
 
 def test_notes_for_the_operator() -> None:
     """Entries nobody understands, where Hive 4 differs, and a property that does not bind a person."""
-    plan = planned(["delta_x_1", *delta(1, 2)], MAJOR, ids(2))
+    plan = planned(["delta_x_1", *delta(1, 2)], MAJOR, ids(2), accept_doubts=["unknown_name"])
     assert any("delta_x_1 is not recognised" in note for note in plan.notes)
     assert any("Hive 4" in note for note in plan.notes)
     ddl = "create table t (id int) tblproperties ('transactional'='true', 'no_auto_compaction'='true')"

@@ -323,7 +323,7 @@ def test_a_file_whose_stripes_are_out_of_order_is_named(rows: list[int], tmp_pat
     """Whether its stripes could be copied, or are written anew."""
     write_events(tmp_path, "base_0000001_v0000010", rows, write_id=1)
     write_events(tmp_path, delta(2), range(STRIPE), write_id=2)
-    with pytest.raises(DamagedDataError, match=r"base_0000001.* is not in ROW__ID order"):
+    with pytest.raises(DamagedDataError, match=r"base_0000001.* rows are not in the order of their ROW__IDs"):
         task.run_task(spec_of(tmp_path))
 
 

@@ -546,6 +546,8 @@ def test_events_under_the_name_of_another_bucket() -> None:
     renamed = {path.replace(old, old[:-5] + "00010"): data for path, data in files.items()}
     assert renamed.keys() != files.keys()
     part = one(plan_of(renamed, MAJOR))
+    assert (part.action, part.reason_code) == (Action.REFUSED, "foreign_bucket")
+    part = one(plan_of(renamed, MAJOR, accept_doubts=["foreign_bucket"]))
     assert (part.action, part.reason_code) == (Action.REFUSED, "v1_buckets")
     assert "bucket_00010 holds rows of bucket 1;" in part.reason
 

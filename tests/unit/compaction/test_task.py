@@ -277,7 +277,7 @@ def test_row_that_stands_twice(tmp_path: Path) -> None:
     shutil.copy(table / "delta_0000008_0000008_0000/bucket_00000", table / "delta_0000008_0000008_0000/bucket_00000_1")
     for role in (Role.SURVIVING, Role.INSERTS):
         (spec,) = specs_of(table, state_of(table), columns, [role])
-        with pytest.raises(DamagedDataError, match="Row id 8,536870912,0 exists twice"):
+        with pytest.raises(DamagedDataError, match="two rows have the ROW__ID 8,536870912,0;"):
             run_task(spec)
 
 

@@ -24,6 +24,9 @@ from acidctl.types.format_rows import json_lines
 from tests import ROOT
 from tests.support.slow_reader import CONVERTERS, DELETE, Event, NotEnoughHistory, Row, as_json, moment, read, struct_of
 
+# Both readers are given rows of one id as well.
+pytestmark = pytest.mark.filterwarnings("ignore::acidctl.AcidctlWarning")
+
 TABLES = ROOT / "fixtures" / "tables"
 # Hive's own rows are compared elsewhere; here are tables whose columns the slow reader knows.
 SAMPLE = (

@@ -78,6 +78,7 @@ def write_events(path: Path, rows: list[tuple[int, int, int, int]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(amount(4, swept=40)))
+@pytest.mark.filterwarnings("ignore::acidctl.AcidctlWarning")
 def test_random_buckets_are_cut_between_row_ids(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A base and deltas of many stripes, updates in place or deletes beside, with row ids that come twice."""
     dice = random.Random(seed)
