@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from acidctl import open_table
-from acidctl.cleaning.plan import CleanPlan
+from acidctl.cleaning import decisions
+from acidctl.cleaning import run as run_module
+from acidctl.cleaning.plan import CleanPlan, Compared
 from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.errors import ExitCode
 from acidctl.format.bucket_codec import encode
@@ -502,6 +504,38 @@ def test_files_of_union_all_are_hives_own(tmp_path: Path) -> None:
     age(root)
     plan = case.run(LocalStorage(), root).plan()
     assert "HIVE_UNION_SUBDIR_1" not in {entry.name for part in plan.locations for entry in part.kept}
+
+
+def test_what_an_earlier_version_took_along_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its boxes hold files of any name as original ones."""
+    case = step("hive4/converted/05-major")
+    root = case.copy(tmp_path / "t")
+    (root / "notes.txt").write_text("mind the gap")
+    age(root)
+    before = tree(root)
+    with monkeypatch.context() as patched:
+        patched.setattr(decisions, "_is_own_original", lambda info: True)
+        patched.setattr(run_module, "compare", lambda *given: Compared(None, "nothing"))
+        case.quarantine(root)
+    assert not (root / "notes.txt").exists()
+    assert case.undo(root).exit_code == ExitCode.DONE
+    assert tree(root) == before
+
+
+def test_doubts_and_lost_rows_do_not_keep_anything_in_quarantine(tmp_path: Path) -> None:
+    """Nothing is lost by what comes back; it may be the only copy."""
+    case = step(MAJOR)
+    root = case.copy(tmp_path / "t")
+    before = tree(root)
+    case.quarantine(root)
+    (file,) = root.glob("base_*/bucket_00000")
+    content = file.read_bytes()
+    file.unlink()
+    shutil.copytree(next(root.glob("base_*")), root / "sub" / "delta_0000001_0000001")
+    assert case.undo(root).exit_code == ExitCode.DONE
+    shutil.rmtree(root / "sub")
+    file.write_bytes(content)
+    assert tree(root) == before
 
 
 # --- times that tell nothing
