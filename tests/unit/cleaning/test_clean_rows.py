@@ -257,6 +257,30 @@ def test_deleted_rows_are_not_missed(tmp_path: Path) -> None:
     assert "1,536870912,8" in failing(run_of(root, 2).plan())["rows"]
 
 
+def test_a_minor_may_leave_out_rows_that_are_deleted_within_its_range(tmp_path: Path) -> None:
+    """As long as the delete event is there, which its other half has."""
+    for held, lost in (([0, 1, 2], False), ([0, 1, 3], True)):
+        root = tmp_path / str(lost)
+        write_events(root, "delta_0000001_0000001_0000", range(4), write_id=1)
+        for name in ("delete_delta_0000002_0000002_0000", "delete_delta_0000001_0000002"):
+            write_events(root, name, [3], write_id=1, current=2, operation=Operation.DELETE)
+        write_events(root, "delta_0000001_0000002", held, write_id=1)
+        age(root)
+        assert set(failing(run_of(root, 2).plan())) == ({"rows"} if lost else set())
+
+
+def test_the_guard_says_what_was_read(tmp_path: Path) -> None:
+    """Rows and deletes that were looked for, and what the covers hold."""
+    case = step(DEMO)
+    root = case.copy(tmp_path / "t")
+    size = sum(path.stat().st_size for path in root.glob("*_0000001_0000004_v*/bucket_*"))
+    (rows,) = (guard for guard in judged(case, root).locations[0].guards if guard.guard == "rows")
+    assert rows.why == f"6 rows and 4 deletes of what goes are in what covers it (4 files, {size:,} bytes, read whole)"
+    root = written(tmp_path / "u")
+    (rows,) = (guard for guard in run_of(root, 2).plan().locations[0].guards if guard.guard == "rows")
+    assert rows.why.startswith("10 rows of what goes are in what covers it (1 file, ")
+
+
 def test_deletes_stay_beside_rows_that_the_retention_keeps(tmp_path: Path) -> None:
     """Later nobody could tell that the rows, which the base lacks, had been deleted."""
     root = written(tmp_path / "t", deleted=[3, 9])
