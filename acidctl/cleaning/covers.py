@@ -6,7 +6,8 @@ missing inputs, a bucket file that was lost or renamed, a copied directory: by n
 **Full ACID.** Each row of a victim has to be in its cover, by ROW__ID, unless a DELETE event that is still there
 removes it; and each DELETE event of a victim has to be in the delete half that covers it. *All* victims are asked, not
 those that readers would fall back to: what a damaged minor compaction lost may still be in its inputs. Only this
-direction is asked. What the cover holds beyond that is in it with or without the victims.
+direction is asked. What the cover holds beyond that is in it with or without the victims. In ACID version 1, where an
+update keeps the ROW__ID, the cover has to hold the newest version that the victims do, or a later one.
 
 Where an earlier run was stopped, a row whose DELETE event has gone already would look lost. Therefore inserts go before
 the deletes that may remove them: within a run by the order of removal (`plan._ranks`), between runs because deletes

@@ -42,7 +42,8 @@ class Files:
 def contained(wanted: Files, held: Files, write_ids: ValidWriteIds) -> Contained:
     """Look for each visible row of `wanted` among the visible rows of `held`, by ROW__ID, bucket by bucket.
 
-    Each row may stand in several files of `wanted`. DamagedDataError where rows of one file are not in the order of
+    Each row may stand in several files of `wanted`. Where rows are updated in place (ACID version 1) `held` has to have
+    its newest version or a later one. DamagedDataError where rows of one file are not in the order of
     their ids, where `held` has an id twice, and where a file of either side gives its rows no ids.
     """
     nameless = next((s.name for s in (*wanted.rows, *held.rows) if s.facts.rows and not s.has_row_ids), None)
@@ -64,7 +65,7 @@ def contained(wanted: Files, held: Files, write_ids: ValidWriteIds) -> Contained
 
 
 def events_contained(wanted: Sequence[DataSource], held: Sequence[DataSource], write_ids: ValidWriteIds) -> Contained:
-    """Look for the ROW__ID of each visible event of `wanted`, of whatever operation, among those of `held`."""
+    """Look for the newest visible event of each row of `wanted`, of whatever operation, among those of `held`."""
     return _contained(Files(_as_rows(wanted)), Files(_as_rows(held)), write_ids, once=False)
 
 
@@ -80,7 +81,8 @@ def _as_rows(sources: Sequence[DataSource]) -> list[DataSource]:
 
 def _contained(wanted: Files, held: Files, write_ids: ValidWriteIds, *, once: bool = True) -> Contained:
     looked_for = _merged(wanted, write_ids, once=False)
-    rows, missing = missing_key(looked_for, _merged(held, write_ids, once=once))
+    versions = any(source.facts.may_update for source in wanted.rows)
+    rows, missing = missing_key(looked_for, _merged(held, write_ids, once=once), versions=versions)
     return Contained(rows, missing, "" if missing is None else holders(wanted.rows, missing)[0].name)
 
 
@@ -133,11 +135,13 @@ def _distinct(batches: Iterable[EventBatch]) -> int:
     return count
 
 
-def missing_key(wanted: Iterable[EventBatch], held: Iterator[EventBatch]) -> tuple[int, RowId | None]:
+def missing_key(
+    wanted: Iterable[EventBatch], held: Iterator[EventBatch], *, versions: bool = False
+) -> tuple[int, RowId | None]:
     """How many keys were looked for up to the first that `held` lacks, and that one; both are in ROW__ID order.
 
     Of each side one batch is in memory. A batch of `held` is kept until what is wanted lies behind its end, so that a
-    key may be wanted more than once.
+    key may be wanted more than once, but for `versions`: then `held` lacks a key of which it has an older version.
     """
     looked_for = 0
     batch: _Batch | None = None
@@ -149,7 +153,7 @@ def missing_key(wanted: Iterable[EventBatch], held: Iterator[EventBatch]) -> tup
             if batch is None:
                 return looked_for, keys.at(0)
             here = keys.not_after(batch.last)
-            absent = batch.first_absent(keys.select(slice(0, here)))
+            absent = batch.first_absent(keys.select(slice(0, here)), versions=versions)
             if absent is not None:
                 return looked_for, absent
             keys = keys.select(slice(here, None))
@@ -166,8 +170,8 @@ class _Batch:
         self._keys = keys
         self._known: DeletedRows | None = None
 
-    def first_absent(self, keys: EventKeys) -> RowId | None:
-        """The first of these that is not here."""
+    def first_absent(self, keys: EventKeys, *, versions: bool) -> RowId | None:
+        """The first of these that is not here; with `versions`, or of which an older one is."""
         if not len(keys):
             return None
         # A set of keys that answers which of others are in it: what deletes need, too.
@@ -176,7 +180,18 @@ class _Batch:
         found = self._known.mask(keys)
         if found is None:
             return keys.at(0)
-        return None if found.all() else keys.select(~found).at(0)
+        if not found.all():
+            return keys.select(~found).at(0)
+        if not versions:
+            return None
+        here = DeletedRows(keys).mask(self._keys)
+        assert here is not None
+        same = self._keys.select(here)
+        if len(same) != len(keys):
+            return keys.at(0)  # a cover that holds a key twice cannot be trusted with it
+        # Each side has each key once, so that these are the same keys in the same order.
+        older = same.current < keys.current
+        return keys.select(older).at(0) if older.any() else None
 
 
 def read_whole(sources: Sequence[DataSource]) -> tuple[int, int]:

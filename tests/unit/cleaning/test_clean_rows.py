@@ -176,6 +176,21 @@ def test_an_update_that_a_base_of_acid_v1_lacks(tmp_path: Path) -> None:
     assert set(failing(judged(case, root))) == {"rows"}
 
 
+@pytest.mark.parametrize("bucket", ["bucket_00000", "bucket_00001"])
+def test_a_minor_of_acid_v1_that_lacks_events(bucket: str, tmp_path: Path) -> None:
+    """A row by its key may be there in an older version, or as it was before it was deleted."""
+    case = step("hive2/v1_bucketed/03-minor")
+    root = case.copy(tmp_path / "t")
+    assert failing(judged(case, root)) == {}
+    inserts = root / "delta_0000101_0000101_0000" / bucket
+    shutil.copy(inserts, root / "delta_0000101_0000106" / bucket)
+    why = failing(judged(case, root))
+    assert set(why) == {"rows"}
+    assert bucket in why["rows"]
+    (root / "delta_0000101_0000106" / bucket).unlink()
+    assert set(failing(judged(case, root))) == {"rows"}
+
+
 # --- what makes `snapshot` exit 3
 
 
@@ -418,6 +433,46 @@ def test_rows_of_insert_only_tables_are_counted(name: str, tmp_path: Path) -> No
     why = failing(judged(case, root))
     assert set(why) == {"rows"}
     assert "some would be lost" in why["rows"]
+
+
+def plain(root: Path, rows: dict[str, int]) -> Path:
+    """An insert-only table: directories by name with so many rows."""
+    for name, count in rows.items():
+        (root / name).mkdir(parents=True)
+        batch = EventBatch(EventKeys(*[np.zeros(count, dtype=np.int64)] * 4), (pa.array(range(count), pa.int64()),))
+        data, _ = written_file([batch], parse_schema("n bigint").columns, acid=False)
+        (root / name / "000000_0").write_bytes(data)
+    age(root)
+    return root
+
+
+INSERT_ONLY = {
+    "minor": ({"delta_1_1_0000": 3, "delta_2_2_0000": 2, "delta_1_2_v9": 5, "delta_3_3_0000": 7}, 2),
+    "statements": ({"delta_1_1_0000": 3, "delta_1_1_0001": 2, "delta_1_2_v9": 5}, 2),
+    "base": ({"delta_1_1_0000": 3, "delta_2_2_0000": 2, "base_2_v9": 5, "delta_3_3_0000": 7}, 2),
+    "base of a base": ({"base_1_v5": 3, "delta_1_1_0000": 3, "delta_2_2_0000": 2, "base_2_v9": 5, "base_4": 0}, 3),
+    "overwrite and its compaction": ({"delta_1_1_0000": 9, "base_2": 5, "base_2_v9": 5}, 2),
+    "minor and base": ({"delta_1_1_0000": 3, "delta_2_2_0000": 2, "delta_1_2_v8": 5, "base_2_v9": 5}, 3),
+}
+
+
+@pytest.mark.parametrize("name", INSERT_ONLY)
+def test_rows_of_insert_only_covers_are_those_of_their_inputs(name: str, tmp_path: Path) -> None:
+    """Neither more inputs are counted than a reader would read, nor fewer; one row less is one that is lost."""
+    rows, going = INSERT_ONLY[name]
+    aborted = [4] if "base_4" in rows else []
+    given: dict[str, Any] = {"txn": 20, "aborted": aborted, "table_type": "insert-only", "highest_write_id": 3}
+    plan = run_of(plain(tmp_path / "t", rows), 4, **given).plan()
+    assert (failing(plan), len(goes(plan))) == ({}, going)
+    cover = next(cover for cover in ("base_2_v9", "delta_1_2_v9") if cover in rows)
+    plan = run_of(plain(tmp_path / "u", {**rows, cover: 4}), 4, **given).plan()
+    assert set(failing(plan)) == {"rows"}
+
+
+def test_an_insert_only_overwrite_replaces_what_was_before(tmp_path: Path) -> None:
+    """Whatever number of rows that had."""
+    root = plain(tmp_path / "t", {"delta_1_1_0000": 9, "base_2": 1})
+    assert goes(run_of(root, 2, table_type="insert-only").plan()) == {"delta_1_1_0000"}
 
 
 def test_text_is_counted_where_the_ddl_says_how(tmp_path: Path) -> None:

@@ -34,13 +34,14 @@ from tests.support.orc_events import written
 Key = tuple[int, int, int]
 
 
-def batches(keys: Sequence[Key], random: Random) -> Iterator[EventBatch]:
-    """The keys as batches of any size, some of them empty."""
+def batches(keys: Sequence[Key], random: Random, versions: dict[Key, int] | None = None) -> Iterator[EventBatch]:
+    """The keys as batches of any size, some of them empty; `versions` are their current write ids."""
     at = 0
     while at < len(keys) or random.random() < 0.2:
         end = at + random.randint(0, 4)
         columns = np.array(keys[at:end], dtype=np.int64).reshape(-1, 3)
-        yield EventBatch(EventKeys(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 0]))
+        current = np.array([(versions or {}).get(key, key[0]) for key in keys[at:end]], dtype=np.int64)
+        yield EventBatch(EventKeys(columns[:, 0], columns[:, 1], columns[:, 2], current))
         at = end
 
 
@@ -62,6 +63,21 @@ def test_the_first_key_that_is_not_there_is_found(seed: int) -> None:
     assert found == (RowId(*missing[0]) if missing else None)
     if not missing:
         assert looked_for == len(wanted)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_an_older_version_of_a_row_is_missing(seed: int) -> None:
+    """A later one is not."""
+    random = Random(seed)
+    wanted = sorted({*some(random, 12)})
+    held = sorted({*some(random, 12), *wanted})
+    versions = {key: random.randint(1, 3) for key in held}
+    changes = {key: random.choice([0, 0, 0, 1, 1, -1]) for key in wanted}
+    newer = {key: version + changes.get(key, 0) for key, version in versions.items()}
+    older = next((key for key in wanted if changes[key] < 0), None)
+    found = missing_key(batches(wanted, random, versions), batches(held, random, newer), versions=True)[1]
+    assert found == (None if older is None else RowId(*older))
+    assert missing_key(batches(wanted, random, versions), batches(held, random, newer))[1] is None
 
 
 def test_no_more_than_a_batch_of_each_side_is_held() -> None:
