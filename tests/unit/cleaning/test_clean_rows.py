@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from acidctl.errors import ExitCode
 from acidctl.format.bucket_codec import encode
 from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.options import CleanOptions
+from acidctl.orc.reader import open_orc
 from acidctl.storage.local import LocalStorage
 from acidctl.types.schema import parse_schema
 from tests.support.cleaning_cases import LATER, MADE, Step, age, step, tops, tree
@@ -189,6 +191,20 @@ def test_a_minor_of_acid_v1_that_lacks_events(bucket: str, tmp_path: Path) -> No
     assert bucket in why["rows"]
     (root / "delta_0000101_0000106" / bucket).unlink()
     assert set(failing(judged(case, root))) == {"rows"}
+
+
+def test_a_young_delta_of_acid_v1_still_says_what_a_row_became(tmp_path: Path) -> None:
+    """The base lacks what it deletes."""
+    case = step("hive2/v1_delete_all/03-major")
+    root = case.copy(tmp_path / "t")
+    for path in (step("hive2/v1_delete_all/01-deleted").folder / "table").iterdir():
+        shutil.copytree(path, root / path.name)
+    age(root)
+    young = root / "delta_0000702_0000702_0000"
+    for path in (young, *young.iterdir()):
+        os.utime(path, (LATER - 60, LATER - 60))
+    plan = case.run(LocalStorage(), root).plan()
+    assert (failing(plan), goes(plan)) == ({}, {"delta_0000701_0000701_0000"})
 
 
 # --- what makes `snapshot` exit 3
@@ -467,6 +483,21 @@ def test_rows_of_insert_only_covers_are_those_of_their_inputs(name: str, tmp_pat
     cover = next(cover for cover in ("base_2_v9", "delta_1_2_v9") if cover in rows)
     plan = run_of(plain(tmp_path / "u", {**rows, cover: 4}), 4, **given).plan()
     assert set(failing(plan)) == {"rows"}
+
+
+def test_a_damaged_chunk_of_an_insert_only_cover(tmp_path: Path) -> None:
+    """Its footer counts as many rows as before."""
+    root = plain(tmp_path / "t", {"delta_1_1_0000": 300, "delta_2_2_0000": 200, "base_2_v9": 500})
+    file = root / "base_2_v9" / "000000_0"
+    data = bytearray(file.read_bytes())
+    (stripe,) = open_orc(io.BytesIO(data), name="").tail.stripes
+    begin = stripe.offset + stripe.index_length
+    data[begin : begin + stripe.data_length] = bytes(255 - byte for byte in data[begin : begin + stripe.data_length])
+    file.write_bytes(data)
+    age(root)
+    why = failing(run_of(root, 2, txn=20, table_type="insert-only").plan())
+    assert set(why) == {"rows"}
+    assert "base_2_v9/000000_0" in why["rows"]
 
 
 def test_an_insert_only_overwrite_replaces_what_was_before(tmp_path: Path) -> None:
