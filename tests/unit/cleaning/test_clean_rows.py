@@ -17,6 +17,7 @@ from acidctl import open_table
 from acidctl.cleaning import decisions
 from acidctl.cleaning import run as run_module
 from acidctl.cleaning.plan import CleanPlan, Compared
+from acidctl.cleaning.report import CleanReport
 from acidctl.cleaning.run import CleanRun, prepare
 from acidctl.errors import ExitCode
 from acidctl.format.bucket_codec import encode
@@ -24,8 +25,11 @@ from acidctl.format.events import EventBatch, EventKeys, Operation
 from acidctl.options import CleanOptions
 from acidctl.orc.reader import open_orc
 from acidctl.storage.local import LocalStorage
+from acidctl.storage.port import Storage
 from acidctl.types.schema import parse_schema
 from tests.support.cleaning_cases import LATER, MADE, Step, age, step, tops, tree
+from tests.support.extent import every
+from tests.support.faulty import Fault, sweep
 from tests.support.orc_events import written as written_file
 from tests.support.specs import write_events
 
@@ -381,6 +385,34 @@ def test_what_an_overwrite_replaced_is_not_missed(tmp_path: Path) -> None:
     assert set(failing(run_of(root, 3).plan())) == {"rows"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [Fault.KILLED, Fault.HALFWAY])
+def test_a_run_below_an_overwrite_may_die_at_any_call(fault: Fault, tmp_path: Path) -> None:
+    """The next one knows what was replaced, and completes it."""
+    template, root = overwritten(tmp_path / "template"), tmp_path / "t"
+
+    def plant() -> LocalStorage:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(template, root)
+        age(root)
+        return LocalStorage()
+
+    def clean(storage: Storage) -> CleanReport:
+        request = CleanOptions(validtxns=(ids(3),))
+        run = prepare(storage, str(root), request, now=LATER)
+        return run.delete(run.plan())
+
+    hits = 0
+    for hit in sweep(plant, clean, fault, every=every(2), first=1):
+        hits += 1
+        for lock in root.glob("_acidctl_lock*"):
+            os.utime(lock, (MADE, MADE))
+        again = clean(LocalStorage())
+        assert again.exit_code == ExitCode.DONE, (hit, again)
+        assert tops(root) == {"base_0000003"}, hit
+    assert hits > 20 // every(2)
+
+
 def test_a_compaction_that_was_not_marked_is_no_overwrite(tmp_path: Path) -> None:
     """A compactor of Hive 3 died before it wrote the mark: readers take the base all the same."""
     for held, lost in ((range(10), False), (range(9), True)):
@@ -419,9 +451,10 @@ def test_rows_that_a_rebalancing_compaction_numbered_anew(tmp_path: Path) -> Non
     age(root)
     assert len(goes(run_of(root, 2, txn=20).plan())) == 2
     write_events(root, "delete_delta_0000003_0000003_0000", [1], write_id=1, current=3, operation=Operation.DELETE)
-    renumbered(root, "base_0000003_v0000012", [(1, 0), (1, 2), (2, 3)])
+    write_events(root, "delta_0000003_0000003_0000", [0], write_id=3)
+    renumbered(root, "base_0000003_v0000012", [(1, 0), (1, 2), (2, 3), (3, 0)])
     age(root)
-    assert len(goes(run_of(root, 3, txn=20).plan())) == 4
+    assert len(goes(run_of(root, 3, txn=20).plan())) == 5
     for rows in (anew[:3], [*anew[:3], (2, 9)], [(1, row) for row in range(4)], [(2, 0), (2, 1), (3, 0), (3, 1)]):
         renumbered(root, "base_0000002_v0000009", rows)
         age(root)
