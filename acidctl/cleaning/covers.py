@@ -125,16 +125,21 @@ class _Location:
             one for one in self._seen.covered if self._causes(one) == (base.name,) and not is_replaced(one, floor)
         ]
         found = self._compared_with(base, victims)
-        # What was numbered anew and then compacted once more, without a cleaning between.
-        older = [one for one in victims if one.kind is EntryKind.BASE and one.is_compacted]
-        for renumbered in sorted(older, key=lambda one: -one.base.write_id) if found.missing is not None else ():
-            inputs = [one for one in victims if one is not renumbered and is_replaced(one, renumbered.base.write_id)]
-            if inputs and self._is_renumbered(renumbered, inputs):
-                found = self._compared_with(base, [one for one in victims if one not in inputs])
-                break
+        if found.missing is not None:
+            inputs = self._numbered_anew(victims)
+            found = self._compared_with(base, [one for one in victims if one not in inputs]) if inputs else found
         if found.missing is not None and not self._is_renumbered(base, victims):
             raise _LostError(_lacks(base.name, found))
         self._rows += found.rows
+
+    def _numbered_anew(self, victims: Sequence[Directory]) -> list[Directory]:
+        """The inputs of the newest rebalancing compaction among victims, compacted since without a cleaning."""
+        bases = [one for one in victims if one.kind is EntryKind.BASE and one.is_compacted]
+        for base in sorted(bases, key=lambda one: -one.base.write_id):
+            inputs = [one for one in victims if one is not base and is_replaced(one, base.base.write_id)]
+            if inputs and self._is_renumbered(base, inputs):
+                return inputs
+        return []
 
     def _is_overwrite(self, base: Directory) -> bool:
         """Whether a base without a mark of a compaction holds rows of its own write alone, as far as tails tell.
