@@ -385,6 +385,23 @@ def test_what_an_overwrite_replaced_is_not_missed(tmp_path: Path) -> None:
     assert set(failing(run_of(root, 3).plan())) == {"rows"}
 
 
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_replaced_nothing_is_no_overwrite(removed: bool, tmp_path: Path) -> None:
+    """One that was aborted, and a compaction, in their place or where a stopped cleaner has put them."""
+    for name, aborted in (("base_0000002", [2]), ("base_0000002_v0000009", []), ("base_0000002_m", [])):
+        root = overwritten(tmp_path / f"t{len(name)}")
+        write_events(root, "base_0000002", [2], write_id=2)
+        place = root / "_acidctl_work_0123456789ab" / "removed" if removed else root
+        place.mkdir(parents=True, exist_ok=True)
+        (root / "base_0000002").rename(place / name.removesuffix("_m"))
+        if name.endswith("_m"):
+            compacted(place, "base_0000002")
+        age(root)
+        plan = run_of(root, 3, txn=20, aborted=aborted).plan()
+        assert set(failing(plan)) == {"rows"}, name
+        assert "delta_0000001_0000001_0000" in failing(plan)["rows"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.KILLED, Fault.HALFWAY])
 def test_a_run_below_an_overwrite_may_die_at_any_call(fault: Fault, tmp_path: Path) -> None:
