@@ -204,6 +204,12 @@ CATALOGUE = {
             "Give the file its name back, or remove it if it is a copy.",
         ),
         FindingKind(
+            "foreign_write_id",
+            Level.FOOTERS,
+            "A file of a delta holds rows of other write ids than the name of its directory says.",
+            "Give the directory its name back, or remove it if it is a copy.",
+        ),
+        FindingKind(
             "duplicate_row_id",
             Level.KEYS,
             "Two rows have the same ROW__ID.",

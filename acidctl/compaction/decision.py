@@ -41,17 +41,16 @@ from acidctl.compaction.tasks import MAX_PARTS, named_bucket, plan_location
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, UsageError
 from acidctl.findings import Finding, Level, codes_of_level
 from acidctl.format.listing import Listing, obstacle
-from acidctl.format.names import MIN_LONG, BaseDir, parse_directory
+from acidctl.format.names import MIN_LONG, BaseDir, DeltaDir, WriteIdRange, parse_directory
 from acidctl.format.write_ids import MAX_ID
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit
 from acidctl.options import CompactOptions, Progress, unwatched
 from acidctl.orc.tail_edit import event_type, orc_types
 from acidctl.orc.writer import physical_of
-from acidctl.rows.belief import foreign_bucket, missing_halves
+from acidctl.rows.belief import finding_of_inserts, findings_of_files, missing_halves
 from acidctl.rows.pipeline import ordered_map
 from acidctl.rows.table_view import link_notes
-from acidctl.state.entries import AcidState
-from acidctl.state.inventory import data_files
+from acidctl.state.inventory import data_files, live_entries
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
 from acidctl.types.hive_types import Dialect, StructType
@@ -224,17 +223,17 @@ class _Reading:
         total, done = sum(map(_file_count, drafts)), 0
         self.progress(done, total)
         files: list[InputFile] = []
-        halves: list[Finding] = []
+        beside: list[Finding] = []
         failure: AcidctlError | None = None
         for draft, result in ordered_map(_attempt, self._work(drafts), workers=_WORKERS):
             if draft is not None:
-                yield self._planned(draft, files, halves, failure)
-                files, halves, failure = [], [], None
+                yield self._planned(draft, files, beside, failure)
+                files, beside, failure = [], [], None
                 continue
             if isinstance(result, InputFile):
                 files.append(result)
             elif isinstance(result, tuple):
-                halves += result
+                beside += result
             else:
                 failure = failure or result
             done += 1
@@ -256,15 +255,15 @@ class _Reading:
                 if draft.compacts:
                     begun, size = begun + 1, size + draft.plan.bytes_in
                     yield from ((None, read) for read in tail_readers(self.storage, draft))
-                    if draft.state is not None and draft.state.lonely:
-                        yield None, partial(_halves, self.storage, draft.root, draft.state)
+                    if _looks_beside(draft):
+                        yield None, partial(_beside, self.storage, draft)
                 yield draft, None
 
     def _planned(
         self,
         draft: PartitionDraft,
         files: Sequence[InputFile],
-        halves: Sequence[Finding],
+        beside: Sequence[Finding],
         failure: AcidctlError | None,
     ) -> PartitionPlan:
         plan, reach = draft.plan, self.reach
@@ -278,7 +277,7 @@ class _Reading:
             return _failed(plan, failure)
         if reach is not None and files:
             reach.answered()
-        found = (*halves, *self._foreign_buckets(draft, files))
+        found = (*beside, *self._findings_of(draft, files))
         try:
             require_believed(self.context, found)
             new = plan_location(self.context, draft, files)
@@ -289,18 +288,37 @@ class _Reading:
             return plan.left(why)
         return new
 
-    def _foreign_buckets(self, draft: PartitionDraft, files: Sequence[InputFile]) -> Iterator[Finding]:
-        """Findings of the files of inserts whose rows are of another bucket than their names say."""
+    def _findings_of(self, draft: PartitionDraft, files: Sequence[InputFile]) -> Iterator[Finding]:
+        """Findings of the files of inserts whose rows are of other buckets or writes than their names say."""
         for file in () if self.context.insert_only else files:
             if file.is_acid and file.rows and not file.deletes:
                 name = self.storage.display(join(draft.root, file.path))
-                finding = foreign_bucket(name, file.path, named_bucket(file), file.buckets)
+                delta = parse_directory(file.entry)
+                inserts = isinstance(delta, DeltaDir) and not (self.context.acid_v1 or file.updates)
+                finding = finding_of_inserts(
+                    name,
+                    file.path,
+                    named_bucket(file),
+                    file.buckets,
+                    None if file.write_ids is None else WriteIdRange(*file.write_ids),
+                    delta.range if inserts and isinstance(delta, DeltaDir) else None,
+                )
                 if finding is not None:
                     yield finding
 
 
-def _halves(storage: Storage, root: str, state: AcidState) -> tuple[Finding, ...]:
-    return tuple(missing_halves(storage, root, state))
+def _looks_beside(draft: PartitionDraft) -> bool:
+    """Whether there is anything to look at beside the inputs: half of a compaction, or the base beside a minor one."""
+    state = draft.state
+    return state is not None and (bool(state.lonely) or (state.base is not None and state.base not in draft.consumed))
+
+
+def _beside(storage: Storage, draft: PartitionDraft) -> tuple[Finding, ...]:
+    """The findings of files that are no inputs, by which an answer of the location is doubtful all the same."""
+    assert draft.state is not None
+    halves = missing_halves(storage, draft.root, draft.state)
+    names = {entry.name for entry in live_entries(draft.state)} - {entry.name for entry in draft.consumed}
+    return (*halves, *findings_of_files(storage, draft.root, draft.state, names))
 
 
 # Looks into files: a tail, or all that tells whether half of a compaction is missing.
@@ -322,7 +340,7 @@ def _file_count(draft: PartitionDraft) -> int:
         return 0
     insert_only = draft.state.insert_only
     files = sum(file.has_rows for entry in draft.consumed for file in data_files(entry, insert_only=insert_only))
-    return files + bool(draft.state.lonely)
+    return files + _looks_beside(draft)
 
 
 def _failed(plan: PartitionPlan, error: AcidctlError) -> PartitionPlan:

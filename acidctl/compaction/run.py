@@ -415,7 +415,7 @@ class Compaction:
         """Refuse what has become doubtful; when a saved plan was made, other doubts may have been accepted."""
         found: Iterable[Finding] = state.doubts
         if self._prepared.replan is None:
-            found = findings_of(self._place.storage, root, state, {entry.name for entry in part.inputs})
+            found = findings_of(self._place.storage, root, state)
         for finding in unaccepted(found, self._prepared.accepted):
             raise DoubtError(finding)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 from acidctl.errors import DamagedDataError
 from acidctl.findings import Finding
 from acidctl.format.bucket_codec import BucketCodecError, decode
-from acidctl.format.names import must_hold_events, must_not_hold_events
+from acidctl.format.names import DeltaDir, Operation, WriteIdRange, must_hold_events, must_not_hold_events
 from acidctl.options import Progress
 from acidctl.rows.table_view import PartitionState, TableState
-from acidctl.state.entries import AcidState, EntryKind, EntryState, StateEntry
+from acidctl.state.entries import AcidState, EntryKind, EntryState, StateEntry, span
 from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.report import Details, FileDetail
 from acidctl.storage.port import Storage, join
@@ -31,25 +31,38 @@ Answer = TypeVar("Answer")
 
 ORC_MAGIC, PARQUET_MAGIC = b"ORC", b"PAR1"
 _MAGIC_BYTES = 4
+_INSERTS = frozenset({Operation.INSERT})
 # Tails are small and far away on most storages: waiting for several at once costs nothing.
 _WORKERS = 8
 
 
-def findings_of(
-    storage: Storage, root: str, state: AcidState, names: Container[str] | None = None
-) -> tuple[Finding, ...]:
+def findings_of(storage: Storage, root: str, state: AcidState) -> tuple[Finding, ...]:
     """Why rows of the location at `root` may be missing or come twice, by its names and by the ends of all files of
-    inserts that are read, or of those of the directories called `names` alone.
+    inserts that are read.
 
     Damage is none of these: whoever reads the rows says so.
     """
-    found = [*state.doubts, *missing_halves(storage, root, state)]
-    if not state.insert_only:
-        read = (entry for entry in live_entries(state) if names is None or entry.name in names)
-        inserts = (entry for entry in read if entry.kind is not EntryKind.DELETE_DELTA)
-        files = [file for entry in inserts for file in data_files(entry) if file.has_rows]
-        found += [one for one in _at_once(lambda file: _finding_of(storage, root, file), files) if one is not None]
+    names = {entry.name for entry in live_entries(state)}
+    found = (*state.doubts, *missing_halves(storage, root, state), *findings_of_files(storage, root, state, names))
     return tuple(dict.fromkeys(found))
+
+
+def findings_of_files(storage: Storage, root: str, state: AcidState, names: Container[str]) -> list[Finding]:
+    """What the ends of files of inserts tell, of the directories called so that are read."""
+    if state.insert_only:
+        return []
+    read = (entry for entry in live_entries(state) if entry.name in names)
+    inserts = (entry for entry in read if entry.kind is not EntryKind.DELETE_DELTA)
+    files = [(entry, file) for entry in inserts for file in data_files(entry) if file.has_rows]
+
+    def look(one: tuple[StateEntry, DataFile]) -> Finding | None:
+        try:
+            tail = _tail_of(storage, root, one[1])
+        except DamagedDataError:
+            return None
+        return None if tail is None else _finding_of_tail(tail, storage.display(join(root, one[1].info.path)), *one)
+
+    return [finding for finding in _at_once(look, files) if finding is not None]
 
 
 def missing_halves(storage: Storage, root: str, state: AcidState) -> Iterator[Finding]:
@@ -74,17 +87,28 @@ def missing_halves(storage: Storage, root: str, state: AcidState) -> Iterator[Fi
             yield state.lonely[entry.name]
 
 
-def foreign_bucket(name: str, path: str, named: int | None, buckets: Iterable[int]) -> Finding | None:
-    """The finding of a file of inserts whose name says another bucket (`named`) than its rows, by their bucket ids.
+def finding_of_inserts(
+    name: str,
+    path: str,
+    named: int | None,
+    buckets: Iterable[int],
+    held: WriteIdRange | None = None,
+    said: WriteIdRange | None = None,
+) -> Finding | None:
+    """What the tail of a file of inserts tells: ids of other buckets than its name says (`named`), or of other writes.
 
-    Rows of a file without a bucket in its name are not merged with the updates and deletes that concern them.
+    `held` are the write ids of its rows, `said` those of its delta, None where these are unknown or mean nothing. Rows
+    of a file without a bucket in its name are not merged with the updates and deletes that concern them.
     """
     other = next((bucket for bucket in buckets if bucket != named), None)
-    if other is None:
-        return None
-    called = "has no bucket in its name" if named is None else f"is called bucket {named}"
-    why = f"{name} {called}, and holds rows of bucket {other}; it may have been renamed or copied."
-    return Finding("foreign_bucket", why, path)
+    if other is not None:
+        called = "has no bucket in its name" if named is None else f"is called bucket {named}"
+        why = f"{name} {called}, and holds rows of bucket {other}; it may have been renamed or copied."
+        return Finding("foreign_bucket", why, path)
+    if held is not None and said is not None and not said.covers(held):
+        why = f"{name} holds rows of {span(held)}, and its directory says {said}; that may have been renamed or copied."
+        return Finding("foreign_write_id", why, path)
+    return None
 
 
 def bucket_ids(properties: Iterable[int]) -> Iterator[int]:
@@ -94,24 +118,26 @@ def bucket_ids(properties: Iterable[int]) -> Iterator[int]:
             yield decode(value).bucket_id
 
 
-def _finding_of(storage: Storage, root: str, file: DataFile) -> Finding | None:
-    try:
-        found = _tail_of(storage, root, file)
-    except DamagedDataError:
-        return None
-    return None if found is None else _finding_of_tail(found, storage.display(join(root, file.info.path)), file)
-
-
-def _finding_of_tail(tail: Tail, name: str, file: DataFile) -> Finding | None:
-    """What the tail of a file of inserts of a full ACID table tells."""
+def _finding_of_tail(tail: Tail, name: str, entry: StateEntry, file: DataFile) -> Finding | None:
+    """The same of a tail."""
     from acidctl.orc import acidmeta
     from acidctl.orc.tail import is_acid
 
     if not tail.rows or not is_acid(tail):
         return None
     bounds = acidmeta.key_range(tail, tail.statistics, tail.rows)
-    ids = bucket_ids(key.bucket_property for key in bounds or ())
-    return foreign_bucket(name, file.info.path, file.bucket_id, ids)
+    if bounds is None:
+        return None
+    # Updates in place (ACID version 1) have the write ids of the rows that they change.
+    inserts = isinstance(entry.parsed, DeltaDir) and acidmeta.operations(tail) == _INSERTS
+    return finding_of_inserts(
+        name,
+        file.info.path,
+        file.bucket_id,
+        bucket_ids(key.bucket_property for key in bounds),
+        WriteIdRange(bounds[0].write_id, bounds[1].write_id),
+        entry.delta.range if inserts else None,
+    )
 
 
 def _tail_of(storage: Storage, root: str, file: DataFile) -> Tail | None:
@@ -185,7 +211,7 @@ def _detail(storage: Storage, part: PartitionState, entry: StateEntry, file: Dat
         plain = not insert_only and must_not_hold_events(path)
         count = tail.check_shape(found, events=events, rows=plain).rows
         inserts = live and not insert_only and entry.kind is not EntryKind.DELETE_DELTA
-        finding = _finding_of_tail(found, storage.display(path), file) if inserts else None
+        finding = _finding_of_tail(found, storage.display(path), entry, file) if inserts else None
         return FileDetail(count if rows else None, length, finding=finding)
     except DamagedDataError as error:
         return FileDetail(logical_length=length, problem=error.message)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 from acidctl.errors import AcidctlError, DamagedDataError
 from acidctl.findings import Finding
 from acidctl.format.bucket_codec import decode
-from acidctl.format.names import BucketFile, Operation, RowId
+from acidctl.format.names import BucketFile, DeltaDir, Operation, RowId, WriteIdRange
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc import acidmeta, tail
 from acidctl.rows.belief import logical_length
@@ -181,7 +181,10 @@ def _counted(storage: Storage, partition: PartitionState, write_ids: ValidWriteI
                 bounds = acidmeta.key_range(found, found.statistics, found.rows)
                 if bounds is None or acidmeta.operations(found) != _INSERTS:
                     return None
-                visible = write_ids.covers(bounds[0].write_id, bounds[1].write_id)
+                held = WriteIdRange(bounds[0].write_id, bounds[1].write_id)
+                visible = write_ids.covers(held.min, held.max)
+                if isinstance(entry.parsed, DeltaDir) and not entry.delta.range.covers(held):
+                    return None
                 if not visible or decode(bounds[0].bucket_property).bucket_id != file.bucket_id:
                     return None
                 keys.setdefault(file.bucket_id, []).append(bounds)

@@ -18,9 +18,10 @@ import pyarrow as pa
 from acidctl.errors import DamagedDataError
 from acidctl.findings import Finding
 from acidctl.format.events import EventBatch, EventKeys, KeySpan, RowId, coalesce
+from acidctl.format.names import WriteIdRange
 from acidctl.format.write_ids import ValidWriteIds
 from acidctl.orc.reader import OrcFile, scan_together
-from acidctl.rows.belief import bucket_ids, foreign_bucket
+from acidctl.rows.belief import bucket_ids, finding_of_inserts
 from acidctl.rows.merge import DeletedRows, EventStream, LaterDeletes, MergeReader, Notice, Oddity, packed
 from acidctl.rows.opened import SMALL_BYTES
 from acidctl.rows.pipeline import read_ahead
@@ -177,9 +178,9 @@ class LocationReader:
             deleted = LaterDeletes(collect, at_once=bool(ahead and projection and projection.where is None))
         begin = deleted.begin if isinstance(deleted, LaterDeletes) else lambda: None
         stream = partial(stream_of, projection=projection, batch_rows=rows, span=span, updates=updates, begin=begin)
-        if self.findings is not None:
-            stream = partial(stream, look=self.findings.look_at_buckets)
         pairs = [(source, stream(source, ahead=source in ahead)) for source in sources]
+        if self.findings is not None:
+            pairs = [(source, self.findings.looked_at(source, one)) for source, one in pairs]
         streams = [one for _, one in pairs]
         if updates:
             streams = pack_small(pairs, batch_rows, projection)
@@ -331,17 +332,11 @@ def stream_of(
     updates: bool = False,
     ahead: bool = False,
     begin: Callable[[], object] = lambda: None,
-    look: Callable[[DataSource, Iterator[EventBatch]], Iterator[EventBatch]] | None = None,
 ) -> EventStream:
-    """A file as a stream for the merge; see `DataSource.events`. `ahead` decodes it in a thread of its own.
-
-    `look` passes on the batches of a file whose tail does not tell of which buckets they are.
-    """
+    """A file as a stream for the merge; see `DataSource.events`. `ahead` decodes it in a thread of its own."""
 
     def events() -> Iterator[EventBatch]:
         batches = source.events(projection, batch_rows, span, stripes, begin)
-        if look is not None and source.buckets is None and source.facts.is_acid:
-            batches = look(source, batches)
         return read_ahead(batches) if ahead else batches
 
     return EventStream(source.name, events, source.bounds(updates=updates)[0], source.statement_id)
@@ -387,15 +382,30 @@ class Findings:
 
         return notice
 
-    def look_at_buckets(self, source: DataSource, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        """The same batches of a file without statistics, whose rows say of which buckets they are."""
-        for batch in batches:
-            if len(batch):
-                self._add_foreign(source, (int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
-            yield batch
+    def looked_at(self, source: DataSource, stream: EventStream) -> EventStream:
+        """The same stream; of a file without statistics the rows say of which buckets they are."""
+        if source.buckets is not None or not source.facts.is_acid:
+            return stream
+
+        def events() -> Iterator[EventBatch]:
+            for batch in stream.open():
+                if len(batch):
+                    self._add_foreign(source, (int(batch.keys.bucket.min()), int(batch.keys.bucket.max())))
+                yield batch
+
+        return replace(stream, open=events)
 
     def _add_foreign(self, source: DataSource, properties: Iterable[int]) -> None:
-        finding = foreign_bucket(source.name, source.path, source.bucket_id, bucket_ids(properties))
+        low, high = source.facts.lowest, source.facts.highest
+        known = source.min_write_id is not None and not source.facts.may_update
+        finding = finding_of_inserts(
+            source.name,
+            source.path,
+            source.bucket_id,
+            bucket_ids(properties),
+            None if low is None or high is None else WriteIdRange(low.write_id, high.write_id),
+            WriteIdRange(source.min_write_id or 0, source.max_write_id) if known else None,
+        )
         if finding is not None:
             self.add(finding)
 
@@ -407,7 +417,7 @@ class Findings:
         return any(low <= before for (_, before), (low, _) in pairwise(known))
 
     def check_buckets(self, sources: Sequence[DataSource]) -> None:
-        """Take in which of them hold rows of another bucket than their names say."""
+        """Take in which of them hold rows of another bucket, or of other writes, than their names say."""
         for source in sources:
             if source.facts.is_acid and source.facts.rows:
                 self._add_foreign(source, source.buckets or ())

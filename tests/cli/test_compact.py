@@ -463,11 +463,14 @@ def test_overlapping_ranges_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_id_above_the_watermark_of_its_delta(tmp_path: Path) -> None:
-    """A delta whose rows claim a later write than its name: exit 13, nothing published."""
+    """A delta whose rows claim a later write than its name is doubtful; accepted, it is damage."""
     table = _copy(DEMO, tmp_path)
     (table / "delta_0000007_0000007_0001").rename(table / "delta_0000005_0000005_0009")
     names = _names(table)
     result = _compact("major", table, *_lists(DEMO), "-o", "json")
+    assert result.code == 3, (result.stdout, result.stderr)
+    assert result.json()["partitions"][0]["reason_code"] == "foreign_write_id"
+    result = _compact("major", table, *_lists(DEMO), "-o", "json", "--accept-doubts", "foreign_write_id")
     assert result.code == 13, (result.stdout, result.stderr)
     assert _names(table) == names
 

@@ -152,7 +152,7 @@ def test_inserts_that_hive_nests(metastore4: Metastore, tmp_path: Path) -> None:
         assert (strict.code, strict.json()["rows"], nested in strict.stderr) == (3, 2, True)
         with api.Metastore(metastore4.url) as ours:
             (part,) = ours.table("n_nests").compact(kind="major").partitions
-            assert (part.outcome.value, part.reason_code) == ("refused", "nested_directories")
+            assert (part.outcome.value, part.reason_code) == ("refused", "nested_directory")
         assert metastore4.hive.compact("n_nests", "major", "ds='far'") == "ready for cleaning"
         metastore4.clean()
         assert sorted(metastore4.hive.rows("select id from n_nests")) == theirs

@@ -266,5 +266,5 @@ def test_a_table_that_has_changed_makes_an_edited_plan_stale(tmp_path: Path) -> 
     values = _plan(table, "major")
     _writer(compression="snappy")(values)
     shutil.copytree(table / "ds=1/delta_0000005_0000005_0001", table / "ds=1/delta_0000006_0000006_0000")
-    with pytest.raises(StalePlanError, match="in a new plan"):
+    with pytest.raises(StalePlanError, match=r"a new plan does not compact it: .* holds rows of write id 5"):
         _accepted(table, "major", values)
