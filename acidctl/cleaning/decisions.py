@@ -549,7 +549,7 @@ def _without_foreign(inventory: Inventory, common: Reader, kind: TableGuess) -> 
     files: dict[str, list[FileInfo]] = {}
     for info in inventory.group_files:
         files.setdefault(info.path.partition("/")[0], []).append(info)
-    foreign = {top: infos for top, infos in files.items() if not all(map(_is_own_original, infos))}
+    foreign = {top: infos for top, infos in files.items() if not all(map(is_own_original, infos))}
     decided = classify(inventory, common, kind).decisions.get(ORIGINALS_NAME) if foreign else None
     if decided is None or decided.label is not Label.DELETE:
         return inventory, ()
@@ -559,7 +559,7 @@ def _without_foreign(inventory: Inventory, common: Reader, kind: TableGuess) -> 
     return replace(inventory, group_files=own, original_files=left), kept
 
 
-def _is_own_original(info: FileInfo) -> bool:
+def is_own_original(info: FileInfo) -> bool:
     """Whether Hive gives such a name to a file that becomes an original one, or hides it."""
     *parents, name = info.path.split("/")
     if any(is_hidden(part) for part in (*parents, name)):

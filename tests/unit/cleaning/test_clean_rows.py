@@ -676,7 +676,7 @@ def test_what_an_earlier_version_took_along_comes_back(tmp_path: Path, monkeypat
     age(root)
     before = tree(root)
     with monkeypatch.context() as patched:
-        patched.setattr(decisions, "_is_own_original", lambda info: True)
+        patched.setattr(decisions, "is_own_original", lambda info: True)
         patched.setattr(run_module, "compare", lambda *given: Compared(None, "nothing"))
         case.quarantine(root)
     assert not (root / "notes.txt").exists()
