@@ -358,6 +358,59 @@ def test_originals_with_tables_inside_stay() -> None:
     assert codes(planned(listing(names), ids(5)))["(original files)"] == "nested"
 
 
+def test_original_files_by_other_names_stay() -> None:
+    """Top by top: what holds one file that Hive would not have called so stays as a whole."""
+    own = ["000000_0", "000001_0_copy_2", "HIVE_UNION_SUBDIR_2/000000_0", "HIVE_UNION_SUBDIR_2/_x"]
+    foreign = ["1.txt", "sub/000000_0", "HIVE_UNION_SUBDIR_7/000000_0", "HIVE_UNION_SUBDIR_7/notes"]
+    plan = planned(listing([*own, *foreign, "base_5"]), ids(5))
+    assert gone(plan) == ["(original files)"]
+    assert plan.victims[0].paths == ("000000_0", "000001_0_copy_2", "HIVE_UNION_SUBDIR_2")
+    tops = {name.partition("/")[0] for name in foreign}
+    assert {name for name, code in codes(plan).items() if code == "foreign_name"} == tops
+    assert {entry.files for entry in plan.kept if entry.name == "HIVE_UNION_SUBDIR_7"} == {2}
+    alone = planned(listing(["sub/000000_0", "base_5"]), ids(5))
+    assert (gone(alone), codes(alone)["sub"]) == ([], "foreign_name")
+    assert "(original files)" not in codes(alone)
+    assert codes(planned(listing(["sub/000000_0", "delta_5_5"]), ids(5)))["(original files)"] == "originals"
+    young = planned(listing(["000000_0", "1.txt", "base_5"], ages={"000000_0": 1}), ids(5))
+    assert (codes(young)["(original files)"], codes(young)["1.txt"]) == ("too_young", "foreign_name")
+
+
+@pytest.mark.parametrize(
+    ("young", "goes"),
+    [
+        ("000000_0", {"base_2_v20", "delta_3_3", "delta_4_4"}),
+        ("base_2_v20", {"(original files)", "delta_3_3", "delta_4_4", "delete_delta_2_2"}),
+        ("delta_3_3", {"(original files)", "base_2_v20", "delta_4_4", "delete_delta_2_2"}),
+        ("delta_4_4", {"(original files)", "base_2_v20", "delta_3_3", "delete_delta_2_2", "delete_delta_3_3"}),
+        ("delete_delta_3_3", {"(original files)", "base_2_v20", "delta_3_3", "delta_4_4"}),
+    ],
+)
+def test_deletes_stay_as_long_as_rows_that_they_may_concern(young: str, goes: set[str]) -> None:
+    """Those of the same write or a later one; a base has had its own applied."""
+    deletes = ["delete_delta_2_2", "delete_delta_3_3", "delete_delta_5_5"]
+    names = ["000000_0", "base_2_v20", "delta_3_3", "delta_4_4", *deletes, "base_5_v50"]
+    plan = planned(listing(names, ages={young: 1}), ids(5))
+    if young == "delete_delta_3_3":
+        goes = goes | {"delete_delta_2_2", "delete_delta_5_5"}
+    assert set(gone(plan)) == goes
+    needed = set(deletes) - goes - {young}
+    assert {name for name, code in codes(plan).items() if code == "deletes_needed"} == needed
+
+
+def test_deletes_of_a_minor_go_beside_young_rows() -> None:
+    """Its other half still has them."""
+    names = ["delta_1_3_v9", "delete_delta_1_3_v9", "delta_1_1", "delete_delta_2_2", "delta_3_3"]
+    assert set(gone(planned(listing(names, ages={"delta_1_1": 1}), ids(3)))) == {"delete_delta_2_2", "delta_3_3"}
+
+
+def test_in_acid_v1_any_delta_may_delete() -> None:
+    """There updates and deletes are events of the same files."""
+    kind = TableGuess(TableType.FULL, False, "stated", acid_v1=True)
+    place = listing(["base_5", "delta_3_3_0000", "delta_4_4_0000", "delta_2_2_0000"], ages={"delta_3_3_0000": 1})
+    assert gone(planned(place, "null:6:9::", kind=kind)) == ["delta_2_2_0000"]
+
+
 def test_in_acid_v1_every_base_is_a_compaction() -> None:
     """And one named after an aborted id covers nothing, because a later Hive would have meant an overwrite."""
     kind = TableGuess(TableType.FULL, False, "stated", acid_v1=True)
