@@ -554,9 +554,8 @@ def _without_foreign(inventory: Inventory, common: Reader, kind: TableGuess) -> 
     if decided is None or decided.label is not Label.DELETE:
         return inventory, ()
     own = tuple(info for info in inventory.group_files if info.path.partition("/")[0] not in foreign)
-    left = tuple(info for info in inventory.original_files if info.path.partition("/")[0] not in foreign)
     kept = tuple(Directory(top, None, tuple(infos)) for top, infos in foreign.items())
-    return replace(inventory, group_files=own, original_files=left), kept
+    return replace(inventory, group_files=own), kept
 
 
 def is_own_original(info: FileInfo) -> bool:
