@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acidctl import open_table
-from acidctl.compaction.coverage import require_selected
+from acidctl.compaction import coverage
+from acidctl.compaction.coverage import require_selected, state_of_entries
 from acidctl.compaction.plan import CompactionPlan, PartitionPlan, PlannedTask
 from acidctl.errors import StalePlanError, VerificationError
 from acidctl.format.listing import Listing
@@ -176,3 +177,47 @@ def test_what_came_after_the_plan_makes_it_stale(tmp_path: Path) -> None:
                 require_selected(location.listing, part, plan.plan)
         else:
             require_selected(location.listing, part, plan.plan)
+
+
+def agreeing(monkeypatch: pytest.MonkeyPatch, part: PartitionPlan, plan: CompactionPlan) -> None:
+    """Selection makes the very mistake that the plan makes: then names, lists and ranges have to tell."""
+    state = state_of_entries(part.inputs, plan.table)
+    monkeypatch.setattr(coverage, "resolve", lambda *given, **more: state)
+
+
+MISTAKES = {
+    "delta_0000003_0000003_0000": ("out", "is not read, although it is committed and no input covers it"),
+    "base_0000002_v0000009": ("out", "is not read, although it is committed and the newest base"),
+    "delta_0000004_0000004_0000": ("in", "would be read, but it is not committed"),
+    "delta_0000009_0000009_0000": ("in", "would be read, but it is not committed"),
+    "delta_0000001_0000003_v0000030": ("in", "would be read, but it is not committed"),
+    "base_0000009_v0000010": ("in", "would be read, but it is not committed"),
+    "base_0000004": ("in", "would be read, but it is not committed"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_of_selection_is_noticed_beside_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An input left out, one that the lists exclude: by code of its own."""
+    lists = ["default.t:6:9223372036854775807::4", "20:9223372036854775807::"]
+    kept = {"base_0000002_v0000009", "delta_0000003_0000003_0000", "delta_0000005_0000005_0000"}
+    for at in kept:
+        write_events(tmp_path, at, [0], write_id=1 if at.startswith("base") else int(at[6:13]))
+    table = open_table(str(tmp_path))
+    plan = table.prepare_compaction("major", validtxns=lists, table_type="full", assume_exclusive=True).plan
+    (part,) = plan.partitions
+    assert {entry.name for entry in part.inputs} == kept
+    way, message = MISTAKES[name]
+    if way == "out":
+        part = replace(part, inputs=tuple(entry for entry in part.inputs if entry.name != name))
+    else:
+        write_events(tmp_path, name, [0], write_id=1)
+        like = next(entry for entry in part.inputs if entry.name.startswith(name.partition("_")[0]))
+        others = (entry for entry in part.inputs if entry is not like or not name.startswith("base"))
+        part = replace(part, inputs=(*others, replace(like, name=name)))
+    (location,) = gather(LocalStorage(), str(tmp_path))
+    agreeing(monkeypatch, part, plan)
+    with pytest.raises((StalePlanError, VerificationError), match=f"{name} {message}"):
+        require_selected(location.listing, part, plan)
