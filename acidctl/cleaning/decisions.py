@@ -18,13 +18,30 @@ from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
-from acidctl.format.listing import Listing
-from acidctl.format.names import FAILED_NAME, WORK_PREFIX, DeltaDir, DeltaKind, WriteIdRange, is_journal
+from acidctl.format.listing import FileInfo, Listing
+from acidctl.format.names import (
+    FAILED_NAME,
+    METADATA_MARKER,
+    REMOVED_NAME,
+    UNION_SUBDIRECTORY,
+    WORK_PREFIX,
+    BaseDir,
+    BucketFile,
+    DeltaDir,
+    DeltaKind,
+    OriginalFile,
+    WriteIdRange,
+    is_hidden,
+    is_journal,
+    parse_directory,
+    parse_file,
+)
 from acidctl.format.write_ids import Reader, ValidWriteIds
 from acidctl.options import RETENTION
 from acidctl.state.entries import (
     ORIGINALS_NAME,
     Directory,
+    EntryKind,
     EntryState,
     Inventory,
     MarkerContent,
@@ -302,6 +319,37 @@ def _compacted(base: Directory, kind: TableGuess) -> bool:
     return base.is_compacted or base.is_first_compaction or kind.acid_v1
 
 
+def overwrites(seen: Survey) -> dict[int, Directory | None]:
+    """By write id the bases of overwrites and truncations that every reader sees: what was there before them is gone.
+
+    None for a base that lies in the work directory of a cleaner that was stopped, which takes bases away first.
+    """
+    common, ids = seen.common, seen.common.effective_write_ids
+    found: dict[int, Directory | None] = {}
+    marked = {info.directory for info in seen.listing.files if info.name == METADATA_MARKER}
+    for path in seen.listing.directories if not seen.kind.acid_v1 else ():
+        work, _, inner = path.partition(f"/{REMOVED_NAME}/")
+        parsed = parse_directory(inner)
+        if not (work.startswith(WORK_PREFIX) and isinstance(parsed, BaseDir)) or path in marked:
+            continue
+        if parsed.visibility_txn_id is None and ids.is_valid(parsed.write_id):
+            found[parsed.write_id] = None
+    for base in seen.inventory.bases:
+        visible = _judge_visibility(base, common) is None and _judge_base(base, ids, seen.kind) is None
+        if visible and not _compacted(base, seen.kind):
+            found[base.base.write_id] = base
+    return found
+
+
+def is_replaced(directory: Directory, floor: int | None) -> bool:
+    """Whether an overwrite of that write id took the place of a base, a delta or the original files."""
+    if floor is None:
+        return False
+    if directory.kind is EntryKind.BASE:
+        return directory.base.write_id < floor
+    return directory.parsed is None or directory.delta.max_write_id <= floor
+
+
 # --- what dead or failed runs have left ----------------------------------------------------------------------------
 
 
@@ -414,6 +462,20 @@ class Survey:
     covers: tuple[Directory, ...]
     one_sided: tuple[Directory, ...]
 
+    @property
+    def goes(self) -> bool:
+        """Whether anything may go."""
+        return any(decision.label is Label.DELETE for _, decision, _ in self.entries)
+
+    @property
+    def covered(self) -> tuple[Directory, ...]:
+        """What may go because something else covers it."""
+        return tuple(
+            directory
+            for directory, decision, _ in self.entries
+            if decision.label is Label.DELETE and decision.because_of and directory.name in self.chosen.decisions
+        )
+
 
 def survey(
     listing: Listing,
@@ -423,10 +485,12 @@ def survey(
     *,
     time_of: Callable[[str], float | None] = lambda name: None,
     dead: Collection[str] = (),
+    any_name: bool = False,
 ) -> Survey:
     """Judge a listing. `time_of` is asked when directories by which something goes, or that go, changed themselves.
 
-    `dead` names work directories whose owner is known to have ended.
+    `dead` names work directories whose owner is known to have ended. With `any_name` files that are not called as Hive
+    calls original files count as such, as they do for Hive.
     """
     inventory, common = take_inventory(listing), _capped(common, rules.highest_write_id)
     halves, linked = half_published(listing), listing.linked_entries
@@ -436,6 +500,9 @@ def survey(
         if (found := _leftover(entry, entry.name in halves, entry.name in dead, entry.name in linked, rules.leftovers))
     }
     directories = {entry.name: entry for entry in (*inventory.bases, *inventory.deltas)}
+    foreign: tuple[Directory, ...] = ()
+    if not any_name:
+        inventory, foreign = _without_foreign(inventory, common, kind)
     judged = [*directories.values(), *([originals_of(inventory)] if inventory.group_files else ())]
     tops = {path for path in listing.directories if "/" not in path}
     times: dict[str, float | None] = {}
@@ -444,7 +511,8 @@ def survey(
         found = [info.modified for info in entry.files]
         # A rename into place leaves the times of the files alone, so the directory's own counts as well.
         known = [time for time in (*found, times.get(entry.name)) if time is not None]
-        return None if None in found else max(known, default=None)
+        # A time that was reset tells nothing.
+        return None if None in found or min(known, default=1) <= 0 else max(known, default=None)
 
     chosen = ageless = classify(inventory, common, kind)
     for _ in range(1 + len(tops)):
@@ -454,7 +522,8 @@ def survey(
         chosen = classify(inventory, common, kind, young) if young else ageless
         if not wanted:
             break
-    entries = []
+    chosen = _with_needed_deletes(chosen, ageless, judged, kind)
+    entries: list[tuple[Directory, Decision, float | None]] = [(entry, _FOREIGN, modified(entry)) for entry in foreign]
     for entry in (*judged, *inventory.decided):
         changed, leftover = modified(entry), leftovers.get(entry.name)
         if leftover is not None:
@@ -470,10 +539,77 @@ def survey(
     return Survey(listing, inventory, common, kind, rules, chosen, tuple(entries), held, covers, one_sided)
 
 
+def _without_foreign(inventory: Inventory, common: Reader, kind: TableGuess) -> tuple[Inventory, tuple[Directory, ...]]:
+    """An inventory without those original files that Hive would not have called so, where a base covers them all.
+
+    For Hive every file beside a base is an original one, whatever its name. But it makes a table transactional only if
+    all its files are called `000000_0` or so (HIVE-16722), so that no base can hold rows of others: they are
+    notes, or a directory that was renamed so as to be kept.
+    """
+    files: dict[str, list[FileInfo]] = {}
+    for info in inventory.group_files:
+        files.setdefault(info.path.partition("/")[0], []).append(info)
+    foreign = {top: infos for top, infos in files.items() if not all(map(is_own_original, infos))}
+    decided = classify(inventory, common, kind).decisions.get(ORIGINALS_NAME) if foreign else None
+    if decided is None or decided.label is not Label.DELETE:
+        return inventory, ()
+    own = tuple(info for info in inventory.group_files if info.path.partition("/")[0] not in foreign)
+    kept = tuple(Directory(top, None, tuple(infos)) for top, infos in foreign.items())
+    return replace(inventory, group_files=own), kept
+
+
+def is_own_original(info: FileInfo) -> bool:
+    """Whether Hive gives such a name to a file that becomes an original one, or hides it."""
+    *parents, name = info.path.split("/")
+    if any(is_hidden(part) for part in (*parents, name)):
+        return True
+    named = isinstance(parse_file(name), OriginalFile | BucketFile)
+    return named and all(parent.startswith(UNION_SUBDIRECTORY) for parent in parents)
+
+
+_FOREIGN = Decision(
+    Label.IGNORE, "foreign_name", "no original file of Hive is called so, so that nothing shows that a base holds it"
+)
+
+
+def _with_needed_deletes(
+    chosen: Classification, ageless: Classification, judged: Iterable[Directory], kind: TableGuess
+) -> Classification:
+    """The decisions, less the removal of deletes below a base that concern rows which the retention keeps beside it.
+
+    A later run could not tell any more that these rows, which the base lacks, were deleted.
+    """
+    held = {name for name in ageless.victims if chosen.decisions[name].label is not Label.DELETE}
+    directories = {entry.name: entry for entry in judged}
+    rows = [entry for name in held if (entry := directories[name]).kind is not EntryKind.DELETE_DELTA]
+    if not rows:
+        return chosen
+    needed: dict[str, Decision] = {}
+    for name in chosen.victims:
+        entry, decision = directories[name], chosen.decisions[name]
+        deletes = entry.kind is EntryKind.DELETE_DELTA or (kind.acid_v1 and entry.kind is EntryKind.DELTA)
+        if not deletes or decision.reason_code != "covered_by_base":
+            continue
+        kept = next((row for row in rows if _may_delete(entry.delta, row)), None)
+        if kept is not None:
+            why = f"{decision.reason}, but {kept.name} stays, and this deletes rows of it"
+            needed[name] = Decision(Label.IGNORE, "deletes_needed", why, decision.because_of)
+    return replace(chosen, decisions={**chosen.decisions, **needed}) if needed else chosen
+
+
+def _may_delete(deletes: DeltaDir, rows: Directory) -> bool:
+    """Whether events of a delta may delete rows of a base, of another delta, or of the original files."""
+    if rows.kind is EntryKind.BASE:
+        return deletes.max_write_id > rows.base.write_id
+    return rows.parsed is None or deletes.max_write_id >= rows.delta.min_write_id
+
+
 def _counted(chosen: Decision, ageless: Decision, modified: float | None, rules: Rules) -> Decision:
     """The decision that counts, in words that say so where only the retention keeps an entry."""
-    if chosen.label is Label.DELETE or ageless.label is not Label.DELETE:
-        return chosen if chosen.label is Label.DELETE else ageless
+    if chosen.label is Label.DELETE or chosen.reason_code == "deletes_needed":
+        return chosen
+    if ageless.label is not Label.DELETE:
+        return ageless
     code, why = "too_young", "but younger than the retention"
     if not rules.is_young(modified):
         code, why = "cover_too_young", "but that is younger than the retention"

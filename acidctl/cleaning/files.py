@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from acidctl.cleaning.decisions import Rules, Survey, contains, survey
-from acidctl.cleaning.plan import Entry, Evidence
+from acidctl.cleaning.plan import Compared, Entry, Evidence
 from acidctl.compaction.plan import decode, encode
 from acidctl.errors import AcidctlError, DamagedDataError, NoSuchTableError, StorageError
 from acidctl.format.listing import FileInfo, Listing
@@ -35,7 +36,7 @@ from acidctl.maintenance.work_dir import WORK_TYPE, make_directory, remove_direc
 from acidctl.orc.input_file import read_logical_length
 from acidctl.orc.reader import open_orc
 from acidctl.orc.tail import check_shape, read_tail
-from acidctl.rows.table_view import ORC_MAGIC
+from acidctl.rows.belief import ORC_MAGIC, findings_of
 from acidctl.state.entries import Directory, EntryKind, MarkerContent, StateEntry, TableType
 from acidctl.state.inventory import DataFile, data_files, live_entries
 from acidctl.state.resolve import TableGuess, resolve
@@ -58,12 +59,25 @@ def look_around(storage: Storage, listing: Listing, common: Reader, kind: TableG
     return survey(listing, common, kind, rules, time_of=time_of, dead=tuple(_dead(storage, listing)))
 
 
-def look_into(storage: Storage, seen: Survey, elsewhere: Mapping[str, str] | None = None) -> Evidence:
-    """Open what the guards have to know of.
+def look_into(storage: Storage, seen: Survey) -> Evidence:
+    """Open the ends of what the guards have to know of; doubts are asked for only where something goes."""
+    evidence = _Reader(storage, seen, {}).evidence()
+    if not seen.goes:
+        return evidence
+    try:
+        state = resolve(seen.listing, seen.common, table_type=seen.kind, raise_on_history=False)
+        return replace(evidence, doubts=findings_of(storage, seen.listing.root, state))
+    except AcidctlError as error:
+        return replace(evidence, unread=f"what readers see here cannot be read: {error.message}")
+
+
+def look_into_restored(storage: Storage, seen: Survey, elsewhere: Mapping[str, str]) -> Evidence:
+    """What the guards have to know of a location before something comes back: nothing is lost by that.
 
     `elsewhere` maps top-level names that are judged as if they were in the location to the directories that hold them.
     """
-    return _Reader(storage, seen, elsewhere or {}).evidence()
+    nothing = Compared(None, "nothing is removed")
+    return replace(_Reader(storage, seen, elsewhere).evidence(), rows=nothing)
 
 
 def _dead(storage: Storage, listing: Listing) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import field, replace
 
 from acidctl.cleaning.decisions import Decision, Label, Survey, half_published, originals_of
 from acidctl.compaction.plan import InputEntry, fingerprint_of
+from acidctl.findings import Finding
 from acidctl.format.listing import Listing, obstacle
 from acidctl.format.names import BaseDir, DeltaDir, DeltaKind, first_crossing, same_table
 from acidctl.format.write_ids import MAX_ID, Reader
@@ -36,12 +37,21 @@ class GuardResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """`lost`: why rows may be lost with what goes, None where none are; `read` says what was looked at."""
+
+    lost: str | None
+    read: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What opened files show: of each cover in a sentence why it is not one, None for a complete one.
 
     `empty` says of deltas by name whether readers see no event in them. `linked` is a symbolic link elsewhere in the
     table by which something here is read. `changed` is what differs from an earlier plan, when this one is made `again`
-    right before the deletion.
+    right before the deletion. `doubts` are what makes an answer of `snapshot` doubtful, `unread` why these are not
+    known. `rows` is None until what goes has been compared with its covers.
     """
 
     covers: Mapping[str, str | None] = field(default_factory=dict)
@@ -49,6 +59,9 @@ class Evidence:
     changed: str | None = None
     again: bool = False
     linked: str | None = None
+    doubts: tuple[Finding, ...] = ()
+    unread: str | None = None
+    rows: Compared | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,27 +146,48 @@ class CleanPlan:
         return all(part.holds for part in self.locations)
 
 
-def plan_location(seen: Survey, evidence: Evidence, *, partition: str = "", path: str = "") -> LocationPlan:
-    """The plan of one location: victims only when every guard holds there."""
+def plan_location(
+    seen: Survey,
+    evidence: Evidence,
+    *,
+    partition: str = "",
+    path: str = "",
+    compare: Callable[[], Compared] | None = None,
+) -> LocationPlan:
+    """The plan of one location: victims only when every guard holds there.
+
+    `compare` looks for the rows of what goes in its covers; it is asked where nothing else speaks against that.
+    """
     now = seen.rules.now
     entries = [_entry(d, decision, None if time is None else now - time) for d, decision, time in seen.entries]
     victims = [entry for entry in entries if entry.label is Label.DELETE]
     kept = [entry for entry in entries if entry.label is not Label.DELETE]
-    results = []
-    for guard, ask in GUARDS.items():
-        try:
-            results.append(GuardResult(guard, True, ask(seen, evidence)))
-        except _FailsError as error:
-            results.append(GuardResult(guard, False, str(error)))
+    results = _results(seen, evidence, compare)
     failed = [result.guard for result in results if not result.holds]
     if failed:
         why = f", but {' and '.join(failed)} {'does' if len(failed) == 1 else 'do'} not hold here"
         kept += [spared(entry, "guard_failed", why) for entry in victims]
         return LocationPlan(partition, path, tuple(results), (), tuple(kept))
-    covers = tuple((cover.name, _fingerprint(cover)) for cover in seen.covers)
+    covers = tuple((cover.name, fingerprint(cover)) for cover in seen.covers)
     ranks = _ranks(seen)
     victims.sort(key=lambda entry: ranks.get(entry.name, (5, 0, entry.name)))
     return LocationPlan(partition, path, tuple(results), tuple(victims), tuple(kept), covers)
+
+
+def _results(seen: Survey, evidence: Evidence, compare: Callable[[], Compared] | None) -> list[GuardResult]:
+    """What the guards say; `rows`, which costs as much as reading the covers, only where all before it hold."""
+    results: list[GuardResult] = []
+    for guard, ask in GUARDS.items():
+        if guard == "rows":
+            if not all(result.holds for result in results):
+                break
+            if evidence.rows is None and compare is not None and seen.covers:
+                evidence = replace(evidence, rows=compare())
+        try:
+            results.append(GuardResult(guard, True, ask(seen, evidence)))
+        except _FailsError as error:
+            results.append(GuardResult(guard, False, str(error)))
+    return results
 
 
 def untouched(listing: Listing, code: str, why: str, *, partition: str = "", path: str = "") -> LocationPlan:
@@ -179,7 +213,7 @@ def _entry(directory: Directory, decision: Decision, age: float | None) -> Entry
         bytes=directory.bytes,
         age_seconds=age,
         paths=tuple(sorted(_tops(directory))) if going else (),
-        fingerprint=_fingerprint(directory) if going else "",
+        fingerprint=fingerprint(directory) if going else "",
     )
 
 
@@ -195,7 +229,8 @@ def _tops(directory: Directory) -> set[str]:
     return {info.path.partition("/")[0] for info in directory.files}
 
 
-def _fingerprint(directory: Directory) -> str:
+def fingerprint(directory: Directory) -> str:
+    """A hash over its files: names, sizes and times."""
     return fingerprint_of([InputEntry(directory.name, "", None, None, directory.files)])
 
 
@@ -342,6 +377,26 @@ def _simulation(seen: Survey, evidence: Evidence) -> str:
     return "readers open the same directories with and without what goes"
 
 
+def _no_doubts(seen: Survey, evidence: Evidence) -> str:
+    if evidence.unread is not None:
+        raise _FailsError(evidence.unread)
+    if evidence.doubts:
+        finding = evidence.doubts[0]
+        more = f" (and {len(evidence.doubts) - 1} more)" if len(evidence.doubts) > 1 else ""
+        raise _FailsError(f"{finding.code}: {finding.sentence.rstrip('.')}{more}. {finding.remedy}")
+    return "nothing makes what readers see here doubtful"
+
+
+def _rows_in_covers(seen: Survey, evidence: Evidence) -> str:
+    if not seen.covers:
+        return "nothing that goes relies on a cover"
+    if evidence.rows is None:
+        raise _FailsError("what goes has not been compared with what covers it")
+    if evidence.rows.lost is not None:
+        raise _FailsError(evidence.rows.lost)
+    return evidence.rows.read
+
+
 # All of them, in order.
 GUARDS: dict[str, Callable[[Survey, Evidence], str]] = {
     "G1": _real_watermarks,
@@ -355,4 +410,6 @@ GUARDS: dict[str, Callable[[Survey, Evidence], str]] = {
     "G9": _highest_write_id,
     "own_files": _own_files,
     "simulation": _simulation,
+    "doubts": _no_doubts,
+    "rows": _rows_in_covers,
 }

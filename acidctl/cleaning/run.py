@@ -13,13 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from acidctl.cleaning import files as boxes
-from acidctl.cleaning.decisions import Rules, half_published, survey
-from acidctl.cleaning.files import look_around, look_into
-from acidctl.cleaning.plan import CleanPlan, Entry, LocationPlan, plan_location, spared, untouched
+from acidctl.cleaning.covers import compare
+from acidctl.cleaning.decisions import Rules, Survey, half_published, survey
+from acidctl.cleaning.files import look_around, look_into, look_into_restored
+from acidctl.cleaning.plan import (
+    CleanPlan,
+    Compared,
+    Entry,
+    LocationPlan,
+    fingerprint,
+    plan_location,
+    spared,
+    untouched,
+)
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
 from acidctl.compaction.publish import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError, UsageError
@@ -48,6 +59,7 @@ from acidctl.state.resolve import TableGuess
 from acidctl.storage.local import whole_path
 from acidctl.storage.locations import Location, canonical, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
+from acidctl.types.schema import TableSchema
 from acidctl.values import dataclass
 
 _UNNAMED_HINT = "What was given are transaction lists; one of write ids begins with its table, as db.table:20:... . "
@@ -80,7 +92,7 @@ class CleanRun:
 
     `root` is the table's path and `shown` its name, `common` what all its readers see, `rules` what the user decided,
     `limit` the time that there is. `break_locks` takes over locks whose owner may still live. With `trash` what is
-    deleted goes there.
+    deleted goes there. `schema` is what the DDL says.
     """
 
     storage: Storage
@@ -95,6 +107,8 @@ class CleanRun:
     limit: TimeLimit | None = None
     break_locks: bool = False
     trash: bool = False
+    schema: TableSchema | None = None
+    _known: dict[str, tuple[dict[str, str], Compared]] = field(default_factory=dict, init=False, compare=False)
 
     def plan(self, *, progress: Progress = unwatched, whole: bool = True) -> CleanPlan:
         """What may go; changes nothing, but opens the ends of covering files.
@@ -226,7 +240,8 @@ class CleanRun:
         """The plan of a location; `again` is the earlier one, from which it must not differ."""
         seen = look_around(self.storage, listing, self.common, self.kind, self.rules)
         evidence = replace(look_into(self.storage, seen), again=again is not None, linked=linked)
-        fresh = plan_location(seen, evidence, partition=partition, path=path)
+        compare = partial(self._compared, path, seen)
+        fresh = plan_location(seen, evidence, partition=partition, path=path, compare=compare)
         if again is None or not fresh.holds:
             return fresh
         changed = _difference(again, fresh)
@@ -236,6 +251,19 @@ class CleanRun:
         victims = tuple(victim for victim in fresh.victims if victim.name in planned)
         late = (spared(victim, "not_planned", "") for victim in fresh.victims if victim.name not in planned)
         return replace(fresh, victims=victims, kept=(*fresh.kept, *late))
+
+    def _compared(self, path: str, seen: Survey) -> Compared:
+        """What goes, compared with its covers; what an earlier look has found counts as long as the files are the same.
+
+        Hive's cleaner may have removed some of it since: what is left was among what was compared.
+        """
+        files = {directory.name: fingerprint(directory) for directory in (*seen.covers, *seen.covered)}
+        known = self._known.get(path)
+        if known is not None and files.items() <= known[0].items():
+            return known[1]
+        found = compare(self.storage, seen, self.schema)
+        self._known[path] = files, found
+        return found
 
     # --- changing
 
@@ -429,10 +457,12 @@ class CleanRun:
             else:
                 kept.append(replace(entry, reason=refusal, reason_code="not_restored"))
         merged = listing.with_entries_of(content, {path for entry in wanted for path in entry.paths})
-        seen = survey(merged, self.common, self.kind, replace(self.rules, older_than=None))
+        rules = replace(self.rules, older_than=None)
+        seen = survey(merged, self.common, self.kind, rules, any_name=True)
         # What would be back lies in the box yet.
         boxed = dict.fromkeys((path for entry in wanted for path in entry.paths), content.root)
-        plan = plan_location(seen, look_into(self.storage, seen, boxed), partition=place.partition, path=place.path)
+        evidence = look_into_restored(self.storage, seen, boxed)
+        plan = plan_location(seen, evidence, partition=place.partition, path=place.path)
         if not plan.holds:
             return CleanedLocation(place.partition, Outcome.GUARDED, plan.guards, (), (*kept, *_left(wanted)))
         harmless = {victim.name for victim in plan.victims if victim.because_of}
@@ -473,8 +503,8 @@ def _difference(planned: LocationPlan, fresh: LocationPlan) -> str | None:
             return f"{victim.name} was to go and may not any more: {now[victim.name].reason}"
         if victims[victim.name] != victim.fingerprint:
             return f"{victim.name} has changed since it was planned to go"
-    for name, fingerprint in planned.covers:
-        if covers.get(name, fingerprint) != fingerprint:
+    for name, before in planned.covers:
+        if covers.get(name, before) != before:
             return f"{name}, which covers what was to go, has changed since"
     return None
 
@@ -555,6 +585,7 @@ def prepare(
         limit=limit,
         break_locks=request.unsafe_break_lock,
         trash=trash,
+        schema=schema,
     )
 
 

@@ -88,7 +88,7 @@ def command(out: Output, config: Config, options: CleanOptions, view: View, *, l
 
     Nothing is changed unless --delete or --quarantine says so. --validtxns has to hold the lists of every reader that
     may still run; several of a kind are combined to what all of them see. Where a guard does not hold, nothing at that
-    location is touched.
+    location is touched. The last guard looks for the rows of what goes in what covers it, and reads all of that.
     """
     _require_one_action(options, view)
     if options.profile != "strict":
@@ -251,6 +251,8 @@ _KEPT_WORDS = {
     "too_young": "younger than the retention",
     "age_unknown": "of unknown age",
     "cover_too_young": "covered only by something younger than the retention",
+    "deletes_needed": "needed",
+    "foreign_name": "by names that Hive does not give",
     "guard_failed": "held back by a guard",
 }
 
@@ -276,7 +278,7 @@ def _write_text(out: Output, report: CleanReport, command: str, back: str, *, lo
         out.line()
         _table(out, report, [(part, part.victims) for part in report.partitions], Paint.BAD)
     # Without --long, what a person would wonder about.
-    odd = ("guard_failed", "left", "not_restored", "work_failed")
+    odd = ("guard_failed", "foreign_name", "left", "not_restored", "work_failed")
     kept = [(part, [e for e in part.kept if long or e.reason_code in odd]) for part in report.partitions]
     if any(entries for _, entries in kept):
         out.line()

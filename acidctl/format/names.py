@@ -34,6 +34,7 @@ QUARANTINE_NAME = "_acidctl_quarantine"
 JOURNAL_NAME = "journal.json"
 OWNER_NAME = "owner.json"
 FAILED_NAME = "failed"
+REMOVED_NAME = "removed"
 UNION_SUBDIRECTORY = "HIVE_UNION_SUBDIR_"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from acidctl.errors import AcidctlError, DamagedDataError, StalePlanError, StorageError
 from acidctl.format.listing import Listing, obstacle
-from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, WORK_PREFIX
+from acidctl.format.names import FAILED_NAME, JOURNAL_NAME, OWNER_NAME, REMOVED_NAME, WORK_PREFIX
 from acidctl.maintenance.lock import SCHEMA_VERSION, Lock, to_bytes, until_done
 from acidctl.phases import phase
 from acidctl.storage.local import together
@@ -29,7 +29,7 @@ from acidctl.storage.redact import without_credentials
 WORK_TYPE = "acidctl_work"
 ATTEMPTS = "attempts"
 OUT = "out"
-REMOVED = "removed"
+REMOVED = REMOVED_NAME
 
 
 class WorkDir:

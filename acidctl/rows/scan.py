@@ -426,16 +426,16 @@ class Findings:
 def finding_of_row(oddity: Oddity, row: RowId, sources: Sequence[DataSource]) -> Finding:
     """What the merge of these files noticed at a row."""
     shown = f"{row.write_id},{row.bucket_property},{row.row_id}"
-    holders = _holders(sources, row)
-    where = " and ".join(source.name for source in holders[:2])
+    found = holders(sources, row)
+    where = " and ".join(source.name for source in found[:2])
     if oddity is Oddity.DOUBLE:
         code, why = "duplicate_row_id", f"two rows have the ROW__ID {shown}; a directory or a file may have been copied"
     else:
         code, why = "unsorted_rows", f"rows are not in the order of their ROW__IDs, first at {shown}"
-    return Finding(code, f"{where}: {why}.", holders[0].path)
+    return Finding(code, f"{where}: {why}.", found[0].path)
 
 
-def _holders(sources: Sequence[DataSource], row: RowId) -> list[DataSource]:
+def holders(sources: Sequence[DataSource], row: RowId) -> list[DataSource]:
     """The files that may hold a row, as far as their tails tell."""
     spans = ((source, *source.bounds(updates=False)) for source in sources)
     found = [source for source, low, high in spans if (low is None or low <= row) and (high is None or row <= high)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -126,6 +126,10 @@ class DataSource:
     def has_row_ids(self) -> bool:
         """Whether its rows have a ROW__ID."""
         return self.facts.is_acid or self.raw_bucket is not None
+
+    def seen_through(self, through: Through) -> DataSource:
+        """The same file with something else between it and whoever reads its events."""
+        return replace(self, through=through)
 
     def known(self, facts: FileFacts, offset: int) -> DataSource:
         """The same file of which another process has found this; it is not asked again."""

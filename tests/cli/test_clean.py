@@ -185,6 +185,8 @@ def test_json_has_the_fields_that_scripts_rely_on(table: Path) -> None:
     assert [guard["guard"] for guard in answer["guards"]] == [f"G{i}" for i in range(1, 10)] + [
         "own_files",
         "simulation",
+        "doubts",
+        "rows",
     ]
     assert all(guard["holds"] and guard["why"] for guard in answer["guards"])
     assert answer["bytes_freed"] == sum(victim["bytes"] for victim in answer["victims"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acidctl.cleaning.decisions import Rules, Survey, survey
-from acidctl.cleaning.plan import Evidence, LocationPlan, plan_location
+from acidctl.cleaning.plan import Compared, Evidence, LocationPlan, plan_location
 from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.state.resolve import TableGuess, guess_table_type
@@ -58,9 +58,11 @@ def judged(
 
 
 def sound(seen: Survey) -> Evidence:
-    """Evidence that every cover is complete and nothing one-sided holds anything."""
+    """Evidence that every cover is complete and holds all rows, and nothing one-sided holds anything."""
     return Evidence(
-        dict.fromkeys(cover.name for cover in seen.covers), {candidate.name: True for candidate in seen.one_sided}
+        dict.fromkeys(cover.name for cover in seen.covers),
+        {candidate.name: True for candidate in seen.one_sided},
+        rows=Compared(None, "all rows"),
     )
 
 

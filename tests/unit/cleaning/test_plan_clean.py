@@ -211,7 +211,8 @@ def test_g8_wants_both_halves_of_a_minor_compaction() -> None:
     covers = {"delta_1_5": None}
     assert failing(plan_location(seen, Evidence(covers))) == ["G8"]
     assert failing(plan_location(seen, Evidence(covers, {"delete_delta_3_3_0000": False}))) == ["G8"]
-    assert set(gone(plan_location(seen, Evidence(covers, {"delete_delta_3_3_0000": True})))) == set(HIVE3_MINOR[1:])
+    empty = Evidence(covers, {"delete_delta_3_3_0000": True}, rows=sound(seen).rows)
+    assert set(gone(plan_location(seen, empty))) == set(HIVE3_MINOR[1:])
     both = judged(listing([*HIVE3_MINOR, "delete_delta_1_5"]), ids(5))
     assert both.one_sided == ()
     assert failing(plan_location(both, sound(both))) == []
@@ -268,6 +269,48 @@ def test_an_id_that_is_aborted_and_was_the_lowest_open_one_is_aborted() -> None:
     assert gone(planned(listing(["delta_4_4", "delta_5_5"]), "default.t:6:4::4")) == ["delta_4_4"]
 
 
+def test_what_straddles_the_base_is_not_covered_by_it() -> None:
+    """G3 stops it anyway; where that is off, the delta that holds all of it covers it."""
+    chosen = judged(listing(["base_4_v9", "delta_3_8_v20", "delta_4_6", "delta_3_4"]), ids(8)).chosen.decisions
+    assert {name: decision.reason_code for name, decision in chosen.items()} == {
+        "base_4_v9": "base",
+        "delta_3_8_v20": "visible",
+        "delta_4_6": "covered_by_delta",
+        "delta_3_4": "covered_by_base",
+    }
+    assert chosen["delta_4_6"].because_of == ("delta_3_8_v20",)
+
+
+def test_only_what_has_the_form_of_compactor_output_covers() -> None:
+    """A statement of one wide write (streaming ingest) holds the range, and not what others wrote there."""
+    plan = planned(listing(["delta_1_5_0000", "delta_2_2_0000", "delta_3_3"]), ids(5))
+    assert gone(plan) == []
+    assert codes(plan)["delta_2_2_0000"] == codes(plan)["delta_3_3"] == "no_cover"
+    assert gone(planned(listing(["delta_1_5", "delta_2_2_0000"]), ids(5))) == ["delta_2_2_0000"]
+
+
+def test_what_reaches_above_the_watermark_is_undecided() -> None:
+    """Also where it begins below: it neither goes nor covers."""
+    plan = planned(listing(["delta_1_12_v9", "delta_2_2", "delta_5_5"]), ids(10))
+    assert gone(plan) == []
+    assert codes(plan)["delta_1_12_v9"] == "above_watermark"
+    assert gone(planned(listing(["delta_1_10_v9", "delta_2_2"]), ids(10))) == ["delta_2_2"]
+
+
+def test_a_bound_keeps_what_is_open_and_aborted_below_it() -> None:
+    """--highest-write-id forgets ids above it and no other."""
+    names = ["base_5_v50", "delta_3_3", "delta_4_4", "delta_5_5", "delta_6_6"]
+    plan = planned(listing(names), ids(9, open=[3, 8], aborted=[4, 6]), highest_write_id=5)
+    assert gone(plan) == ["delta_4_4"]
+    assert codes(plan) == {
+        "base_5_v50": "base_holds_open_ids",
+        "delta_3_3": "write_open",
+        "delta_4_4": "write_aborted",
+        "delta_5_5": "visible",
+        "delta_6_6": "above_watermark",
+    }
+
+
 def test_siblings_and_twins_stay() -> None:
     """Statements of one write, halves of one compaction, and equal ranges of two compactions."""
     names = ["delta_5_5_0000", "delta_5_5_0001", "delete_delta_5_5_0000", "delta_6_8_v20", "delta_6_8_v30"]
@@ -313,6 +356,59 @@ def test_originals_with_tables_inside_stay() -> None:
     """Moving their folder would take a delta along."""
     names = ["sub/000000_0", "sub/delta_9_9/bucket_00000", "base_5_v50"]
     assert codes(planned(listing(names), ids(5)))["(original files)"] == "nested"
+
+
+def test_original_files_by_other_names_stay() -> None:
+    """Top by top: what holds one file that Hive would not have called so stays as a whole."""
+    own = ["000000_0", "000001_0_copy_2", "HIVE_UNION_SUBDIR_2/000000_0", "HIVE_UNION_SUBDIR_2/_x"]
+    foreign = ["1.txt", "sub/000000_0", "HIVE_UNION_SUBDIR_7/000000_0", "HIVE_UNION_SUBDIR_7/notes"]
+    plan = planned(listing([*own, *foreign, "base_5"]), ids(5))
+    assert gone(plan) == ["(original files)"]
+    assert plan.victims[0].paths == ("000000_0", "000001_0_copy_2", "HIVE_UNION_SUBDIR_2")
+    tops = {name.partition("/")[0] for name in foreign}
+    assert {name for name, code in codes(plan).items() if code == "foreign_name"} == tops
+    assert {entry.files for entry in plan.kept if entry.name == "HIVE_UNION_SUBDIR_7"} == {2}
+    alone = planned(listing(["sub/000000_0", "base_5"]), ids(5))
+    assert (gone(alone), codes(alone)["sub"]) == ([], "foreign_name")
+    assert "(original files)" not in codes(alone)
+    assert codes(planned(listing(["sub/000000_0", "delta_5_5"]), ids(5)))["(original files)"] == "originals"
+    young = planned(listing(["000000_0", "1.txt", "base_5"], ages={"000000_0": 1}), ids(5))
+    assert (codes(young)["(original files)"], codes(young)["1.txt"]) == ("too_young", "foreign_name")
+
+
+@pytest.mark.parametrize(
+    ("young", "goes"),
+    [
+        ("000000_0", {"base_2_v20", "delta_3_3", "delta_4_4"}),
+        ("base_2_v20", {"(original files)", "delta_3_3", "delta_4_4", "delete_delta_2_2"}),
+        ("delta_3_3", {"(original files)", "base_2_v20", "delta_4_4", "delete_delta_2_2"}),
+        ("delta_4_4", {"(original files)", "base_2_v20", "delta_3_3", "delete_delta_2_2", "delete_delta_3_3"}),
+        ("delete_delta_3_3", {"(original files)", "base_2_v20", "delta_3_3", "delta_4_4"}),
+    ],
+)
+def test_deletes_stay_as_long_as_rows_that_they_may_concern(young: str, goes: set[str]) -> None:
+    """Those of the same write or a later one; a base has had its own applied."""
+    deletes = ["delete_delta_2_2", "delete_delta_3_3", "delete_delta_5_5"]
+    names = ["000000_0", "base_2_v20", "delta_3_3", "delta_4_4", *deletes, "base_5_v50"]
+    plan = planned(listing(names, ages={young: 1}), ids(5))
+    if young == "delete_delta_3_3":
+        goes = goes | {"delete_delta_2_2", "delete_delta_5_5"}
+    assert set(gone(plan)) == goes
+    needed = set(deletes) - goes - {young}
+    assert {name for name, code in codes(plan).items() if code == "deletes_needed"} == needed
+
+
+def test_deletes_of_a_minor_go_beside_young_rows() -> None:
+    """Its other half still has them."""
+    names = ["delta_1_3_v9", "delete_delta_1_3_v9", "delta_1_1", "delete_delta_2_2", "delta_3_3"]
+    assert set(gone(planned(listing(names, ages={"delta_1_1": 1}), ids(3)))) == {"delete_delta_2_2", "delta_3_3"}
+
+
+def test_in_acid_v1_any_delta_may_delete() -> None:
+    """There updates and deletes are events of the same files."""
+    kind = TableGuess(TableType.FULL, False, "stated", acid_v1=True)
+    place = listing(["base_5", "delta_3_3_0000", "delta_4_4_0000", "delta_2_2_0000"], ages={"delta_3_3_0000": 1})
+    assert gone(planned(place, "null:6:9::", kind=kind)) == ["delta_2_2_0000"]
 
 
 def test_in_acid_v1_every_base_is_a_compaction() -> None:
@@ -370,7 +466,7 @@ def test_work_of_nobody_goes_by_age_on_request() -> None:
         assert gone(planned(held, ids(1), leftovers=True)) == []
         assert gone(planned(held, ids(1), leftovers=True, older_than=None)) == []
     empty = replace(
-        held, files=(FileInfo(f"{WORK}/owner.json", 0, 0.0), FileInfo(f"{WORK}/out/x", 10, 0.0)), markers={}
+        held, files=(FileInfo(f"{WORK}/owner.json", 0, 1.0), FileInfo(f"{WORK}/out/x", 10, 1.0)), markers={}
     )
     assert gone(planned(empty, ids(1), leftovers=True)) == [WORK]
     # Nobody has looked into it, or nobody could make sense of it: readers may need what lies beside it.

@@ -217,7 +217,7 @@ def test_on_storage_without_links_names_are_compared_as_they_are(base: str | Non
     files = {f"w/t/delta_{i:07d}_{i:07d}_0000/bucket_00000": b"" for i in (1, 2)}
     files |= {"w/t/base_0000002_v0000009/_orc_acid_version": b"2"}
     request = CleanOptions(validtxns=("d.t:2:9223372036854775807::", "9:9223372036854775807::"), table="d.t")
-    storage = MemoryStorage(files)
+    storage = MemoryStorage(files, modified=1.0)
     run = prepare(storage, "w/t", request, now=1e6)
     assert run.quarantine(run.plan(), base).exit_code == ExitCode.DONE
     for name in ("w/tt", "w/t"):
