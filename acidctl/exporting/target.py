@@ -14,9 +14,8 @@ Nothing is replaced or removed that is not known as an export of ours: see `acid
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -24,7 +23,7 @@ from acidctl.errors import AcidctlError, ExistsError, StorageError, UsageError
 from acidctl.exporting import manifest
 from acidctl.exporting.manifest import AGREE, MANIFEST, SUCCESS, Contents, is_link
 from acidctl.exporting.place import names_in
-from acidctl.maintenance.lock import Life, from_bytes, life_of, new_owner, to_bytes
+from acidctl.maintenance.lock import Life, Owner, from_bytes, life_of, new_owner, to_bytes
 from acidctl.storage.local import LocalStorage, is_special, whole_file
 from acidctl.storage.port import PathStat, Storage, join
 from acidctl.storage.remote import for_each
@@ -32,6 +31,8 @@ from acidctl.storage.remote import for_each
 _OWNER_TYPE = "acidctl_export_owner"
 _OWNER_BYTES = 1 << 16
 _COPIES = 8
+# Exports of this process: what is left of one that is not among them was left by a failure.
+_running: set[str] = set()
 _LIVES = "left by an export that was killed, or of one that still runs; if none runs, remove it"
 
 
@@ -106,6 +107,7 @@ class Target(WorkPlace):
     def begin(self) -> None:
         """Leave word of who writes here."""
         if not self.is_special:
+            _running.add(self._run.id)
             self.storage.create_exclusive(self._owner, to_bytes(self._run, _OWNER_TYPE))
 
     # --- What may be replaced, and what earlier runs have left.
@@ -238,7 +240,7 @@ class Target(WorkPlace):
         with suppress(AcidctlError):
             with storage.open(f"{self._beside}{owner}") as stream:
                 run = from_bytes(stream.read(_OWNER_BYTES), _OWNER_TYPE)
-            if run is None or owner != f"{self._hidden}{run.id}.owner" or life_of(run) is not Life.DEAD:
+            if run is None or owner != f"{self._hidden}{run.id}.owner" or not _has_ended(run):
                 return False
             path = f"{self._beside}{part}"
             if part and (found := storage.stat(path)) is not None:
@@ -248,7 +250,7 @@ class Target(WorkPlace):
                     return False
                 else:
                     storage.remove_file(path)
-                self.notes.append(f"removed {storage.display(path)}, which {run.described} had left when it was killed")
+                self.notes.append(f"removed {storage.display(path)}, which {run.described} had left")
             storage.remove_file(f"{self._beside}{owner}")
             return True
         return False
@@ -408,6 +410,7 @@ class Target(WorkPlace):
 
     def _end(self) -> None:
         """Nothing of this run is left."""
+        _running.discard(self._run.id)
         with suppress(AcidctlError):
             if self.storage.stat(self.work) is None:
                 self.storage.remove_file(self._owner)
@@ -417,3 +420,8 @@ class Target(WorkPlace):
             manifest.remove(self.storage, path, found)
         else:
             self.storage.remove_file(path)
+
+
+def _has_ended(run: Owner) -> bool:
+    life = life_of(run)
+    return life is Life.DEAD or (life is Life.OURSELVES and run.id not in _running)
