@@ -37,6 +37,7 @@ from acidctl.storage.local import LocalStorage
 from acidctl.storage.objects import ObjectStorage
 from acidctl.storage.resolve import resolve
 from tests import ROOT
+from tests.support.export_kills import campaign
 from tests.support.faulty import Fault, FaultyStorage
 from tests.support.slow_reader import Event
 from tests.unit.rows.test_slow_reader import write_events
@@ -425,3 +426,10 @@ def test_a_killed_export_leaves_hidden_names_only(to: str, tmp_path: Path) -> No
     report = seen.export(f"{tmp_path}/{to}", partitioned=to.endswith("/"))
     assert [note for note in report["notes"] if "removed" in note and left[1] in note]
     assert [path.name for path in tmp_path.iterdir()] == [to.rstrip("/")]
+
+
+@pytest.mark.slow
+def test_exports_that_are_killed_at_random_moments(tmp_path: Path) -> None:
+    """The target is the old or the new, the next run succeeds, and nothing hidden is left after it."""
+    found = campaign(tmp_path, 8, seed=20261)
+    assert found["kills"] == found["left nothing"] + found["left something"] == 8

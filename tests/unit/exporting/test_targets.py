@@ -409,7 +409,7 @@ def test_what_a_dead_run_has_left_is_removed(to: str, tmp_path: Path) -> None:
     report = world.seen.export(f"{tmp_path}/out/{to}")
     gone = before.keys() - world.all().keys()
     assert {path.partition(".owner")[0].partition(".part")[0] for path in gone} >= {ours.removesuffix(".part")}
-    assert not [path for path in gone if path.startswith(foreign) or path.startswith("precious") or path == linked]
+    assert not [path for path in gone if path.startswith((foreign, "precious")) or path == linked]
     assert (tmp_path / f"out/.{name}.0a1b2c3d.part").exists()
     assert [note for note in report["notes"] if "removed" in note and ours.rpartition("/")[2] in note]
     assert [note for note in report["notes"] if "2 more like it" in note]
