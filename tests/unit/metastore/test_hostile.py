@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +16,7 @@ from tests.cli.runner import acidctl
 from tests.services.metastore import IDL
 from tests.support.fake_metastore import FakeMetastore, listening, says
 from tests.support.hostile_metastore import HOSTILE, head, no_utf8, serving
+from tests.support.measured import measured
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
@@ -133,11 +131,9 @@ def test_memory_is_bounded(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[metastore]\nlargest_answer = 16777216\n")
     with listening(serving(HOSTILE[kind])) as port:
         config = ["--config", str(tmp_path / "config.toml"), "--metastore", f"thrift://127.0.0.1:{port}"]
-        with subprocess.Popen([sys.executable, "-m", "acidctl", "txns", *config], stderr=subprocess.PIPE) as child:
-            _, status, used = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
-            assert child.returncode == 14
-    assert used.ru_maxrss * 1024 < _MEMORY
+        done = measured("txns", *config)
+    assert done.code == 14, done.stderr
+    assert done.memory < _MEMORY
 
 
 def test_a_large_answer_is_read(client: Callable[..., Client]) -> None:
