@@ -227,10 +227,11 @@ class PageWatch:
                 self._next[place] = stop  # Arrow finds no page there either
                 return
             self._begun[place] = b""
-            self._require_fit(header, chunk)
+            self.require_fit(header, chunk)
             self._next[place] = start + header.length + header.stored
 
-    def _require_fit(self, header: PageHeader, chunk: Chunk) -> None:
+    def require_fit(self, header: PageHeader, chunk: Chunk) -> None:
+        """DamagedDataError for a page that is too large."""
         if header.plain > MOST_PAGE:
             raise self._damaged(f"has a page of {header.plain:,} bytes, and {MOST_PAGE:,} are the most that is read")
         if chunk.repeated and header.values > _MOST_PAGE_VALUES:
@@ -264,7 +265,7 @@ def rows_that_fit(stream: BinaryIO, metadata: Any, group: int, leaves: Sequence[
 
 
 def _longest_text(page: bytes, codec: str, harmless: float) -> int:
-    """The length of the longest text of a dictionary; all of it together where that cannot be told, or is harmless."""
+    """The length of the longest text of a dictionary; all of it together where that is unknown or harmless."""
     try:
         header = page_header(page)
     except (IndexError, ValueError):

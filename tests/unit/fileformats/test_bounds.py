@@ -232,13 +232,13 @@ def test_headers_of_all_pages_are_seen(tmp_path: Path, how: str, monkeypatch: py
     )
     place = _parquet(tmp_path, table, **WRITTEN[how])
     seen: list[int] = []
-    fit = PageWatch._require_fit
+    fit = PageWatch.require_fit
 
     def counted(self: PageWatch, header: PageHeader, chunk: Chunk) -> None:
         seen.append(header.values if header.kind != 2 else 0)
         fit(self, header, chunk)
 
-    monkeypatch.setattr(PageWatch, "_require_fit", counted)
+    monkeypatch.setattr(PageWatch, "require_fit", counted)
     with open(f"{place}/{_DELTA}/000000_0", "rb") as stream:
         file = ParquetFile(stream, "f")
         found = pa.Table.from_batches(file.scan(batch_size=5000))
