@@ -325,6 +325,8 @@ class Target(WorkPlace):
             if self.storage.exchange(self.work, self.path):
                 raise
             return
+        except AcidctlError:
+            return  # the new is there, and the next run removes what is left of the old
         with suppress(AcidctlError):
             self._remove(self.work, found)
 

@@ -136,10 +136,10 @@ def page_header(data: bytes) -> PageHeader:
     for form in (5, 7, 8):
         if isinstance(found.get(form), dict):
             values = found[form].get(1, 0)
-    sizes = [found.get(number) for number in (1, 2, 3)]
-    if not all(isinstance(size, int) and size >= 0 for size in (*sizes, values)):
+    kind, plain, stored = (found.get(number) for number in (1, 2, 3))
+    if not all(isinstance(size, int) and size >= 0 for size in (kind, plain, stored, values)):
         raise ValueError("it lacks a size, or has one below zero")
-    return PageHeader(*sizes, values, compact.at)
+    return PageHeader(kind, plain, stored, values, compact.at)  # type: ignore[arg-type]
 
 
 def _header_in(data: bytes) -> PageHeader:

@@ -355,8 +355,8 @@ class _Http:
             connection.sock = GuardedSocket(connection.sock, self._bounds)
             connection.request("POST", self._path, body, self._headers)
             answer = connection.getresponse()
-            if (answer.length or 0) > self._bounds.largest:
-                self._bounds.received(answer.length)
+            if answer.length is not None and answer.length > self._bounds.largest:
+                raise self._bounds.too_large()
             with closing(answer):
                 self._answer = BytesIO(answer.read())
         _check_status(answer.status, self._address)

@@ -310,7 +310,7 @@ class Answer:
 
     def _size(self, width: int) -> int:
         """The number of what follows, each of which takes `width` bytes or more."""
-        size = self._number(_I32)
+        size: int = self._number(_I32)
         self._require_room(size, width)
         return size
 

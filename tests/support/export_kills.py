@@ -47,7 +47,7 @@ for number in itertools.count():
 def make_table(root: Path) -> None:
     """A table of some partitions with two columns."""
     for day in range(1, _DAYS + 1):
-        rows = [Event(0, (1, _BUCKET, number), 1, (number, f"{day}-{number}")) for number in range(_ROWS)]
+        rows = [Event(0, (1, _BUCKET, number), 1, [number, f"{day}-{number}"]) for number in range(_ROWS)]
         write_events(
             root / f"ds=2026-01-{day:02}" / "delta_0000001_0000001_0000" / "bucket_00000",
             "struct<a:int,b:string>",

@@ -226,7 +226,7 @@ def _old_link(world: World) -> None:
 
 
 SPARK = "part-00000-2f7c1a52-5b1e-4a8e-9c64-58f2f4a0d111-c000.snappy.parquet"
-AGREED = {"unsafe_overwrite_unlisted": True}
+AGREED: dict[str, Any] = {"unsafe_overwrite_unlisted": True}
 REFUSED: dict[str, tuple[Make, str, dict[str, Any]]] = {
     # Above the table, or above what leads to it.
     "parent": (_nothing, "w/db/", {}),
@@ -317,20 +317,31 @@ def test_nothing_but_an_export_of_ours_goes(case: str, tmp_path: Path) -> None:
     assert os.path.realpath(tmp_path / to) in str(refused.value) or to in str(refused.value)
 
 
-REPLACED: dict[str, tuple[Make, str, dict[str, Any]]] = {
-    "an export": (lambda world: world.export("out/lake/"), "out/lake/", {}),
-    "of a table with partitions": (lambda world: (_partition(world), _whole(world)), "out/lake/", {}),
-    "a part of one": (lambda world: (world.export("out/lake/") / "part-00000.parquet").unlink(), "out/lake/", {}),
-    "by a link": (lambda world: (world.export("far/lake/"), world.link("out/lake", "../far/lake")), "out/lake/", {}),
-    "an old one, agreed": (lambda world: world.old_export("out/lake/"), "out/lake/", AGREED),
-    "a file": (_files("x.csv"), "out/x.csv", {}),
-    "a link to a file": (lambda world: (world.put("far/x"), world.link("out/x.csv", "../far/x")), "out/x.csv", {}),
-}
-
-
 def _whole(world: World) -> None:
+    _partition(world)
     world.named = world.root / "w/db/parts"
     world.export("out/lake/", partitioned=True)
+
+
+def _by_link(world: World) -> None:
+    world.export("far/lake/")
+    world.link("out/lake", "../far/lake")
+
+
+def _link_to_file(world: World) -> None:
+    world.put("far/x")
+    world.link("out/x.csv", "../far/x")
+
+
+REPLACED: dict[str, tuple[Make, str, dict[str, Any]]] = {
+    "an export": (lambda world: world.export("out/lake/"), "out/lake/", {}),
+    "of a table with partitions": (_whole, "out/lake/", {}),
+    "a part of one": (lambda world: (world.export("out/lake/") / "part-00000.parquet").unlink(), "out/lake/", {}),
+    "by a link": (_by_link, "out/lake/", {}),
+    "an old one, agreed": (lambda world: world.old_export("out/lake/"), "out/lake/", AGREED),
+    "a file": (_files("x.csv"), "out/x.csv", {}),
+    "a link to a file": (_link_to_file, "out/x.csv", {}),
+}
 
 
 @pytest.mark.parametrize("case", REPLACED)
@@ -357,7 +368,6 @@ def test_an_export_of_ours_is_replaced(case: str, tmp_path: Path) -> None:
 def test_the_list_has_all_files_and_their_sizes(tmp_path: Path) -> None:
     """Of folders of partitions too, and it is written before `_SUCCESS`."""
     world = World(tmp_path)
-    _partition(world)
     _whole(world)
     place = tmp_path / "out/lake"
     stated = json.loads((place / "_acidctl_export.json").read_text())
@@ -525,7 +535,7 @@ def test_a_table_in_a_store_is_not_above_nor_below_its_export(tmp_path: Path) ->
     before = sorted(memory.find(place))
     seen = acidctl.open_table(f"memory:/{place}/orders").snapshot()
     for to in ("", "/orders", "/orders/x", "/other/../orders/x", "/orders/_x"):
-        for how in ({}, AGREED):
+        for how in (dict[str, Any](), AGREED):
             with pytest.raises(AcidctlError):
                 seen.export(f"memory:/{place}{to}/", overwrite=True, **how)
     assert sorted(memory.find(place)) == before

@@ -191,7 +191,7 @@ def test_texts_that_a_dictionary_repeats(tmp_path: Path, form: str) -> None:
     """100 KB a row, sixty thousand times, in a file of some hundred KB: rows are taken fewer at a time."""
     table = _repeated("y" * 100_000, 60_000)
     if form == "list":
-        offsets = pa.array(np.arange(0, 60_001, 6, np.int32))
+        offsets = pa.array(np.arange(0, 60_001, 6, dtype=np.int32))
         table = pa.table({"v": pa.ListArray.from_arrays(offsets, table["v"].combine_chunks())})
     if form == "two":
         table = table.append_column("w", _repeated("z" * 50_000, 60_000)["v"])
