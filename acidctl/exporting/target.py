@@ -169,7 +169,13 @@ class Target(WorkPlace):
             self._forget_moved(moved)
             return found
         half = found is not None and self._is_half()
-        previous = self._contents(self._previous, moved, begun=self._agreed)
+        try:
+            previous = self._contents(self._previous, moved, begun=self._agreed)
+        except ExistsError as error:
+            why = error.message.partition(", so it ")[0]
+            raise ExistsError(
+                f"{self.shown} is not replaced, because {why}", path=error.path, hint=error.hint
+            ) from error
         if half:
             self._remove(self.path, self._contents(self.path, moved, begun=self._agreed))
             found = None
