@@ -23,13 +23,14 @@ MOST_PAGE, MOST_TEXT = 128 << 20, 64 << 20
 _MOST_REPEATED = 64 << 20
 # Arrow gives up at a header of this length.
 _MOST_HEADER, _USUAL_HEADER = 16 << 20, 1 << 12
+_MOST_HEADER_VALUES = 1 << 12
 _MOST_DICTIONARY = 8 << 20
 _MOST_PAGE_VALUES = 1 << 24
 _DICTIONARY = 2
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4_RAW": "lz4_raw"}
 _HINT = "Restore the file from a copy; if it is as it was written, read it with Hive."
 _STOP, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 8, 9, 10, 11, 12
-_I32, _VARINTS, _TRUTHS, _FIXED = 5, (4, 6), (1, 2), {1: 0, 2: 0, 3: 1, 7: 8}
+_I32, _VARINTS, _TRUTHS, _FIXED = 5, (4, 6), frozenset((1, 2)), {1: 0, 2: 0, 3: 1, 7: 8}
 _DEEPEST = 64
 
 
@@ -52,10 +53,13 @@ class Chunk(NamedTuple):
 
 
 class _Compact:
-    """Thrift's compact protocol, as far as a header of a page needs it; IndexError where bytes are missing."""
+    """Thrift's compact protocol, as far as a header of a page needs it; IndexError where bytes are missing,
+    ValueError for what is no header, OverflowError for one of more values than any has.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self._values = _MOST_HEADER_VALUES
         self.at = 0
 
     def byte(self) -> int:
@@ -92,6 +96,9 @@ class _Compact:
     def _value(self, kind: int, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ValueError("it is nested too deep")
+        self._values -= 1
+        if self._values < 0:
+            raise OverflowError
         if kind == _STRUCT:
             return self.fields(depth)
         if kind == _I32:
@@ -115,12 +122,12 @@ class _Compact:
         return None
 
     def _skip_all(self, kinds: list[int], count: int, depth: int) -> None:
+        if _TRUTHS.issuperset(kinds):  # bytes where they are no fields
+            self._skip(count * len(kinds))
+            return
         for _ in range(count):
             for kind in kinds:
-                if kind in _TRUTHS:  # a byte where it is no field
-                    self._skip(1)
-                else:
-                    self._value(kind, depth + 1)
+                self._value(3 if kind in _TRUTHS else kind, depth + 1)
 
     def _skip(self, size: int) -> None:
         self.at += size
@@ -223,6 +230,8 @@ class PageWatch:
                 if len(part) > _MOST_HEADER:
                     raise self._damaged(f"has a page header of more than {_MOST_HEADER:,} bytes") from None
                 return
+            except OverflowError as error:
+                raise self._damaged("has a page header of too many values") from error
             except ValueError:
                 self._next[place] = stop  # Arrow finds no page there either
                 return
@@ -268,8 +277,8 @@ def _longest_text(page: bytes, codec: str, harmless: float) -> int:
     """The length of the longest text of a dictionary; all of it together where that is unknown or harmless."""
     try:
         header = page_header(page)
-    except (IndexError, ValueError):
-        return 0  # Arrow will say so
+    except (IndexError, OverflowError, ValueError):
+        return 0  # it is looked at again when it is read
     stored = page[header.length : header.length + header.stored]
     if header.kind != _DICTIONARY or header.plain <= harmless or header.plain > MOST_PAGE:
         return header.plain if header.kind == _DICTIONARY else 0

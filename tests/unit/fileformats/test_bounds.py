@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -274,6 +276,11 @@ def test_a_header_that_hides_its_size_is_seen_through() -> None:
     for odd in (b"\x1d\x00", b"\x00", i32(1, 0) + b"\x00", b"\x15\x01" + i32(1, 5) + i32(1, 5) + b"\x00"):
         with pytest.raises(ValueError, match=r"type|lacks"):
             page_header(odd)
+    with pytest.raises(OverflowError):
+        page_header(plain[:-1] + b"\x19\xf5\xff\xff\x03" + bytes(65535) + b"\x00")
+    for seed in range(2000):
+        with suppress(IndexError, OverflowError, ValueError):
+            page_header(random.Random(seed).randbytes(200))
     for length in range(len(plain)):
         with pytest.raises(IndexError):
             page_header(plain[:length])
