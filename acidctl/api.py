@@ -221,18 +221,15 @@ class Table:
         **how: Any,
     ) -> ExportReport:
         """Carry out `Snapshot.export`."""
+        from acidctl.exporting.place import require_free_of_tables
         from acidctl.exporting.run import Chosen, export
 
         asked = ExportOptions(to=to, **how)
         options = asked.storage_options
         same = to.partition(":/")[0] == (self._url or "").partition(":/")[0]
         storage, path = resolve_url(to, self._options if options is None and same else options)
-        if isinstance(storage, LocalStorage):
-            self.require_outside(path, "--to")
-        elif f"{storage.display(path)}/".startswith(f"{self.location}/"):
-            raise UsageError(
-                f"--to {asked.to} lies inside the table, where readers would read it as data", path=asked.to
-            )
+        links = [place for part in snapshot.partitions for place in part.location.listing.links.values()]
+        require_free_of_tables(self._storage, self._root, links, storage, path, f"--to {asked.to}")
         return export(
             snapshot, asked, Chosen(columns, row_id, limit, strict, {"where": snapshot.condition(where)}), storage, path
         )

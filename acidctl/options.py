@@ -324,6 +324,9 @@ class ExportOptions:
         choices=("refuse", "replace", "binary"),
     )
     overwrite: bool = option(False, "Replace the file, or the directory of an export, that is there.")
+    unsafe_overwrite_unlisted: bool = option(
+        False, "With --overwrite: replace the directory of an export that has no list of its files (before 0.2)."
+    )
     engine: str = option(
         "local",
         "Where a directory is written: by threads of this process, or by tasks of a Spark job.",

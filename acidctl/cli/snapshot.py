@@ -178,9 +178,9 @@ def _check(view: View, export: ExportOptions, form: Format) -> None:
 
         form_of(export)
     else:
-        for name in ("format", "partitioned", "timestamps", "compression", "overwrite"):
+        for name in ("format", "partitioned", "timestamps", "compression", "overwrite", "unsafe_overwrite_unlisted"):
             if getattr(export, name):
-                raise UsageError(f"--{name} is about an export, and there is no --to")
+                raise UsageError(f"--{name.replace('_', '-')} is about an export, and there is no --to")
 
 
 def _write_files(out: Output, snapshot: Outline, view: View) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict
 from acidctl.engine import EngineChoice, early_engine, make_engine
 from acidctl.errors import UsageError
 from acidctl.exporting.forms import Content, FileForm, Renderer, form_of
+from acidctl.exporting.manifest import AGREE
 from acidctl.exporting.parts import Parts
 from acidctl.exporting.target import Target
 from acidctl.exporting.task import ExportTask, Written, outcome_of
@@ -76,9 +77,12 @@ def export(snapshot: Snapshot, asked: ExportOptions, chosen: Chosen, storage: St
     renderer = Renderer(form, [fields[name] for name in names])
     if chosen.strict:
         snapshot.require_certain()
-    target = Target(storage, path, folder=folder, overwrite=asked.overwrite)
+    if asked.unsafe_overwrite_unlisted and not asked.overwrite:
+        raise UsageError(f"{AGREE} is about what --overwrite replaces, and that is not given")
+    target = Target(storage, path, folder=folder, overwrite=asked.overwrite, unlisted=asked.unsafe_overwrite_unlisted)
     with ExitStack() as unfinished:
         unfinished.callback(target.abandon)
+        target.begin()
         if asked.engine == "spark":
             files, replaced = _by_tasks(snapshot, asked, chosen, target, Prepared(form, names, renderer))
         else:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acidctl.errors import AcidctlError, DamagedDataError, NotAcidTableError
+from acidctl.fileformats.parquet_pages import MOST_TEXT, PageWatch, chunk_of, rows_that_fit
 from acidctl.format.events import WIDE, floor_and_rest, rebuilt
 from acidctl.orc.calendar import SWITCH_DAY, hybrid_seconds_to_proleptic, hybrid_to_proleptic, is_utc, wall_clock
 from acidctl.types.hive_types import Dialect, Field, HiveType, ListType, MapType, Primitive, StructType, TypeKind
@@ -91,14 +92,23 @@ def library() -> Any:
 
 def opened(stream: BinaryIO, name: str, unit: str = "ns") -> Any:
     """Arrow's reader of an open file, INT96 as moments in that unit; DamagedDataError where there is no footer."""
+    watch = PageWatch(stream, name)
     with readable(name):
-        return library().ParquetFile(
-            pa.PythonFile(stream, mode="r"),
+        file = library().ParquetFile(
+            pa.PythonFile(watch, mode="r"),
             coerce_int96_timestamp_unit=unit,
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             arrow_extensions_enabled=False,
         )
+        metadata, schema = file.metadata, file.schema
+        repeated = [schema.column(leaf).max_repetition_level > 0 for leaf in range(metadata.num_columns)]
+        watch.expect(
+            chunk_of(metadata, group, leaf, repeated[leaf])
+            for group in range(metadata.num_row_groups)
+            for leaf in range(metadata.num_columns)
+        )
+    return file
 
 
 class ParquetFile:
@@ -214,14 +224,40 @@ class ParquetFile:
         old = [name for name, place in zip(names, places, strict=True) if place in self._int96]
         with readable(self.name):
             coarse = opened(self._stream, self.name, "us") if old else None
-            finer = _batches(coarse, groups, batch_size, old) if coarse is not None else None
-            for batch in _batches(self._file, groups, batch_size, names):
-                second = None if finer is None else next(finer)
-                arrays = [
-                    self._finished(batch.column(name), None if name not in old or second is None else second[name])
-                    for name in names
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, names=[self.columns.names[place] for place in places])
+            for some, rows in self._runs(groups, places, batch_size):
+                finer = _batches(coarse, some, rows, old) if coarse is not None else None
+                for batch in _batches(self._file, some, rows, names):
+                    _require_texts(batch, self.name)
+                    second = None if finer is None else next(finer)
+                    arrays = [
+                        self._finished(batch.column(name), None if name not in old or second is None else second[name])
+                        for name in names
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, names=[self.columns.names[place] for place in places])
+
+    def _runs(self, groups: Sequence[int], places: Sequence[int], most: int) -> Iterator[tuple[list[int], int]]:
+        """Row groups that are read together, and rows at a time: `most`, fewer where they repeat long texts."""
+        texts, leaf = [], 0
+        for place, field in enumerate(self._schema):
+            count = _leaves(field.type)
+            if place in places:
+                texts += [at for at in range(leaf, leaf + count) if self._is_text(at)]
+            leaf += count
+        some: list[int] = []
+        rows, fit = 0, most
+        for group in groups:
+            some.append(group)
+            rows += self._metadata.row_group(group).num_rows
+            if texts:
+                fit = min(fit, rows_that_fit(self._stream, self._metadata, group, texts, most))
+            if rows >= most:
+                yield some, fit
+                some, rows, fit = [], 0, most
+        if some:
+            yield some, fit
+
+    def _is_text(self, leaf: int) -> bool:
+        return str(self._file.schema.column(leaf).physical_type) == "BYTE_ARRAY"
 
     @cached_property
     def _int96(self) -> frozenset[int]:
@@ -279,6 +315,21 @@ class ParquetFile:
 
 def _batches(file: Any, groups: list[int], rows: int, names: list[str]) -> Iterator[Any]:
     return iter(file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False))
+
+
+def _require_texts(batch: pa.RecordBatch, name: str) -> None:
+    """DamagedDataError for a text that is too long to be shown; only a large batch can hold one."""
+    if batch.nbytes <= MOST_TEXT:
+        return
+    for column in batch.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if longest > MOST_TEXT:
+                raise DamagedDataError(
+                    f"{name} has a text of {longest:,} bytes, and {MOST_TEXT:,} are the most that is read",
+                    path=name,
+                    hint="Read the table with Hive, or leave the column out with --columns.",
+                )
 
 
 def _children(array: pa.Array) -> list[pa.Array]:

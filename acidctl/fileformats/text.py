@@ -20,7 +20,7 @@ from acidctl.errors import DamagedDataError, NotAcidTableError
 from acidctl.fileformats.lazy_values import LazyRules, column
 from acidctl.format.events import WIDE
 from acidctl.orc.codec import CodecError, Compression, expand_chunk
-from acidctl.types.hive_types import Dialect, StructType, TypeKind, kinds
+from acidctl.types.hive_types import Dialect, Primitive, StructType, TypeKind, kinds
 from acidctl.types.schema import OPEN_CSV, TableSchema
 from acidctl.values import dataclass
 
@@ -36,17 +36,23 @@ _ZLIB = {".gz": 16 + zlib.MAX_WBITS, ".deflate": zlib.MAX_WBITS}
 _BLOCKS = {".snappy": Compression.SNAPPY, ".lz4": Compression.LZ4}
 _UNREAD = (".lzo", ".lzo_deflate", ".bz", ".br")
 _TIMESTAMPS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LOCAL})
+# Of one line; less where it is looked at byte by byte, or falls into values of which each takes memory of its own.
+_MOST_LINE, _MOST_MARKED_LINE = 64 << 20, 16 << 20
 _HINT = "Restore the file from a copy."
 
 
 @dataclass(frozen=True, slots=True)
 class TextLayout:
-    """How the lines of a table's text files become rows; `read` makes columns of lines, given their places."""
+    """How the lines of a table's text files become rows; `read` makes columns of lines, given their places.
+
+    A line with one of `marks` is looked at byte by byte.
+    """
 
     columns: StructType
     header: int
     footer: int
     read: Callable[[Sequence[bytes], Sequence[int]], list[pa.Array]]
+    marks: tuple[bytes, ...] = ()
 
     @staticmethod
     def of(table: TableSchema) -> TextLayout:
@@ -65,8 +71,15 @@ class TextLayout:
                 )
         header, footer = (_lines(table, f"skip.{end}.line.count") for end in ("header", "footer"))
         # Splits of an answer travel to other processes with this.
-        csv = partial(_read_csv, _csv_signs(table)) if serde == OPEN_CSV else None
-        return TextLayout(table.columns, header, footer, csv or partial(_read_lazy, _rules(table), table.columns))
+        if serde == OPEN_CSV:
+            signs = _csv_signs(table)
+            marks = tuple(sign.encode() for sign in signs[1:])
+            return TextLayout(table.columns, header, footer, partial(_read_csv, signs), marks)
+        rules = _rules(table)
+        marks = () if rules.escape is None else (bytes([rules.escape]),)
+        if any(not isinstance(field.type, Primitive) for field in table.columns.fields):
+            marks = (b"",)
+        return TextLayout(table.columns, header, footer, partial(_read_lazy, rules, table.columns), marks)
 
 
 def _lines(table: TableSchema, key: str) -> int:
@@ -236,6 +249,8 @@ class TextFile:
         lines: list[bytes] = []
         size = 0
         for line in self._lines():
+            if len(line) > _MOST_MARKED_LINE and any(mark in line for mark in self._layout.marks):
+                _require_length(len(line), _MOST_MARKED_LINE, self.name)
             lines.append(line)
             size += len(line) + 64
             if len(lines) >= batch_size or size >= _BATCH_BYTES:
@@ -252,7 +267,7 @@ class TextFile:
     def _lines(self) -> Iterator[bytes]:
         """The lines of the rows, header and footer left out."""
         self._stream.seek(0)
-        lines = _cut_lines(_expanded(self._stream, self.name))
+        lines = _cut_lines(_expanded(self._stream, self.name), self.name)
         for _ in range(self._layout.header):
             next(lines, None)
         return _without_last(lines, self._layout.footer) if self._layout.footer else lines
@@ -278,26 +293,41 @@ def _narrowed(array: pa.Array) -> pa.Array:
     return ticks.cast(pa.timestamp("ns"))
 
 
-def _cut_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a text without their ends; a mark of the byte order at its beginning belongs to none."""
-    left = b""
+def _cut_lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The lines of a text without their ends; a mark of the byte order at its beginning belongs to none.
+
+    DamagedDataError for a line that is too long to be held. What a line takes in time grows with its length alone.
+    """
+    left = bytearray()
     first = True
     for chunk in chunks:
-        text = left + chunk
+        ends = b"\n" in chunk or b"\r" in chunk or left.endswith(b"\r")
+        left += chunk
         if first:
-            if len(text) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(text):
-                left = text
+            if len(left) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(left):
                 continue
-            text, first = text.removeprefix(_BYTE_ORDER_MARK), False
-        # A CR at the end of a chunk may be one half of a line's end.
-        held = text[-1:] if text.endswith(b"\r") else b""
-        lines = (text[:-1] if held else text).splitlines(keepends=True)
-        left = held
-        if lines and (held or not lines[-1].endswith((b"\n", b"\r"))):
-            left = lines.pop() + held
-        yield from (line.rstrip(b"\r\n") for line in lines)
-    if left:
-        yield from left.splitlines()
+            left, first = left.removeprefix(_BYTE_ORDER_MARK), False
+        if ends:
+            # A CR at the end of a chunk may be one half of a line's end.
+            held = b"\r" if left.endswith(b"\r") else b""
+            lines = bytes(left[:-1] if held else left).splitlines(keepends=True)
+            left = bytearray(held)
+            if lines and (held or not lines[-1].endswith((b"\n", b"\r"))):
+                left = bytearray(lines.pop()) + held
+            for line in lines[:1]:  # others are shorter than a chunk
+                _require_length(len(line) - 2, _MOST_LINE, name)
+            yield from (line.rstrip(b"\r\n") for line in lines)
+        _require_length(len(left) - 1, _MOST_LINE, name)
+    yield from bytes(left).splitlines()
+
+
+def _require_length(size: int, most: int, name: str) -> None:
+    if size > most:
+        raise DamagedDataError(
+            f"{name} has a line of more than {most:,} bytes, which is too long to be held",
+            path=name,
+            hint="See whether the file is text, and how its lines end; a table of such rows is better stored as ORC.",
+        )
 
 
 def _expanded(stream: BinaryIO, name: str) -> Iterator[bytes]:

@@ -144,7 +144,7 @@ def _kinds(client: Client) -> dict[int, str]:
     try:
         for name, kind in known.items():
             request = types.GetOpenTxnsRequest(excludeTxnTypes=[other for other in known.values() if other != kind])
-            found.update(dict.fromkeys(client.call("get_open_txns_req", request).open_txns, name.lower()))
+            found.update(dict.fromkeys(client.call("get_open_txns_req", request).open_txns or (), name.lower()))
     except UnknownCallError:
         return {}
     return found

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from acidctl.errors import NoSuchTableError, NotAcidTableError, UsageError
+from acidctl.errors import NoSuchTableError, NotAcidTableError, StorageError, UsageError
 from acidctl.format.names import DEFAULT_PARTITION, parse_partition
 from acidctl.format.write_ids import MAX_ID, ValidTxns, ValidWriteIds
 from acidctl.metastore.client import Client, RefusedError, UnknownCallError
@@ -166,6 +166,8 @@ class Catalog:
             kind = "an external table" if found.tableType == "EXTERNAL_TABLE" else "a table"
             raise NotAcidTableError(f"{name} is {kind} without transactions", path=str(name), hint=hint)
         place = found.sd
+        if not place.location:
+            raise _odd(self.client, f"no location of the table {name}")
         return TableInfo(
             name=name,
             location=place.location,
@@ -231,7 +233,10 @@ class Catalog:
             # By their values: the answer is in no order, and has no names.
             by_values = {_values(one): one for one in batch}
             for part in self._partitions(database, name, batch):
-                yield by_values[tuple(part.values)], part.sd.location
+                named = by_values.get(tuple(part.values))
+                if named is None or not part.sd.location:
+                    raise _odd(self.client, f"a partition of {table.name} that was not asked for, or without location")
+                yield named, part.sd.location
 
     def _partitions(self, database: str, table: str, names: list[str]) -> list[Any]:
         if len(names) == 1:
@@ -263,7 +268,10 @@ class Catalog:
             fullTableNames=[str(name)],
             validTxnList=txns.format(ranges=False),  # Hive 3 ends the connection at a range
         )
-        (answer,) = self.client.call("get_valid_write_ids", request).tblValidWriteIds
+        answers = self.client.call("get_valid_write_ids", request).tblValidWriteIds
+        if len(answers) != 1:
+            raise _odd(self.client, f"{len(answers)} lists of write ids for one table")
+        answer = answers[0]
         bits = answer.abortedBits or b""
         watermark, lowest = answer.writeIdHighWaterMark, answer.minOpenWriteId
         invalid = [(id_, _bit(bits, at)) for at, id_ in enumerate(answer.invalidWriteIds)]
@@ -293,10 +301,10 @@ class Catalog:
             answer, ranges = self.client.call("get_open_txns_req", request), True
         except UnknownCallError:
             answer, ranges = self.client.call("get_open_txns"), False
-            if answer.open_txns is None:  # a set of ids, as before Hive 3
-                raise UnknownCallError(
-                    f"the metastore {self.client} has no call get_valid_write_ids, as a metastore has from Hive 3 on"
-                ) from None
+        if answer.open_txns is None:  # a set of ids, as before Hive 3
+            raise UnknownCallError(
+                f"the metastore {self.client} has no call get_valid_write_ids, as a metastore has from Hive 3 on"
+            )
         bits = answer.abortedBits or b""
         watermark = min(own, answer.txn_high_water_mark) if own else answer.txn_high_water_mark
         if below is not None:
@@ -307,6 +315,11 @@ class Catalog:
         aborted = tuple(id_ for id_, is_aborted in listed if is_aborted)
         lowest = opened[0] if opened else None
         return ValidTxns(high_watermark=watermark, min_open=lowest, open=opened, aborted=aborted), ranges
+
+
+def _odd(client: object, what: str) -> StorageError:
+    """For an answer of the right form that cannot be."""
+    return StorageError(f"the metastore {client} gives {what}", hint="The metastore's own log says more.")
 
 
 # What a reader of ACID tables says that it can do; else Hive 4 answers as to an old client.

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import base64
 import getpass
+import http.client
 import os
 import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from acidctl.errors import AcidctlError, DeniedError, MissingDependencyError, StorageError, UnreachableError
 from acidctl.metastore.settings import Address, MetastoreSettings
+from acidctl.metastore.wire import EXCEPTION, REPLY, Answer, Bounds, GuardedSocket, TooLargeError, WireError
 from acidctl.storage.redact import without_secrets
 from acidctl.storage.retry import DEFAULT_RETRY
 
 try:
     import thriftpy2
     from thriftpy2 import thrift
-    from thriftpy2.http import THttpClient, THttpHeaderFactory
     from thriftpy2.protocol import TBinaryProtocolFactory
     from thriftpy2.transport import TBufferedTransportFactory, TSocket, TTransportException
     from thriftpy2.transport.sasl.cysasl import TCySaslClientTransport
@@ -44,6 +45,8 @@ except ImportError:
 _AUTH, _INTEGRITY, _PRIVACY = 1, 2, 4
 _LARGEST = 0xFFFFFF
 _CONNECT_SECONDS = 10.0
+# The kind of message that is a call, and how many there are before their numbers begin anew.
+_CALL, _MOST_CALLS = 1, 1 << 30
 _GREETING_SECONDS = 20.0
 # A connection that was idle for longer is tried with a harmless call before something is changed over it.
 _IDLE_SECONDS = 0.5
@@ -58,6 +61,9 @@ _CLOSED_HINT = (
     "It may want TLS, SASL or HTTP, or be no metastore: see hive.metastore.use.SSL, .sasl.enabled and "
     ".thrift.transport.mode in hive-site.xml, and the settings of [metastore]."
 )
+
+
+_LARGE_HINT = "If it is a metastore with that much to say, raise largest_answer in [metastore]."
 
 
 class UnknownCallError(StorageError):
@@ -87,6 +93,7 @@ class Client:
         self._lock = threading.RLock()
         self._connection: Any = None
         self._address: Address | None = None
+        self._bounds = Bounds(settings.largest_answer)
         self._used = 0.0
         self.requests = 0
 
@@ -130,9 +137,10 @@ class Client:
         if self._connection is None:
             self._connect()
         self.requests += 1
+        self._bounds.begin(self.settings.timeout)
         try:
             with self._sentences(name):
-                return getattr(self._connection, name)(*arguments)
+                return self._connection.call(name, *arguments)
         finally:
             self._used = time.monotonic()
 
@@ -146,14 +154,14 @@ class Client:
         for address in addresses:
             try:
                 with self._sentences("connect", address):
-                    self._connection, stream = _open(self.settings, address, self.user)
+                    # A server greets quickly or is none.
+                    self._bounds.begin(min(_GREETING_SECONDS, self.settings.timeout))
+                    self._connection = _open(self.settings, address, self.user, self._bounds)
                     self._address = address
                     if self.settings.auth == "none" and self.settings.transport == "binary":
                         # Else all is done as the server's own user; a server that knows who is asking refuses it.
                         with suppress(thrift.TApplicationException):
-                            self._connection.set_ugi(self.user, [self.user])
-                    if stream is not None:
-                        stream.settimeout(self.settings.timeout)
+                            self._connection.call("set_ugi", self.user, [self.user])
                     return
             except UnreachableError as error:
                 self.close()
@@ -210,63 +218,155 @@ class Client:
             ended = getattr(error, "type", None) == TTransportException.END_OF_FILE
             what = "closed the connection" if ended else f"does not answer as a metastore does: {_text(error)}"
             raise StorageError(f"{where} {what}", hint=_CLOSED_HINT) from error
+        except WireError as error:
+            self.close()
+            hint = _LARGE_HINT if isinstance(error, TooLargeError) else _CLOSED_HINT
+            raise StorageError(f"{where} does not answer as a metastore does ({name}): {error}", hint=hint) from error
+        except EOFError as error:
+            self.close()
+            if name in ("connect", "set_ugi"):
+                raise StorageError(f"{where} closed the connection", hint=_CLOSED_HINT) from error
+            raise UnreachableError(f"{where} closed the connection ({name})", hint=_CLOSED_HINT) from error
         except Exception as error:
             # Whatever a decoder makes of bytes that are no Thrift.
             self.close()
             raise StorageError(f"{where} does not answer as a metastore does ({name})", hint=_CLOSED_HINT) from error
 
 
-def _open(settings: MetastoreSettings, address: Address, user: str) -> tuple[Any, socket.socket | None]:
-    """A connected thriftpy2 client, and its socket, which waits only shortly: a server greets quickly or is none."""
-    connected: socket.socket | None = None
+def _open(settings: MetastoreSettings, address: Address, user: str, bounds: Bounds) -> _Calls:
+    """A connection over which calls can be made."""
     context = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
     if settings.transport == "http":
-        stream = _http(settings, address, user, context)
-    else:
-        # Our own socket: thriftpy2's takes IPv4 alone, and forgets why a connection failed.
-        plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        try:
-            connected = context.wrap_socket(plain, server_hostname=address.host) if context else plain
-        except BaseException:
-            plain.close()
-            raise
-        connected.settimeout(min(_GREETING_SECONDS, settings.timeout))
-        stream = TSocket(sock=connected)
-    if settings.transport == "binary" and settings.auth in ("plain", "kerberos"):
-        try:
-            transport = _sasl(stream, settings, address)
-        except BaseException:
-            stream.close()
-            raise
-    else:
-        transport = TBufferedTransportFactory().get_transport(stream)
-    return thrift.TClient(_interface().Metastore, TBinaryProtocolFactory().get_protocol(transport)), connected
+        stream = _Http(settings, address, user, context, bounds)
+        return _Calls(TBufferedTransportFactory().get_transport(stream), stream.read, bounds)
+    # Our own socket: thriftpy2's takes IPv4 alone, and forgets why a connection failed.
+    plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        connected = context.wrap_socket(plain, server_hostname=address.host) if context else plain
+    except BaseException:
+        plain.close()
+        raise
+    guarded = GuardedSocket(connected, bounds)
+    if settings.auth not in ("plain", "kerberos"):
+        return _Calls(TBufferedTransportFactory().get_transport(TSocket(sock=guarded)), guarded.recv, bounds)
+    try:
+        transport = _sasl(TSocket(sock=guarded), settings, address)
+    except BaseException:
+        guarded.close()
+        raise
+    return _Calls(transport, transport.read, bounds, exact=True)
 
 
-def _http(settings: MetastoreSettings, address: Address, user: str, context: ssl.SSLContext | None) -> Any:
-    """A transport that sends each call as a request."""
-    headers = {"x-actor-username": user, **settings.headers}
-    if settings.auth == "jwt":
-        headers["Authorization"] = f"Bearer {settings.token}"
-    elif settings.auth == "plain":
-        pair = base64.b64encode(f"{settings.user}:{settings.password}".encode()).decode()
-        headers["Authorization"] = f"Basic {pair}"
-    url = f"{'https' if context else 'http'}://{address}/{settings.http_path.strip('/')}"
+class _Calls:
+    """Calls over one connection: written by thriftpy2, answers read within bounds."""
 
-    class Stream(THttpClient):  # type: ignore[misc]
-        """Looks at the status of an answer, and takes it whole, so that nothing of it stays open."""
+    def __init__(self, transport: Any, source: Callable[[int], bytes], bounds: Bounds, *, exact: bool = False) -> None:
+        self._transport = transport
+        self._protocol = TBinaryProtocolFactory().get_protocol(transport)
+        self._service = _interface().Metastore
+        self._read = partial(Answer, source, bounds, exact=exact)
+        self._number = 0
 
-        response: Any
+    def call(self, name: str, *given: Any) -> Any:
+        """Send a call and wait for its answer; raises what it names as thrown, WireError, EOFError and OSError."""
+        self._number = self._number % _MOST_CALLS + 1
+        asked = getattr(self._service, f"{name}_args")()
+        for place, value in zip(sorted(asked.thrift_spec), given, strict=True):
+            setattr(asked, asked.thrift_spec[place][1], value)
+        self._protocol.write_message_begin(name, _CALL, self._number)
+        asked.write(self._protocol)
+        self._protocol.write_message_end()
+        self._transport.flush()
+        return self._answer(name)
 
-        def flush(self) -> None:
-            super().flush()
-            if hasattr(self, "response"):
-                self.response = BytesIO(self.response.read())
-                _check_status(self.code, address)
+    def _answer(self, name: str) -> Any:
+        answer = self._read()
+        known, kind, number = answer.begin()
+        if number != self._number or kind not in (REPLY, EXCEPTION) or (kind == REPLY and known != name):
+            raise WireError(f"its answer is to another call ({known!a}, number {number})")
+        found = answer.record(thrift.TApplicationException if kind == EXCEPTION else self._result(name))
+        answer.end()
+        if kind == EXCEPTION:
+            raise found
+        fields = found.thrift_spec
+        for place in sorted(fields):
+            if place and (thrown := getattr(found, fields[place][1])) is not None:
+                raise thrown
+        if 0 not in fields:
+            return None
+        if found.success is None:
+            raise WireError("its answer holds no result")
+        return found.success
 
-    return Stream(url, int(settings.timeout * 1000), lambda: context, THttpHeaderFactory(headers))
+    def _result(self, name: str) -> Any:
+        return getattr(self._service, f"{name}_result")
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.close()
+
+
+class _Http:
+    """A transport that sends each call as a request, and has looked at the answer's status and taken all of it."""
+
+    def __init__(
+        self,
+        settings: MetastoreSettings,
+        address: Address,
+        user: str,
+        context: ssl.SSLContext | None,
+        bounds: Bounds,
+    ) -> None:
+        self._headers = {"Content-Type": "application/x-thrift", "x-actor-username": user, **settings.headers}
+        if settings.auth == "jwt":
+            self._headers["Authorization"] = f"Bearer {settings.token}"
+        elif settings.auth == "plain":
+            pair = base64.b64encode(f"{settings.user}:{settings.password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {pair}"
+        self._path = f"/{settings.http_path.strip('/')}"
+        self._address = address
+        self._context = context
+        self._bounds = bounds
+        self._asked = BytesIO()
+        self._answer = BytesIO()
+
+    def is_open(self) -> bool:
+        """Each request has a connection of its own."""
+        return True
+
+    def write(self, data: bytes) -> None:
+        """A part of the call."""
+        self._asked.write(data)
+
+    def flush(self) -> None:
+        """Send the call."""
+        body, self._asked = self._asked.getvalue(), BytesIO()
+        seconds = min(_CONNECT_SECONDS, self._bounds.seconds())
+        host, port = self._address.host, self._address.port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=seconds)
+            if self._context is None
+            else http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
+        )
+        with closing(connection):
+            connection.connect()
+            connection.sock = GuardedSocket(connection.sock, self._bounds)
+            connection.request("POST", self._path, body, self._headers)
+            answer = connection.getresponse()
+            if answer.length is not None and answer.length > self._bounds.largest:
+                raise self._bounds.too_large()
+            with closing(answer):
+                self._answer = BytesIO(answer.read())
+        _check_status(answer.status, self._address)
+
+    def read(self, size: int) -> bytes:
+        """A part of the answer."""
+        return self._answer.read(size)
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
 
 
 def _check_status(status: int, address: Address) -> None:

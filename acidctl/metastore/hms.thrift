@@ -17,12 +17,12 @@ exception TxnAbortedException { 1: string message }
 exception TxnOpenException { 1: string message }
 exception NoSuchLockException { 1: string message }
 
-struct FieldSchema { 1: string name, 2: string type, 3: string comment }
+struct FieldSchema { 1: required string name, 2: required string type, 3: string comment }
 struct SerDeInfo { 1: string name, 2: string serializationLib, 3: map<string,string> parameters }
-struct Order { 1: string col, 2: i32 order }
+struct Order { 1: required string col, 2: i32 order }
 struct StorageDescriptor { 1: list<FieldSchema> cols, 2: string location, 3: string inputFormat, 4: string outputFormat, 5: bool compressed, 6: i32 numBuckets, 7: SerDeInfo serdeInfo, 8: list<string> bucketCols, 9: list<Order> sortCols, 10: map<string,string> parameters }
-struct Table { 1: string tableName, 2: string dbName, 3: string owner, 4: i32 createTime, 7: StorageDescriptor sd, 8: list<FieldSchema> partitionKeys, 9: map<string,string> parameters, 12: string tableType, 17: optional string catName, 19: optional i64 writeId, 22: optional byte accessType, 23: optional list<string> requiredReadCapabilities, 24: optional list<string> requiredWriteCapabilities, 25: optional i64 id }
-struct Partition { 1: list<string> values, 2: string dbName, 3: string tableName, 4: i32 createTime, 6: StorageDescriptor sd, 7: map<string,string> parameters, 9: optional string catName, 10: optional i64 writeId }
+struct Table { 1: string tableName, 2: string dbName, 3: string owner, 4: i32 createTime, 7: required StorageDescriptor sd, 8: list<FieldSchema> partitionKeys, 9: map<string,string> parameters, 12: string tableType, 17: optional string catName, 19: optional i64 writeId, 22: optional byte accessType, 23: optional list<string> requiredReadCapabilities, 24: optional list<string> requiredWriteCapabilities, 25: optional i64 id }
+struct Partition { 1: required list<string> values, 2: string dbName, 3: string tableName, 4: i32 createTime, 6: required StorageDescriptor sd, 7: map<string,string> parameters, 9: optional string catName, 10: optional i64 writeId }
 struct Database { 1: string name, 2: string description, 3: string locationUri, 4: map<string,string> parameters, 6: optional string ownerName, 8: optional string catalogName, 10: optional string managedLocationUri }
 enum ClientCapability { TEST_CAPABILITY = 1, INSERT_ONLY_TABLES = 2 }
 struct ClientCapabilities { 1: required list<ClientCapability> values }
@@ -33,7 +33,7 @@ struct GetPartitionsByNamesResult { 1: required list<Partition> partitions }
 
 struct TxnInfo { 1: required i64 id, 2: required TxnState state, 3: required string user, 4: required string hostname, 5: optional string agentInfo, 6: optional i32 heartbeatCount, 7: optional string metaInfo, 8: optional i64 startedTime, 9: optional i64 lastHeartbeatTime }
 struct GetOpenTxnsInfoResponse { 1: required i64 txn_high_water_mark, 2: required list<TxnInfo> open_txns }
-struct GetOpenTxnsResponse { 1: required i64 txn_high_water_mark, 2: required list<i64> open_txns, 3: optional i64 min_open_txn, 4: required binary abortedBits }
+struct GetOpenTxnsResponse { 1: required i64 txn_high_water_mark, 2: optional list<i64> open_txns, 3: optional i64 min_open_txn, 4: optional binary abortedBits }
 struct GetOpenTxnsRequest { 1: optional list<TxnType> excludeTxnTypes }
 struct OpenTxnRequest { 1: required i32 num_txns, 2: required string user, 3: required string hostname, 4: optional string agentInfo, 7: optional TxnType txn_type }
 struct OpenTxnsResponse { 1: required list<i64> txn_ids }

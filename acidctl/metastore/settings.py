@@ -53,7 +53,8 @@ class MetastoreSettings:
     """How a metastore is reached; the field names are the keys of `[metastore]`, and keywords of `Metastore`.
 
     `uris` are tried in their order. `auth` is none, plain (SASL, or basic over HTTP), kerberos, or jwt (HTTP only);
-    `principal` the server's, such as `hive/_HOST@REALM`. `timeout` is in seconds, for one answer.
+    `principal` the server's, such as `hive/_HOST@REALM`. `timeout` is in seconds, for all of one answer,
+    `largest_answer` in bytes.
     """
 
     uris: Sequence[str] = ()
@@ -68,6 +69,7 @@ class MetastoreSettings:
     http_path: str = "metastore"
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 600.0
+    largest_answer: int = 256 << 20
 
     def __post_init__(self) -> None:
         """UsageError for what cannot be meant."""
@@ -90,6 +92,8 @@ class MetastoreSettings:
                 path=self.ca_file,
                 hint="It holds the certificates of who signed the metastore's, as PEM.",
             )
+        if self.largest_answer < 1:
+            raise UsageError("the largest answer of the metastore must have 1 byte or more", hint=_USUAL_ANSWER)
         if not self.timeout > 0:
             raise UsageError("the timeout of the metastore must be above 0 seconds", hint="Hive's own is 600.")
 
@@ -105,6 +109,7 @@ class MetastoreSettings:
         return secrets_among({"password": self.password, "token": self.token, **headers})
 
 
+_USUAL_ANSWER = "Leave largest_answer out for 256 MiB."
 _SECRETS = (
     "Passwords and tokens come from ACIDCTL_METASTORE_PASSWORD, ACIDCTL_METASTORE_TOKEN or [metastore] of the "
     "configuration file."
@@ -164,6 +169,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "uris": ((str, list, tuple), "a text, or a list of texts"),
     "tls": ((bool,), "true or false"),
     "timeout": ((int, float), "a number of seconds"),
+    "largest_answer": ((int,), "a number of bytes"),
     "headers": ((dict,), 'a table of texts, such as { X-Name = "value" }'),
 }
 _ALIKE = "Those that share a database are reached in one way: all by thrift:// or all by https://."

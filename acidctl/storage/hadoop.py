@@ -146,6 +146,11 @@ class HadoopStorage(Storage, ABC):
             raise StorageError(f"{self.display(path)} is a directory", path=self.display(path))
         self._delete(path, recursive=False)
 
+    def rmdir(self, path: str) -> None:
+        """HDFS refuses a directory that is not empty."""
+        self._require_directory(path)
+        self._delete(path, recursive=False)
+
     def discard(self, path: str) -> None:
         """Below `Current` of the trash, at its own path; the time is added to a name that is taken, as Hadoop does."""
         shown = self.display(path)

@@ -185,6 +185,12 @@ class LocalStorage(Storage):
             os.unlink(name, dir_fd=parent)
             _sync(parent)
 
+    def rmdir(self, path: str) -> None:
+        """The system refuses one that is not empty, and a link to one."""
+        with self._changing(path) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
+            _sync(parent)
+
     def move(self, source: str, target: str) -> None:
         """Within one file system only: a copy could be seen half done."""
         with self._changing(source) as (old_parent, old), _parent_of(target, self._tops) as (new_parent, new):

@@ -190,6 +190,20 @@ class ObjectStorage(Storage):
         self._existing(path)
         self._objects.delete([path])
 
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """A thousand objects a request; those that are gone do not matter."""
+        self._objects.delete(paths)
+
+    def rmdir(self, path: str) -> None:
+        """The last object took the directory with it; marks of it may be left, and uploads that were not finished."""
+        marks = list(self._objects.below(path))
+        for item in marks:
+            name = item.path.rpartition("/")[2]
+            if name and not _is_folder_mark(name, item.size):
+                raise StorageError(f"{self.display(path)} is not empty", path=self.display(path))
+        self._objects.delete([item.path for item in marks])
+        self._objects.forget(path)
+
     def move(self, source: str, target: str) -> None:
         item = self._objects.head(source)
         if item is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -141,6 +141,18 @@ class Storage(Protocol):
 
     def remove_file(self, path: str) -> None:
         """Remove one file (or symbolic link); `StorageError` for directories and for what does not exist."""
+        raise _read_only(self, path)
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Remove files, see `remove_file`; in an order of the storage's choice, at once where it can."""
+        for path in paths:
+            self.remove_file(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove a directory in which there is nothing; `StorageError` where there is something.
+
+        Where directories are prefixes of names, what marks an empty one goes.
+        """
         raise _read_only(self, path)
 
     def move(self, source: str, target: str) -> None:

@@ -50,7 +50,7 @@ def _check(place: str, options: dict[str, Any], tmp_path: Path) -> None:
     found = _files(storage, path)
     local, root = resolve(str(tmp_path))
     assert found == _files(local, root)
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def _files(storage: Storage, path: str) -> dict[str, bytes]:

@@ -154,5 +154,6 @@ def test_an_export_survives_a_killed_worker(
     assert sorted_rows(row["ROW__ID"].asDict() for row in found) == sorted_rows(rows)
     storage, folder = resolve(f"{hdfs_cluster.url}/source", {})
     there = {info.path for info in storage.walk(folder).files if "out" in info.path.partition("/")[0]}
-    assert len(there) == report["files"] + 1
-    assert all(path == "out/_SUCCESS" or path.startswith("out/ds=") for path in there)
+    assert len(there) == report["files"] + 2
+    marks = {"out/_SUCCESS", "out/_acidctl_export.json"}
+    assert all(path in marks or path.startswith("out/ds=") for path in there)

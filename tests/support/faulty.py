@@ -7,7 +7,7 @@ import os
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -118,6 +118,15 @@ class FaultyStorage:
 
     def remove_file(self, path: str) -> None:
         self.call("remove_file", path, lambda: self._inner.remove_file(path))
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        def half() -> None:
+            self._inner.remove_files(paths[: (len(paths) + 1) // 2])
+
+        self.call("remove_files", paths[0] if paths else "", lambda: self._inner.remove_files(paths), half)
+
+    def rmdir(self, path: str) -> None:
+        self.call("rmdir", path, lambda: self._inner.rmdir(path))
 
     def move(self, source: str, target: str) -> None:
         self.call("move", source, lambda: self._inner.move(source, target))

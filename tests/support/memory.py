@@ -109,6 +109,12 @@ class MemoryStorage(Storage):
             raise StorageError(f"{path} is not a file", path=path)
         del self._files[path]
 
+    def rmdir(self, path: str) -> None:
+        """Refused where something is in it."""
+        if path not in self._directories or any(_inside(name, [path]) for name in (*self._files, *self._directories)):
+            raise StorageError(f"{path} is not an empty directory", path=path)
+        self._directories.discard(path)
+
     def move(self, source: str, target: str) -> None:
         """All below the source moves with it."""
         if self.stat(source) is None:

@@ -153,6 +153,21 @@ class WritingStorage(ReadingStorage):
         with pytest.raises(StorageError):
             storage.remove_tree(join(root, "d"))
 
+    def test_rmdir_removes_only_what_is_empty(self, make: Make) -> None:
+        """A directory with anything in it stays, and so does a file."""
+        storage, root = make({"empty/": b"", "full/f": b"1", "full/sub/g": b"2", "file": b"3"})
+        before = storage.walk(root).files
+        for name in ("full", "full/sub"):
+            with pytest.raises(StorageError):
+                storage.rmdir(join(root, name))
+        assert storage.walk(root).files == before
+        storage.remove_files([join(root, "full/sub/g"), join(root, "full/f")])
+        # Some stores keep a mark for an empty directory.
+        for name in ("full/sub", "full", *(("empty",) if storage.stat(join(root, "empty")) else ())):
+            storage.rmdir(join(root, name))
+        assert [info.path for info in storage.walk(root).files] == ["file"]
+        assert storage.walk(root).directories == ()
+
     def test_move_takes_files_and_refuses_targets_that_exist(self, make: Make) -> None:
         """Quarantine and back, without overwriting."""
         storage, root = make({"f": b"1", "g": b"2"})

@@ -37,6 +37,7 @@ from acidctl.storage.local import LocalStorage
 from acidctl.storage.objects import ObjectStorage
 from acidctl.storage.resolve import resolve
 from tests import ROOT
+from tests.support.export_kills import campaign
 from tests.support.faulty import Fault, FaultyStorage
 from tests.support.slow_reader import Event
 from tests.unit.rows.test_slow_reader import write_events
@@ -46,6 +47,7 @@ PARTITIONED = HIVE4 / "partitioned/03-one-compacted/table"
 NAMES = HIVE4 / "partition_names/03-compacted/table"
 DEMO = HIVE4 / "demo_orders/03-demo/table"
 BUCKET = 536870912
+OURS = {"_SUCCESS", "_acidctl_export.json"}
 SUFFIXES = ("parquet", "arrow", "csv", "jsonl")
 
 
@@ -100,7 +102,7 @@ def test_a_partitioned_export(tmp_path: Path) -> None:
     seen = acidctl.open_table(str(NAMES)).snapshot()
     report = seen.export(str(tmp_path / "out"), partitioned=True)
     folders = {path.name for path in NAMES.iterdir() if "=" in path.name}
-    made = {name.partition("/")[0] for name in names(tmp_path / "out")} - {"_SUCCESS"}
+    made = {name.partition("/")[0] for name in names(tmp_path / "out")} - OURS
     assert made <= folders
     assert (report["files"], report["rows"]) == (len(made), seen.count())
     assert pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).schema_arrow.names == ["id"]
@@ -125,6 +127,7 @@ def test_any_storage(suffix: str, tmp_path: Path) -> None:
     found = sorted(memory.find(f"/{place}/parts"))
     assert [name.partition("/parts/")[2].rpartition("/")[0] for name in found] == [
         "",
+        "",
         *(f"ds=2026-01-0{day}/hr={hour}" for day, hour in ((1, 1), (1, 2), (2, 1))),
     ]
     with pytest.raises(ExistsError, match="exists already"):
@@ -132,6 +135,7 @@ def test_any_storage(suffix: str, tmp_path: Path) -> None:
     seen.export(f"memory://{place}/parts/", format="jsonl", overwrite=True)
     assert [name.rpartition("/")[2] for name in sorted(memory.find(f"/{place}/parts"))] == [
         "_SUCCESS",
+        "_acidctl_export.json",
         "part-00000.jsonl",
     ]
     assert [name for name in memory.find(f"/{place}") if "/." in name] == []
@@ -144,7 +148,7 @@ def test_an_empty_answer_has_a_schema(tmp_path: Path) -> None:
         assert seen.export(f"{tmp_path}/{to}", limit=0)["files"] == 1
     assert pq.ParquetFile(tmp_path / "folder/part-00000.parquet").schema_arrow.names == ["id", "v", "ds", "hr"]
     assert seen.export(f"{tmp_path}/parts", partitioned=True, limit=0)["files"] == 0
-    assert names(tmp_path / "parts") == {"_SUCCESS"}
+    assert names(tmp_path / "parts") == OURS
 
 
 def test_partition_columns_are_typed(tmp_path: Path) -> None:
@@ -416,8 +420,17 @@ def test_a_killed_export_leaves_hidden_names_only(to: str, tmp_path: Path) -> No
     """The whole file is there, and not read back yet."""
     command = [sys.executable, "-c", _DIES, str(PARTITIONED), f"{tmp_path}/{to}"]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(f".{to.rstrip('/')}.")
-    assert left.name.endswith(".part")
-    acidctl.open_table(str(PARTITIONED)).snapshot().export(f"{tmp_path}/{to}", partitioned=to.endswith("/"))
-    assert (tmp_path / to).exists()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert all(name.startswith(f".{to.rstrip('/')}.") for name in left)
+    assert [name.rpartition(".")[2] for name in left] == ["owner", "part"]
+    seen = acidctl.open_table(str(PARTITIONED)).snapshot()
+    report = seen.export(f"{tmp_path}/{to}", partitioned=to.endswith("/"))
+    assert [note for note in report["notes"] if "removed" in note and left[1] in note]
+    assert [path.name for path in tmp_path.iterdir()] == [to.rstrip("/")]
+
+
+@pytest.mark.slow
+def test_exports_that_are_killed_at_random_moments(tmp_path: Path) -> None:
+    """The target is the old or the new, the next run succeeds, and nothing hidden is left after it."""
+    found = campaign(tmp_path, 8, seed=20261)
+    assert found["kills"] == found["left nothing"] + found["left something"] == 8
