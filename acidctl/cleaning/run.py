@@ -21,7 +21,7 @@ from acidctl.cleaning.decisions import Rules, half_published, survey
 from acidctl.cleaning.files import look_around, look_into
 from acidctl.cleaning.plan import CleanPlan, Entry, LocationPlan, plan_location, spared, untouched
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
-from acidctl.compaction.publish import recover
+from acidctl.compaction.recovery import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError, UsageError
 from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.listing import Listing, is_foreign

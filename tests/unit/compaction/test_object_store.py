@@ -162,7 +162,7 @@ def test_the_next_run_undoes(why: str, folder: Path, tmp_path: Path) -> None:
         foreign = {last: b"of somebody else"}
         (root / last).write_bytes(foreign[last])
     with acquire(object_store(), str(root), now=NOW) as lock:
-        from acidctl.compaction.publish import recover
+        from acidctl.compaction.recovery import recover
 
         said = recover(object_store(), str(root), list_location(object_store(), str(root)), lock=lock, txns=txns)
     assert any("Undid" in sentence for sentence in said)
