@@ -265,7 +265,7 @@ def digest_of(content: bytes) -> str:
     """What a journal says of the content of a file: SHA-256 of its last `DIGESTED` bytes.
 
     In an ORC file these hold the statistics and the place of every stripe. That it is complete was verified before;
-    here a file is only distinguished from another one of its name and size, and that must not cost reading it once more.
+    here a file is only distinguished from another one of its name and size, which must not cost reading it once more.
     """
     return hashlib.sha256(content[-DIGESTED:]).hexdigest()
 
