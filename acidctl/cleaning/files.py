@@ -231,7 +231,7 @@ class _Reader:
 #
 # A box within a location belongs to the directory that holds it, whatever that is called by now. It may also lie in a
 # directory of the user's choice on the same storage; there the manifest tells whose it is, and its name hides it from
-# readers of whatever that directory is (acidctl 0.1 called it `<id>` there too). One box holds what one run
+# readers of whatever that directory is (earlier versions called it `<id>` there too). One box holds what one run
 # took out of one location. Whatever dies between, an entry is either in its place or in the box; on object stores,
 # where moving is copying and then removing, it may be in both, until `end_moves` has ended what was begun.
 

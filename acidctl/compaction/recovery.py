@@ -37,7 +37,15 @@ from acidctl.maintenance.lock import (
     is_id,
     life_of,
 )
-from acidctl.maintenance.work_dir import OUT, WORK_TYPE, WorkDir, list_location, remove_file, remove_work
+from acidctl.maintenance.work_dir import (
+    OUT,
+    WORK_TYPE,
+    WorkDir,
+    list_location,
+    make_directory,
+    remove_file,
+    remove_work,
+)
 from acidctl.state.entries import ORIGINALS_NAME
 from acidctl.state.journal import (
     Journal,
@@ -51,6 +59,8 @@ from acidctl.state.journal import (
 from acidctl.storage.port import Storage, join
 
 _LIMIT = 1 << 16
+# In a work directory, what was taken back of files that had been copied: `out` holds other files of the same names.
+UNDONE = "undone"
 
 
 class UnprovedJournalError(AcidctlError):
@@ -300,6 +310,11 @@ class _Publication(NamedTuple):
         storage, root, journal = self.at.storage, self.at.root, self.journal
         work = join(root, journal.work)
         if journal.output_files:
+            if storage.facts.empty_directories:
+                # What was begun on an object store is ended where the table has been copied to.
+                for name in journal.outputs:
+                    if storage.stat(join(root, name)) is None:
+                        make_directory(storage, join(root, name), root)
             copy_files(storage, root, work, [file for file in journal.output_files if file.path in absent], [])
             return
         for name in absent:
@@ -314,14 +329,16 @@ class _Publication(NamedTuple):
         if not journal.proofs:
             sentence += f" What an older acidctl had written is kept in {journal.work}, which `acidctl clean` removes."
             WorkDir(storage, root, journal.id).fail(f"half published by an older acidctl: {alone}")
-        if journal.output_files:
+        if not storage.facts.empty_directories:
             there = set(standing.there)
             remove_copies(storage, root, [file for file in journal.output_files if file.path in there])
         else:
-            if storage.stat(join(work, OUT)) is None:
-                storage.mkdir(join(work, OUT), root)
-            for name in standing.there:
-                rename_dir(storage, join(root, name), join(work, f"{OUT}/{name}"))
+            # An output without files would still stand for its write ids.
+            place = join(work, UNDONE if journal.output_files else OUT)
+            if storage.stat(place) is None:
+                make_directory(storage, place, root)
+            for name in standing.shown:
+                rename_dir(storage, join(root, name), join(place, name))
         return [sentence], not journal.proofs
 
 

@@ -61,7 +61,7 @@ class Journal:
     """Names that are published together; `inputs` are what they replace, `input_files` as the plan saw them.
 
     `output_files` are all files of the outputs, in the order in which they are copied; empty where directories are
-    renamed. `proofs` has an item for each file of the outputs; journals of acidctl 0.1 have none.
+    renamed. `proofs` has an item for each file of the outputs; those of earlier versions have none.
     """
 
     id: str

@@ -318,8 +318,8 @@ def _judge_half_published(listing: Listing, ids: ValidWriteIds, selection: Selec
             "`acidctl compact` completes or undoes it"
         )
         verdict = Verdict(EntryState.NOT_VISIBLE, "half_published", why, (journal.work,))
-        selection.verdicts.update(dict.fromkeys(standing.shown, verdict))
-        names.update(standing.shown)
+        selection.verdicts.update(dict.fromkeys(journal.outputs, verdict))
+        names.update(journal.outputs)
         selection.notes.append(
             f"A compaction was interrupted between {standing.there[-1]} and {absent}; acidctl reads its inputs, "
             "Hive would not. Run `acidctl compact` again to complete or undo it."

@@ -122,7 +122,7 @@ def test_a_directory_that_may_not_be_listed_is_passed_over(tmp_path: Path, monke
         require_no_table(LocalStorage(), str(place / "a" / "b"), [])
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["now", "of acidctl 0.1"])
+@pytest.mark.parametrize("older", [False, True], ids=["now", "of an earlier version"])
 def test_boxes_of_both_names_are_brought_back(root: Path, tmp_path: Path, older: bool) -> None:
     """Earlier versions gave a box outside of the table a name that readers see."""
     place = tmp_path / "boxes"

@@ -224,7 +224,7 @@ def test_the_journal_of_a_later_version_is_kept(folder: Path, tmp_path: Path) ->
     assert _content(root) == before
 
 
-# --- the journals of acidctl 0.1 and of the code up to 18f87b8, which hold no digests
+# --- journals of earlier versions, which hold no digests
 
 
 def _older(values: dict[str, Any]) -> None:

@@ -122,7 +122,9 @@ def test_a_run_log_is_a_regular_file_and_no_link(tmp_path: Path, kind: str) -> N
         os.mkfifo(log)
     else:
         log.symlink_to("/dev/null" if kind == "device" else victim)
-    result = acidctl(*COMPACT, "--run-log", str(log))
+    table = tmp_path / "orders"
+    shutil.copytree(TABLE, table)
+    result = acidctl("compact", "major", str(table), *LISTS, "--table-type", "full", "--run-log", str(log))
     assert result.code == ExitCode.USAGE
     why = "No such device" if kind == "pipe" else "it is a symbolic link; name the file itself"
     assert f"--run-log {log} cannot be written: {why}" in result.stderr
