@@ -213,7 +213,7 @@ class History:
             "id": id_,
             "visibility_txn": None,
             "input_files": [],
-            "outputs": [live, "delete_delta_0000001_0009999"],
+            "outputs": [live, self.random.choice(["delete_delta_0000001_0009999", f"delete_{live}"])],
             "inputs": self.random.sample(deltas, self.random.randint(0, 1)),
             "output_files": [*copied, [f"{live}/bucket_00077", 1, "attempts/x"]] if self.random.random() < 0.5 else [],
         }
