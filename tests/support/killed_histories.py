@@ -124,6 +124,8 @@ class History:
             if self.random.random() < 0.5:
                 self.forgotten = [*self.forgotten[-3:], *self.readers[:-2]]
                 self.readers = [*self.readers[-2:], self.table.reader()]
+            if self.random.random() < 0.7:
+                self.forgotten = [*self.forgotten[-3:], self.table.reader()]
             if self.random.random() < 0.5:
                 self.leave_something()
             self.maintain()
