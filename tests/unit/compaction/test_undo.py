@@ -151,7 +151,7 @@ def test_partitions_are_no_strangers_to_each_other(tmp_path: Path) -> None:
 
 
 def test_a_folder_within_one_table_may_hold_what_is_anothers(tmp_path: Path) -> None:
-    """Earlier versions let a user name it so; it is not brought back into the table that holds it, nor by another name."""
+    """Earlier versions let a user do so; it is not brought back into the table that holds it, nor by another name."""
     root, other = DEMO.copy(tmp_path / "orders"), DEMO.copy(tmp_path / "other")
     base = other / "_acidctl_quarantine"
     went = _aside(DEMO, root, tmp_path / "boxes")
