@@ -117,8 +117,10 @@ def parse_journal(content: bytes, work: str) -> Journal | None:
     fits = journal.work == work and all(
         isinstance(parse_directory(name), BaseDir | DeltaDir) for name in journal.outputs
     )
-    named: tuple[OutputFile | Proof, ...] = (*journal.output_files, *journal.proofs)
-    fits = fits and all(_is_below(file.path, journal.outputs) for file in named)
+    lists: tuple[tuple[OutputFile | Proof, ...], ...] = (journal.output_files, journal.proofs)
+    for files in lists:
+        once = len({file.path for file in files}) == len(files)
+        fits = fits and once and all(_is_below(file.path, journal.outputs) for file in files)
     return journal if known and fits else None
 
 

@@ -225,6 +225,14 @@ def test_the_journal_of_a_later_version_is_kept(folder: Path, tmp_path: Path) ->
     assert _content(root) == before
 
 
+def test_a_file_is_named_once(folder: Path, tmp_path: Path) -> None:
+    """Of two sizes neither could be trusted, and one may be no number of bytes."""
+    case = make_case("minor", folder)
+    work = _halfway(case, tmp_path / "t")
+    _rewrite(work, lambda values: values["proofs"].insert(0, [values["proofs"][0][0], 10**40, ""]))
+    assert parse_journal((work / "journal.json").read_bytes(), work.name) is None
+
+
 # --- journals of earlier versions, which hold no digests
 
 
