@@ -275,7 +275,7 @@ class History:
         self._answers()
 
     def _compaction(self, now: Reader, *, kind: str = "") -> tuple[str, ...]:
-        bounds = [[]] * (1 if kind else 3) + [
+        bounds: list[list[str]] = [[]] * (1 if kind else 3) + [
             ["--max-partitions", "1"],
             ["--max-partitions", "2"],
             ["--max-bytes", "1K"],
