@@ -192,6 +192,12 @@ CATALOGUE = {
             "Run `acidctl compact`, which completes it, or restore the input from a backup.",
         ),
         FindingKind(
+            "foreign_journal",
+            Level.NAMES,
+            "A work directory says that what is read is half of a compaction, and names and sizes say otherwise.",
+            "Compare both (`acidctl dump`); remove the work directory if no compaction of acidctl made it.",
+        ),
+        FindingKind(
             "half_of_minor",
             Level.FOOTERS,
             "Of a minor compaction only the inserts or only the deletes are there.",

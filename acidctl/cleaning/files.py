@@ -241,13 +241,16 @@ class _Reader:
 #
 #     <location>/_acidctl_quarantine/<id>/manifest.json   what was taken, why, and what covered it; written first
 #     <location>/_acidctl_quarantine/<id>/data/<name>     the directories and files themselves, moved
+#     DIR/_acidctl_quarantine_<id>/...                    the same in a directory of the user's choice
 #
 # A box within a location belongs to the directory that holds it, whatever that is called by now. It may also lie in a
-# directory of the user's choice on the same storage; there the manifest tells whose it is. One box holds what one run
+# directory of the user's choice on the same storage; there the manifest tells whose it is, and its name hides it from
+# readers of whatever that directory is (earlier versions called it `<id>` there too). One box holds what one run
 # took out of one location. Whatever dies between, an entry is either in its place or in the box; on object stores,
 # where moving is copying and then removing, it may be in both, until `end_moves` has ended what was begun.
 
 
+_BOX_PREFIX = QUARANTINE_NAME + "_"
 MANIFEST_NAME = "manifest.json"
 DATA = "data"
 MANIFEST_TYPE = "acidctl_quarantine"
@@ -309,7 +312,8 @@ def make_box(storage: Storage, base: str, manifest: Manifest, *, like: str) -> B
                 hint=f"Make the directory {shown} first, or name a directory that exists.",
             )
         make_directory(storage, base, like)
-    box = Box(join(base, manifest.id), manifest)
+    hidden = base.rpartition("/")[2] == QUARANTINE_NAME
+    box = Box(join(base, manifest.id if hidden else _BOX_PREFIX + manifest.id), manifest)
     make_directory(storage, box.path, like)
     values = {"type": MANIFEST_TYPE, "schema_version": SCHEMA_VERSION, **encode(manifest)}
     write_file(storage, join(box.path, MANIFEST_NAME), json.dumps(values, indent=1).encode("ascii"), like)
@@ -362,9 +366,9 @@ def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
     listed = storage.walk(base, lambda path: "/" not in path)
     linked = {path.partition("/")[0] for path in listed.links}
     for name in listed.directories:
-        path = join(base, name)
+        path, id_ = join(base, name), name.removeprefix(_BOX_PREFIX)
         # A box that is a link, or holds one in the place of what is ours, is another program's.
-        if not is_id(name) or name in linked or storage.stat(join(path, MANIFEST_NAME)) is None:
+        if not is_id(id_) or name in linked or storage.stat(join(path, MANIFEST_NAME)) is None:
             continue
         try:
             manifest = _read(storage, join(path, MANIFEST_NAME))
@@ -372,7 +376,7 @@ def find_boxes(storage: Storage, base: str) -> tuple[Box, ...]:
             if storage.stat(join(path, DATA)) is None:
                 continue
             raise
-        if manifest.id == name:
+        if manifest.id == id_:
             found.append(Box(path, manifest))
     return tuple(sorted(found, key=lambda box: (box.manifest.created, box.manifest.id)))
 

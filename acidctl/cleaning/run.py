@@ -32,7 +32,7 @@ from acidctl.cleaning.plan import (
     untouched,
 )
 from acidctl.cleaning.report import Action, CleanedLocation, CleanReport, Outcome
-from acidctl.compaction.publish import recover
+from acidctl.compaction.recovery import recover
 from acidctl.errors import AcidctlError, ExitCode, StorageError, UsageError
 from acidctl.format.list_texts import ManyLists, recognise_many
 from acidctl.format.listing import Listing, is_foreign
@@ -57,7 +57,7 @@ from acidctl.state.entries import TableType
 from acidctl.state.report import Problem
 from acidctl.state.resolve import TableGuess
 from acidctl.storage.local import whole_path
-from acidctl.storage.locations import Location, canonical, require_no_way_in, shows_in_table
+from acidctl.storage.locations import Location, canonical, require_no_table, require_no_way_in, shows_in_table
 from acidctl.storage.port import Storage, join
 from acidctl.types.schema import TableSchema
 from acidctl.values import dataclass
@@ -153,12 +153,14 @@ class CleanRun:
         """Move what was planned into boxes below `base`, a path of the table's own storage (None: each location)."""
         if base is not None:
             require_no_way_in(self.storage, self.root, base)
-            if any(shows_in_table(self.storage, place, base) for place in (self.root, *self._elsewhere)):
+            own = (self.root, *self._elsewhere)
+            if any(shows_in_table(self.storage, place, base) for place in own):
                 raise UsageError(
                     f"the quarantine {base} lies inside the table, where readers would take it for data",
                     path=base,
                     hint="Name a directory outside of the table on the same storage, or leave the name out.",
                 )
+            require_no_table(self.storage, base, own)
         done = self._each(plan, lambda root, lock, fresh: self._box(root, lock, fresh, base), progress)
         return self._report(Action.QUARANTINE, done)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -43,7 +44,7 @@ from acidctl.errors import AcidctlError, ExitCode, UsageError
 from acidctl.maintenance.limits import BOUNDS, TimeLimit, wall_clock
 from acidctl.options import CompactOptions, option
 from acidctl.state.report import SCHEMA_VERSION, Problem, document, json_names
-from acidctl.storage.local import write_bytes
+from acidctl.storage.local import own_stream, write_bytes
 from acidctl.storage.redact import without_credentials
 from acidctl.values import dataclass
 
@@ -201,9 +202,16 @@ def _shown(value: Any) -> Any:
 
 
 def _opened(path: str) -> int:
-    """The log, ready to append. Neither a pipe that nobody reads nor a terminal may hold up a run."""
+    """The log, ready to append: a regular file, and no link, which another user may have put in its place."""
     # O_NONBLOCK: opening a pipe waits for its reader otherwise.
-    number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    own = own_stream(path)
+    try:
+        number = os.open(path, flags, 0o666) if own is None else os.dup(own)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError("it is a symbolic link; name the file itself") from error
+        raise
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise ValueError("it is not a regular file")

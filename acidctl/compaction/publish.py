@@ -7,7 +7,7 @@
     rename out/<directory> -> <location>/<directory>     the moment at which the table is compacted
 
 Until the first rename nothing that a reader looks at has changed. A major compaction has one rename. A minor one with
-both sides has two: an error between them is undone at once, a crash by `recover`.
+both sides has two: an error between them is undone at once, a crash by `recovery.recover`.
 
 Object stores rename nothing. There the winners stay where they are, markers alone go to out/, and the last step is
 
@@ -19,6 +19,7 @@ is done under a visibility transaction that is still open, or while nobody else 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -29,61 +30,44 @@ from acidctl.errors import (
     ExistsError,
     ExitCode,
     InternalError,
-    NoSuchTableError,
     StalePlanError,
     StorageError,
     VerificationError,
 )
-from acidctl.format.listing import FileInfo, Listing, obstacle
+from acidctl.format.listing import FileInfo, Listing
 from acidctl.format.names import (
-    FAILED_NAME,
     JOURNAL_NAME,
-    LOCK_NAME,
-    OWNER_NAME,
     SIDE_FILE_SUFFIX,
-    WORK_PREFIX,
     BucketFile,
-    DeltaDir,
     OriginalFile,
     is_hidden,
-    parse_directory,
     parse_file,
 )
-from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.lock import (
-    LOCK_TYPE,
-    NEW_PREFIX,
-    TAKEN_PREFIX,
-    TORN_LOCK_SECONDS,
-    Life,
     Lock,
-    Owner,
-    from_bytes,
-    is_id,
-    life_of,
     until_done,
 )
 from acidctl.maintenance.work_dir import (
     OUT,
-    WORK_TYPE,
     WorkDir,
     list_location,
     make_directory,
     move,
     moved,
     remove_file,
-    remove_work,
     write_file,
 )
 from acidctl.state.entries import ORIGINALS_NAME, EntryKind
 from acidctl.state.inventory import take_inventory
-from acidctl.state.journal import Journal, OutputFile, is_unowned, journals_of, standing_of
+from acidctl.state.journal import Journal, OutputFile, Proof, standing_of
 from acidctl.storage.local import together
 from acidctl.storage.port import Storage, join
 from acidctl.storage.remote import for_each
 
 # A copy is made by the server: one costs next to nothing here.
 COPIES = 8
+# So much of a file's end tells it from others of its name and size.
+DIGESTED = 1 << 16
 
 
 class NothingToDoError(AcidctlError):
@@ -114,7 +98,7 @@ def publish(
     NothingToDoError: its directory exists already, or no event is left. StalePlanError: inputs changed, or the lock was
     broken. VerificationError: what was written is not complete, or would not be read as meant. StorageError. Nothing
     is published then; only when the second of two renames fails and the first cannot be undone, `work.half_published`
-    is set, and the next run's `recover` completes it.
+    is set, and the next run's `recovery.recover` completes it.
     """
     copies = not storage.facts.atomic_rename
     if copies and whole.visibility_txn is None and not whole.assume_exclusive:
@@ -146,6 +130,7 @@ def publish(
         inputs=tuple(entry.name for entry in kept.inputs),
         input_files=tuple(info for entry in kept.inputs for info in entry.files),
         output_files=files if copies else (),
+        proofs=_proofs(storage, work, kept, files) if copies or len(names) > 1 else (),
     )
     if copies or len(names) > 1:
         write_file(storage, join(work.path, JOURNAL_NAME), journal.to_bytes(), root)
@@ -280,6 +265,37 @@ def _files(plan: PartitionPlan, results: Sequence[TaskResult], *, copies: bool) 
             path = f"{output.name}/{name}"
             files.append(OutputFile(path, len(content.encode("utf-8")), f"{OUT}/{path}"))
     return tuple(files)
+
+
+def digest_of(content: bytes) -> str:
+    """What a journal says of the content of a file: SHA-256 of its last `DIGESTED` bytes.
+
+    In an ORC file these hold the statistics and the place of every stripe. That it is complete was verified before;
+    here a file is only distinguished from another one of its name and size, which must not cost reading it once more.
+    """
+    return hashlib.sha256(content[-DIGESTED:]).hexdigest()
+
+
+def digest_on_storage(storage: Storage, path: str, size: int) -> str:
+    """`digest_of` a file of so many bytes."""
+    with storage.open(path) as stream:
+        stream.seek(max(0, size - DIGESTED))
+        return digest_of(stream.read(DIGESTED))
+
+
+def _proofs(storage: Storage, work: WorkDir, plan: PartitionPlan, files: Sequence[OutputFile]) -> tuple[Proof, ...]:
+    """By what each file of the outputs will be known again."""
+    found = {
+        f"{output.name}/{name}": digest_of(content.encode("utf-8"))
+        for output in plan.outputs
+        for name, content in output.markers
+    }
+
+    def look(file: OutputFile) -> None:
+        found[file.path] = digest_on_storage(storage, join(work.path, file.source), file.size)
+
+    for_each(look, [file for file in files if file.path not in found], threads=COPIES, name="acidctl-digest")
+    return tuple(Proof(file.path, file.size, found[file.path]) for file in files)
 
 
 def require_free(storage: Storage, root: str, listing: Listing, plan: PartitionPlan) -> None:
@@ -426,191 +442,3 @@ def _half_published_error(storage: Storage, place: str, work: WorkDir, what: str
         hint="Run `acidctl compact` again: it completes or undoes this. acidctl reads the table as before until "
         "then. Do not let Hive read it, and do not abort the transaction of --visibility-txn.",
     )
-
-
-# --- What a dead run left in a location is completed, undone or removed, before the next one begins there.
-
-_LIMIT = 1 << 16
-
-
-def has_leftovers(listing: Listing) -> bool:
-    """Whether a location holds locks or work directories of any run; `recover` then has something to look at.
-
-    Where nothing may be changed, nothing is recovered.
-    """
-    if obstacle(listing) is not None:
-        return False
-    names = (*listing.directories, *listing.foreign, *(info.path for info in listing.files))
-    ours = (LOCK_NAME, TAKEN_PREFIX, WORK_PREFIX)
-    return any("/" not in name and name.startswith(ours) for name in names)
-
-
-def recover(storage: Storage, root: str, listing: Listing, *, lock: Lock, txns: ValidTxns | None = None) -> list[str]:
-    """Deal with what dead runs left; sentences of what was done, empty when there was nothing to do.
-
-    `listing` was made while `lock` was held. A journal of which a part is published (one of two directories, or some of
-    the files that are copied) is completed when the rest is whole and the inputs are as they were, or when inputs are
-    gone already (Hive has cleaned up after the published part, and the rest holds what it cannot); else, and when
-    `txns` says that its visibility transaction was aborted, it is undone. StalePlanError when neither can be done, or
-    when a run that lost its lock still lives.
-    """
-    if not has_leftovers(listing):
-        return []
-    sentences: list[str] = [
-        f"Left {path} as it is: it is a symbolic link, which acidctl neither follows nor removes."
-        for path in listing.foreign
-        if "/" not in path
-    ]
-
-    def owner_of(path: str, kind: str, id_: str) -> Owner | None:
-        """What another owner says under such a name proves nothing."""
-        with storage.open(join(root, path)) as stream:
-            owner = from_bytes(stream.read(_LIMIT), kind)
-        return owner if owner is not None and owner.id == id_ else None
-
-    # Locks that were taken over: `_acidctl_lock_<id of the dead>`.
-    locks = {info.path: info.path.removeprefix(TAKEN_PREFIX) for info in listing.files if not info.directory}
-    taken = {path: id_ for path, id_ in locks.items() if path.startswith(TAKEN_PREFIX) and is_id(id_)}
-    ended = {id_ for path, id_ in taken.items() if owner_of(path, LOCK_TYPE, id_) is not None}
-    works = {path: path.removeprefix(WORK_PREFIX) for path in sorted(listing.directories) if "/" not in path}
-    journals = {journal.work: journal for journal in journals_of(listing)}
-    for name, id_ in works.items():
-        if not name.startswith(WORK_PREFIX) or not is_id(id_) or id_ == lock.id:
-            continue
-        infos = [info for info in listing.files if info.path.startswith(f"{name}/")]
-        files = {info.path[len(name) + 1 :] for info in infos}
-        owner = owner_of(f"{name}/{OWNER_NAME}", WORK_TYPE, id_) if OWNER_NAME in files else None
-        dead = id_ in ended or (owner is not None and _is_dead(owner))
-        linked = name in listing.linked_entries
-        journal = None if linked else journals.get(name)
-        if journal is not None:
-            sentences += _finish_or_undo(storage, root, owner, journal, dead, lock, txns)
-        if linked:
-            sentences.append(f"Left {name} as it is: it holds a symbolic link, and acidctl makes none.")
-        elif FAILED_NAME in files:
-            continue
-        elif dead and (owner is not None or files <= {OWNER_NAME}):
-            lock.check()
-            remove_work(storage, join(root, name))
-            sentences.append(f"Removed {name}, which a run that died had left.")
-        elif owner is not None:
-            sentences.append(f"Left {name} as it is: cannot tell whether {owner.described} has ended.")
-        else:
-            advice = (
-                "`acidctl clean --leftovers` removes it by age."
-                if is_unowned(name, infos)
-                else "No command removes it; remove it by hand once no run of acidctl can need it."
-            )
-            sentences.append(f"Did not recover {name}: its owner is unknown. {advice}")
-    for name in (*taken, *_unfinished(storage, root, listing, lock)):
-        remove_file(storage, join(root, name))
-    return sentences
-
-
-def _unfinished(storage: Storage, root: str, listing: Listing, lock: Lock) -> list[str]:
-    """Locks that a run that is dead has not got as far as to take: `_acidctl_lock_new_<id>`.
-
-    One that is being written this very moment is missed by its writer, who begins again.
-    """
-    found = []
-    for info in listing.files:
-        if not info.path.startswith(NEW_PREFIX) or not is_id(info.path.removeprefix(NEW_PREFIX)):
-            continue
-        try:
-            with storage.open(join(root, info.path)) as stream:
-                owner = from_bytes(stream.read(_LIMIT), LOCK_TYPE)
-        except (StorageError, NoSuchTableError):
-            continue  # its writer has just ended
-        old = info.modified is not None and lock.now - info.modified > TORN_LOCK_SECONDS
-        if old if owner is None else _is_dead(owner):
-            found.append(info.path)
-    return found
-
-
-def _is_dead(owner: Owner) -> bool:
-    """Whether a work directory's run is over; our own process holds another lock now, so it has given this one up."""
-    return life_of(owner) in (Life.DEAD, Life.OURSELVES)
-
-
-def _finish_or_undo(
-    storage: Storage,
-    root: str,
-    owner: Owner | None,
-    journal: Journal,
-    dead: bool,
-    lock: Lock,
-    txns: ValidTxns | None,
-) -> list[str]:
-    """Complete or undo a publication that takes several steps."""
-    # Earlier recoveries may have moved something since.
-    listing = list_location(storage, root)
-    standing = standing_of(journal, listing)
-    if not standing.half:
-        return []
-    first, absent, work = standing.shown[0], standing.missing, join(root, journal.work)
-    if not dead and owner is not None and life_of(owner) is Life.ALIVE:
-        raise StalePlanError(
-            f"{first} is being published by {owner.described}, whose lock was broken",
-            path=storage.display(root),
-            hint="End that process, then run the command again.",
-        )
-    aborted = journal.visibility_txn is not None and txns is not None and txns.is_aborted(journal.visibility_txn)
-    inputs: dict[str, list[FileInfo]] = {name: [] for name in journal.inputs}
-    for info in journal.input_files:
-        name = info.path.partition("/")[0]
-        inputs.setdefault(name if name in inputs else ORIGINALS_NAME, []).append(info)
-    present = Present(listing)
-    planned = (InputEntry(name, "", None, None, tuple(inputs[name])) for name in journal.inputs)
-    changed = any(present.changed(entry) is not None for entry in planned)
-    here = {info.path for info in listing.files}
-    gone = sum(info.path not in here for info in journal.input_files)
-    twin = _has_twin(listing, list(journal.outputs) if journal.output_files else list(absent))
-    lock.check()
-    if _is_ready(listing, journal, absent) and not aborted and (gone or not changed) and not twin:
-        if journal.output_files:
-            copy_files(storage, root, work, [file for file in journal.output_files if file.path in absent], [])
-        else:
-            for name in absent:
-                rename_dir(storage, join(work, f"{OUT}/{name}"), join(root, name))
-        names = " and ".join(journal.outputs)
-        whole = f"{names} are both" if len(journal.outputs) > 1 else f"{names} is"
-        return [f"Completed an interrupted compaction: {whole} published now."]
-    if gone and not aborted:
-        raise StalePlanError(
-            f"{first} is half of an interrupted compaction; it cannot be taken back, because {gone} files of "
-            f"its inputs are gone, nor can {absent[0]} be published with it",
-            path=storage.display(join(root, first)),
-            hint=f"Do not let anything write to this table. What is left of {absent[0]} lies in {journal.work}.",
-        )
-    if journal.output_files:
-        there = set(standing.there)
-        remove_copies(storage, root, [file for file in journal.output_files if file.path in there])
-    else:
-        if standing.there and storage.stat(join(work, OUT)) is None:
-            storage.mkdir(join(work, OUT), root)
-        for name in standing.there:
-            rename_dir(storage, join(root, name), join(work, f"{OUT}/{name}"))
-    alone = " and ".join(standing.shown)
-    return [f"Undid an interrupted compaction: {alone} alone would have shown wrong rows."]
-
-
-def _is_ready(listing: Listing, journal: Journal, absent: Sequence[str]) -> bool:
-    """Whether all that is missing lies in the work directory, whole, and nothing else is in its place."""
-    if not journal.output_files:
-        return all(f"{journal.work}/{OUT}/{name}" in listing.directories for name in absent)
-    sizes = {info.path: info.size for info in listing.files}
-    files = [file for file in journal.output_files if file.path in absent]
-    return all(file.path not in sizes and sizes.get(f"{journal.work}/{file.source}") == file.size for file in files)
-
-
-def _has_twin(listing: Listing, names: list[str]) -> bool:
-    """Whether another directory of one kind and range would be read beside one of these, and rows come twice."""
-    wanted = {_span(name) for name in names} - {None}
-    return any(_span(name) in wanted for name in listing.directories if "/" not in name and name not in names)
-
-
-def _span(name: str) -> tuple[object, ...] | None:
-    parsed = parse_directory(name)
-    if not isinstance(parsed, DeltaDir) or parsed.statement_id is not None:
-        return None
-    return parsed.kind, parsed.range

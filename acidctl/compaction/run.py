@@ -32,13 +32,14 @@ from acidctl.compaction.plan import (
     from_options,
     to_options,
 )
-from acidctl.compaction.publish import has_leftovers, publish, recover, require_free, require_inputs
+from acidctl.compaction.publish import publish, require_free, require_inputs
+from acidctl.compaction.recovery import has_leftovers, recover
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
 from acidctl.findings import DoubtError, Finding, accepted_codes, unaccepted
 from acidctl.format.listing import Listing
-from acidctl.format.write_ids import ValidTxns
+from acidctl.format.write_ids import ValidTxns, ValidWriteIds
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
 from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
@@ -379,7 +380,8 @@ class Compaction:
             lock = acquire(storage, root, now=started, unsafe_break_lock=self._prepared.break_locks)
             listing = list_location(storage, root)
             txns = ValidTxns.parse(self._plan.txns) if self._plan.txns else None
-            notes = tuple(recover(storage, root, listing, lock=lock, txns=txns))
+            ids = ValidWriteIds.parse(self._plan.write_ids) if self._plan.write_ids else None
+            notes = tuple(recover(storage, root, listing, lock=lock, txns=txns, ids=ids))
             if notes:
                 listing = list_location(storage, root)
                 if compacts and self._prepared.replan is not None:

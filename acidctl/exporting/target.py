@@ -53,7 +53,7 @@ class WorkPlace:
     def create(self, relative: str) -> Iterator[BinaryIO]:
         """A new file of the export; where the block ends by an exception there is none."""
         if self.is_special:
-            with whole_file(self.work) as path, open(path, "wb") as special:
+            with whole_file(self.work) as special:
                 yield special
             return
         with self.storage.create(self.place(relative)) as stream:

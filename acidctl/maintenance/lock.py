@@ -9,8 +9,8 @@ Hive knows nothing of this lock and needs not: it protects acidctl from itself, 
 listing again.
 
 A process is known by machine, boot, process-id namespace, process id and start time: ids are used again, containers
-count theirs from one, and machines of a cluster may share a name. A process of which anything is unknown does not count
-as dead.
+count theirs from one, and machines of a cluster may share a name. A process of which boot or start time is unknown does
+not count as dead.
 """
 
 from __future__ import annotations
@@ -166,9 +166,16 @@ def life_of(owner: Owner, machine: Machine | None = None) -> Life:
             os.kill(owner.pid, 0)
         except ProcessLookupError:
             ended = True
+    known = owner.pid_started is not None and owner.boot_id is not None and here.boot_id is not None
     if ended or _differ(owner.pid_started, started):
-        return Life.DEAD
-    return Life.OURSELVES if owner.pid == os.getpid() else Life.ALIVE
+        return Life.DEAD if known else Life.UNKNOWN
+    return Life.OURSELVES if known and owner.pid == os.getpid() else Life.ALIVE
+
+
+def has_ended(owner: Owner) -> bool:
+    """Whether the run of an owner is proved to be over: its process is dead, or is this one and has given it up."""
+    life = life_of(owner)
+    return life is Life.DEAD or (life is Life.OURSELVES and owner.id not in _held)
 
 
 def _ended_by_restart(owner: Owner, here: Machine) -> bool:
@@ -235,9 +242,10 @@ class _StoredLock:
 class Lock:
     """A held lock; a context manager that releases it. Made by `acquire`."""
 
-    def __init__(self, storage: Storage, root: str, owner: Owner, now: float) -> None:
-        """`now` is when it was taken, in seconds since 1970."""
+    def __init__(self, storage: Storage, root: str, owner: Owner, now: float, *, unsafe: bool = False) -> None:
+        """`now` is when it was taken, in seconds since 1970; `unsafe`: whoever took it answers for all other owners."""
         self.now = now
+        self.unsafe = unsafe
         self._storage = storage
         self._root = root
         self.owner = owner
@@ -298,7 +306,7 @@ def acquire(storage: Storage, root: str, *, now: float, unsafe_break_lock: bool 
         for _ in range(_TRIES):
             refused = _create(storage, root, owner)
             if refused is None:
-                return Lock(storage, root, owner, now)
+                return Lock(storage, root, owner, now, unsafe=unsafe_break_lock)
             stored = _read(storage, path)
             if stored is not None:
                 _require_dead(storage, root, stored, now, unsafe_break_lock)
@@ -387,16 +395,15 @@ def _require_dead(storage: Storage, root: str, stored: _StoredLock, now: float, 
             f"{TORN_LOCK_SECONDS // 60} minutes after it was written, or at once with --unsafe-break-lock."
         )
         raise _stale(storage, root, "holds a lock that names no owner", advice)
-    life = life_of(stored.owner)
-    if life is Life.DEAD or (life is Life.OURSELVES and stored.owner.id not in _held):
+    if has_ended(stored.owner):
         return
-    if life is Life.OURSELVES:
+    if stored.owner.id in _held:
         advice = "Wait until its other run has ended."
         raise _stale(storage, root, "is already locked by this process", advice)
     if unsafe:
         return
     advice = "Wait until it has ended, or end it; then run the command again."
-    if life is not Life.ALIVE:
+    if life_of(stored.owner) is not Life.ALIVE:
         advice = (
             f"Look on {stored.owner.host} whether it still runs; if it does not, run the command again with "
             "--unsafe-break-lock."

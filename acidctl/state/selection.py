@@ -39,7 +39,6 @@ from acidctl.format.names import (
 )
 from acidctl.format.write_ids import RangeAnswer, Reader, ValidTxns, ValidWriteIds, describe_ids
 from acidctl.state.entries import (
-    ORIGINALS_NAME,
     Directory,
     EntryState,
     HistoryGap,
@@ -61,7 +60,7 @@ from acidctl.state.entries import (
     span,
 )
 from acidctl.state.inventory import read_marker
-from acidctl.state.journal import journals_of, standing_of
+from acidctl.state.journal import disbelief, journals_of, missing_inputs, standing_of
 from acidctl.values import dataclass
 
 
@@ -233,7 +232,7 @@ def select_strict(
     """Decide about every base and delta of an inventory by our own rules."""
     ids, txns = reader.effective_write_ids, reader.effective_txns
     selection = Selection(notes=list(inventory.notes))
-    half_published = _judge_half_published(listing, inventory, selection)
+    half_published = _judge_half_published(listing, ids, selection)
     published = without(inventory, half_published)
     bases = [_as_hive2(base, ids, selection) for base in published.bases] if acid_v1 else published.bases
     _choose_base(bases, ids, txns, selection)
@@ -289,16 +288,25 @@ def without(inventory: Inventory, names: Collection[str]) -> Inventory:
     )
 
 
-def _judge_half_published(listing: Listing, inventory: Inventory, selection: Selection) -> set[str]:
-    """Outputs of which a part stands alone although a journal says that all were to be published together."""
+def _judge_half_published(listing: Listing, ids: ValidWriteIds, selection: Selection) -> set[str]:
+    """Outputs of which a part stands alone although a journal says that all were to be published together.
+
+    Only a journal that is believed hides anything; one that is not leaves a doubt.
+    """
     names: set[str] = set()
-    present = {*listing.directories, *([ORIGINALS_NAME] if inventory.original_files else [])}
     for journal in journals_of(listing):
         standing = standing_of(journal, listing)
         if not standing.half:
             continue
         first, absent = standing.shown[0], standing.missing[0]
-        gone = next((name for name in journal.inputs if name not in present), None)
+        not_so = disbelief(journal, listing, ids)
+        if not_so is not None:
+            selection.doubts.append(
+                f"{journal.work} says that {first} is half of an interrupted compaction; it is read all the same, "
+                f"because {not_so}."
+            )
+            continue
+        gone = next(iter(missing_inputs(journal, listing)), None)
         if gone is not None:
             what = "is not whole" if absent.startswith(f"{first}/") else "is half of an interrupted compaction"
             why = (
@@ -312,8 +320,8 @@ def _judge_half_published(listing: Listing, inventory: Inventory, selection: Sel
             "`acidctl compact` completes or undoes it"
         )
         verdict = Verdict(EntryState.NOT_VISIBLE, "half_published", why, (journal.work,))
-        selection.verdicts.update(dict.fromkeys(standing.shown, verdict))
-        names.update(standing.shown)
+        selection.verdicts.update(dict.fromkeys(journal.outputs, verdict))
+        names.update(journal.outputs)
         selection.notes.append(
             f"A compaction was interrupted between {standing.there[-1]} and {absent}; acidctl reads its inputs, "
             "Hive would not. Run `acidctl compact` again to complete or undo it."

@@ -12,6 +12,8 @@ import ctypes
 import errno
 import os
 import pwd
+import re
+import secrets
 import shutil
 import stat as stat_bits
 import threading
@@ -307,25 +309,32 @@ class _NewFile(NewFile):
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[str]:
-    """The temporary name of a file that takes its own only when it is whole, in place of what was there.
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file for writing that takes its name only when it is whole, in place of what was there.
 
-    What is there and is no file (a device, a pipe) is written to as it is: a rename would put a file in its place,
-    which for `/dev/null` ends more than this command. A link stays a link.
+    Until then it has a random name beside it that is new: what others have left there, links above all, is neither
+    written to nor removed. What is there and is no file (a device, a pipe), and `/dev/stdout` whatever it leads to, is
+    written to as it is: a rename would put a file in its place, which for `/dev/null` ends more than this command. A
+    link stays a link.
     """
     try:
-        if is_special(path):
-            yield path
+        stream_number = own_stream(path)
+        if stream_number is not None or is_special(path):
+            with open(path if stream_number is None else os.dup(stream_number), "wb") as stream:
+                yield stream
             return
         target = os.path.realpath(path) if os.path.islink(path) else path
-        folder, name = os.path.split(target)
-        part = os.path.join(folder, f".{name}.part")
-        try:
-            yield part
-            os.replace(part, target)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
+        part = os.path.join(os.path.dirname(target), f".acidctl-{secrets.token_hex(8)}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, 0o666), "wb") as stream:
+            try:
+                yield stream
+                stream.flush()
+                os.replace(part, target)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(part)
+                raise
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}", path=path) from error
 
@@ -335,9 +344,21 @@ def is_special(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
+_OWN_STREAM = re.compile(r"(?:/dev/fd|/proc/self/fd)/([0-9]{1,9})")
+
+
+def own_stream(path: str) -> int | None:
+    """The descriptor behind a name of the system for something that this process has open, such as `/dev/stdout`.
+
+    Whoever writes to a copy of it goes on where others have ended, also where it leads to a file.
+    """
+    match = _OWN_STREAM.fullmatch(path)
+    return {"/dev/stdout": 1, "/dev/stderr": 2}.get(path) if match is None else int(match[1])
+
+
 def write_bytes(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> None:
     """Write chunks to a file, see `whole_file`."""
-    with whole_file(os.fspath(path)) as part, open(part, "wb") as stream:
+    with whole_file(os.fspath(path)) as stream:
         for chunk in chunks:
             stream.write(chunk)
 

@@ -28,11 +28,15 @@ from acidctl.format.names import (
     VERSION_MARKER,
     WORK_PREFIX,
     BaseDir,
+    BucketFile,
     DeltaDir,
+    OriginalFile,
     is_hidden,
     is_hidden_to_hive,
     is_journal,
+    is_marker,
     parse_directory,
+    parse_file,
     parse_partition,
 )
 from acidctl.storage.local import LocalStorage, whole_path
@@ -480,6 +484,39 @@ def shows_in_table(storage: Storage, root: str, place: str) -> bool:
     # Below a partition folder the first name that is none decides.
     own = next((part for part in parts if "=" not in part or is_hidden(part)), "")
     return not is_hidden(own)
+
+
+def require_no_table(storage: Storage, place: str, own: Sequence[str]) -> None:
+    """UsageError where a directory, or one above it, belongs to a table; those that are in `own` are not asked.
+
+    A directory above may hold anything but bases, deltas, their markers and bucket files; the directory itself, if it
+    is there, no file at all that readers see.
+    """
+    known = {canonical(storage, root) for root in own}
+    inner = path = canonical(storage, place)
+    while path and path not in known:
+        try:
+            found = storage.walk(path, lambda name: "/" not in name and name.startswith(ACID_PREFIXES))
+        except AcidctlError:
+            # It is not there yet, or may be entered but not listed.
+            found = Walk((), ())
+        names = [info.path for info in found.files if _is_of_table(info, alone=path == inner)]
+        names += [name for name in found.directories if isinstance(parse_directory(name), BaseDir | DeltaDir)]
+        if names:
+            raise UsageError(
+                f"the quarantine {place} lies inside a table: {storage.display(path)} holds {min(names)}",
+                path=place,
+                hint="Name a directory beside the tables that holds nothing else, or leave the name out.",
+            )
+        above = path.rpartition("/")[0]
+        path = above or ("/" if path.startswith("/") and path != "/" else "")
+
+
+def _is_of_table(info: FileInfo, *, alone: bool) -> bool:
+    if "/" in info.path:
+        return False
+    data = isinstance(parse_file(info.path), BucketFile | OriginalFile)
+    return data or is_marker(info.path) or (alone and not is_hidden(info.path))
 
 
 def require_no_way_in(storage: Storage, root: str, place: str) -> None:

@@ -27,7 +27,8 @@ from acidctl.compaction.plan import (
     fingerprint_of,
 )
 from acidctl.compaction.plan import InputEntry as Input
-from acidctl.compaction.publish import publish, recover, require_inputs
+from acidctl.compaction.publish import publish, require_inputs
+from acidctl.compaction.recovery import recover
 from acidctl.format.names import METADATA_MARKER, VERSION_MARKER
 from acidctl.format.write_ids import Reader, ValidTxns, ValidWriteIds
 from acidctl.maintenance.lock import acquire

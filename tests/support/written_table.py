@@ -6,6 +6,7 @@ play no part in it. Readers are snapshots of the moment at which they began.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,11 +113,17 @@ class Batch:
 
 @dataclass
 class WrittenTable:
-    """The directory `root`, everything that was ever done to it, and its open transactions."""
+    """The directory `root`, everything that was ever done to it, and its open transactions.
+
+    `wide` is how many characters every text has beside its number; they cannot be compressed by much. `stripe_size` is
+    in bytes.
+    """
 
     root: Path
     target: Target
     bucketed: bool
+    wide: int = 0
+    stripe_size: int = WriterSettings().stripe_size
     inserts: list[Insert] = field(default_factory=list)
     deletes: dict[Key, list[int]] = field(default_factory=dict)
     overwrites: list[int] = field(default_factory=list)
@@ -311,7 +318,8 @@ class WrittenTable:
         path.parent.mkdir(exist_ok=True)
         with path.open("wb") as sink:
             metadata = {TARGET: self.target.value.encode()}
-            write_orc(sink, [batch], _TYPES, WriterSettings(), acid=acid, metadata=metadata)
+            settings = WriterSettings(stripe_size=self.stripe_size)
+            write_orc(sink, [batch], _TYPES, settings, acid=acid, metadata=metadata)
 
     # --- values
 
@@ -326,7 +334,8 @@ class WrittenTable:
 
     def _text(self) -> str:
         self._texts += 1
-        return f"value {self._texts}"
+        filler = hashlib.shake_128(str(self._texts).encode()).hexdigest(self.wide // 2) if self.wide else ""
+        return f"value {self._texts}{filler}"
 
     def _fate(self, write_id: int) -> Fate:
         return next(txn.fate for txn in self.txns if txn.write_id == write_id and txn.work is not Work.COMPACTION)

@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 from acidctl.compaction import publish as publish_module
+from acidctl.compaction.recovery import UnprovedJournalError, recover
 from acidctl.errors import StalePlanError, StorageError, VerificationError
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.lock import Lock, acquire
@@ -138,35 +139,48 @@ def test_the_next_run_completes(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("why", ["inputs changed", "aborted", "source lost", "another file"])
+@pytest.mark.parametrize("why", ["inputs changed", "aborted", "source lost"])
 def test_the_next_run_undoes(why: str, folder: Path, tmp_path: Path) -> None:
-    """What cannot be completed is taken back; the objects that lie there and are not ours stay."""
+    """What cannot be completed is taken back."""
     case = make_case("minor_txn" if why == "aborted" else "major", folder)
     root = tmp_path / "t"
     _stopped_after(case, root, 1)
     work = next(root.glob("_acidctl_work_*"))
     txns = None
-    foreign: dict[str, bytes] = {}
     if why == "inputs changed":
         os.utime(root / case.plan.inputs[0].files[0].path, (1, 1))
     elif why == "aborted":
         assert case.whole.visibility_txn is not None
         txn = case.whole.visibility_txn
         txns = ValidTxns.parse(f"{txn}:{2**63 - 1}::{txn}")
-    elif why == "source lost":
-        shutil.rmtree(work / "out")
     else:
-        journal = parse_journal((work / "journal.json").read_bytes(), work.name)
-        assert journal is not None
-        last = journal.output_files[-1].path
-        foreign = {last: b"of somebody else"}
-        (root / last).write_bytes(foreign[last])
-    with acquire(object_store(), str(root), now=NOW) as lock:
-        from acidctl.compaction.publish import recover
+        shutil.rmtree(work / "out")
+    assert any("Undid" in sentence for sentence in _recover(root, txns))
+    assert _contents(root) == _contents(case.template)
 
-        said = recover(object_store(), str(root), list_location(object_store(), str(root)), lock=lock, txns=txns)
-    assert any("Undid" in sentence for sentence in said)
-    assert _contents(root) == {**_contents(case.template), **foreign}
+
+def _recover(root: Path, txns: ValidTxns | None = None) -> list[str]:
+    with acquire(object_store(), str(root), now=NOW) as lock:
+        return recover(object_store(), str(root), list_location(object_store(), str(root)), lock=lock, txns=txns)
+
+
+@pytest.mark.parametrize("size", ["other", "same"])
+def test_what_another_wrote_there_is_not_removed(size: str, folder: Path, tmp_path: Path) -> None:
+    """Not a file of it, nor what lies beside it: whose this directory is, is for a person to find out."""
+    case = make_case("major", folder)
+    root = tmp_path / "t"
+    _stopped_after(case, root, 1)
+    work = next(root.glob("_acidctl_work_*"))
+    journal = parse_journal((work / "journal.json").read_bytes(), work.name)
+    assert journal is not None
+    last = journal.output_files[-1]
+    (root / last.path).write_bytes(b"x" * (last.size + (size == "other")))
+    before = _contents(root)
+    with pytest.raises(UnprovedJournalError, match=last.path):
+        _recover(root)
+    after = _contents(root)
+    kept = {path for path in {*before, *after} if not path.startswith("_acidctl_lock")}
+    assert {path: after.get(path) for path in kept} == {path: before.get(path) for path in kept}
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from acidctl import open_table
-from acidctl.compaction.publish import has_leftovers, recover
+from acidctl.compaction.recovery import UnprovedJournalError, has_leftovers, recover
 from acidctl.engine.local import LocalEngine
-from acidctl.errors import StalePlanError
+from acidctl.errors import ExitCode, StalePlanError
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.lock import LOCK_TYPE, Owner, acquire, from_bytes, new_owner, to_bytes
 from acidctl.maintenance.work_dir import WORK_TYPE, list_location
@@ -66,9 +66,9 @@ def _halfway(case: Case, root: Path) -> Storage:
     return _die(case, root, _at(_calls(case, root), "rename_dir", 2))
 
 
-def _recover(root: Path, txns: ValidTxns | None = None) -> list[str]:
+def _recover(root: Path, txns: ValidTxns | None = None, *, unsafe: bool = False) -> list[str]:
     storage = LocalStorage()
-    with acquire(storage, str(root), now=NOW) as lock:
+    with acquire(storage, str(root), now=NOW, unsafe_break_lock=unsafe) as lock:
         return recover(storage, str(root), list_location(storage, str(root)), lock=lock, txns=txns)
 
 
@@ -288,12 +288,67 @@ def test_a_run_that_lost_its_lock_and_lives_is_not_completed_by_another(folder: 
     (root / "_acidctl_lock").unlink()
     living = replace(owner, pid=os.getppid(), pid_started=None)
     (_work(root) / "owner.json").write_bytes(to_bytes(living, WORK_TYPE))
-    with pytest.raises(StalePlanError, match="is being published by process"):
+    for unsafe in (False, True):
+        with pytest.raises(StalePlanError, match="is being published by process"):
+            _recover(root, unsafe=unsafe)
+
+
+UNPROVED = {
+    "elsewhere": {"host": "elsewhere"},
+    "boot unknown": {"boot_id": None},
+    "start unknown": {"pid_started": None, "pid": 2**22 + 1},
+}
+
+
+@pytest.mark.parametrize("unproved", UNPROVED.values(), ids=list(UNPROVED))
+def test_an_owner_that_is_not_proved_dead_is_for_a_person_to_judge(
+    folder: Path, tmp_path: Path, unproved: dict[str, Any]
+) -> None:
+    """Nothing is changed until somebody says that it has ended; then it is settled."""
+    case = make_case("minor", folder)
+    root = tmp_path / "t"
+    _halfway(case, root)
+    owner = from_bytes((_work(root) / "owner.json").read_bytes(), WORK_TYPE)
+    assert owner is not None
+    (root / "_acidctl_lock").unlink()
+    (_work(root) / "owner.json").write_bytes(to_bytes(replace(owner, **unproved), WORK_TYPE))
+    before = _content(root)
+    with pytest.raises(UnprovedJournalError, match="not known whether process") as caught:
         _recover(root)
-    (_work(root) / "owner.json").write_bytes(to_bytes(replace(owner, host="elsewhere"), WORK_TYPE))
-    said = _recover(root)
+    assert caught.value.exit_code == ExitCode.FINDINGS
+    assert "--unsafe-break-lock" in (caught.value.hint or "")
+    assert _content(root) == before
+    assert case.rows(root) == case.rows(case.template)
+    said = _recover(root, unsafe=True)
     assert "Completed" in said[0]
-    assert "cannot tell whether" in said[1]
+    assert leftovers(root) == []
+    assert case.rows(root) == case.rows(case.template)
+
+
+def _content(root: Path) -> dict[str, bytes | None]:
+    found = {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+    return {path: content for path, content in found.items() if not path.startswith("_acidctl_lock")}
+
+
+@pytest.mark.parametrize("proof", [True, False], ids=["of this machine", "of another"])
+def test_a_lock_that_was_taken_over_proves_only_what_its_owner_proves(
+    folder: Path, tmp_path: Path, proof: bool
+) -> None:
+    """Anyone can leave a file of that name; breaking locks on purpose is what makes it count."""
+    case = make_case("minor", folder)
+    root = tmp_path / "t"
+    _halfway(case, root)
+    lock, work = root / "_acidctl_lock", _work(root)
+    owner = from_bytes(lock.read_bytes(), LOCK_TYPE)
+    assert owner is not None
+    lock.unlink()
+    (work / "owner.json").unlink()
+    left = owner if proof else replace(owner, host="elsewhere")
+    (root / f"_acidctl_lock_{owner.id}").write_bytes(to_bytes(left, LOCK_TYPE))
+    if not proof:
+        with pytest.raises(UnprovedJournalError, match="its owner is unknown"):
+            _recover(root)
+    assert "Completed" in _recover(root, unsafe=not proof)[0]
     assert case.rows(root) == case.rows(case.template)
 
 

@@ -151,10 +151,13 @@ def test_partitions_are_no_strangers_to_each_other(tmp_path: Path) -> None:
 
 
 def test_a_folder_within_one_table_may_hold_what_is_anothers(tmp_path: Path) -> None:
-    """The user named it so; it is not brought back into the table that holds it, and not by a wrong name."""
+    """Earlier versions let a user do so; it is not brought back into the table that holds it, nor by another name."""
     root, other = DEMO.copy(tmp_path / "orders"), DEMO.copy(tmp_path / "other")
     base = other / "_acidctl_quarantine"
-    went = _aside(DEMO, root, base)
+    went = _aside(DEMO, root, tmp_path / "boxes")
+    (box,) = (tmp_path / "boxes").iterdir()
+    base.mkdir()
+    box.rename(base / box.name.removeprefix("_acidctl_quarantine_"))
     for victim in went:
         shutil.rmtree(other / victim)
     report = DEMO.undo(other)

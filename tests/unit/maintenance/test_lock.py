@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from acidctl.compaction.publish import recover
+from acidctl.compaction.recovery import recover
 from acidctl.errors import ExitCode, StalePlanError, StorageError
 from acidctl.maintenance.lock import (
     LOCK_TYPE,
@@ -153,7 +153,10 @@ HERE = "pid:[4026531836]"
     [
         (lambda owner: owner, Life.OURSELVES),
         (lambda owner: replace(owner, pid_started="1"), Life.DEAD),
-        (lambda owner: replace(owner, pid_started=None), Life.OURSELVES),
+        (lambda owner: replace(owner, pid_started=None), Life.ALIVE),
+        (lambda owner: replace(owner, boot_id=None), Life.ALIVE),
+        (lambda owner: replace(owner, pid=2**22 + 1, pid_started=None), Life.UNKNOWN),
+        (lambda owner: replace(owner, pid=2**22 + 1, boot_id=None), Life.UNKNOWN),
         (lambda owner: replace(owner, host="elsewhere"), Life.UNKNOWN),
         (lambda owner: replace(owner, machine_id="other"), Life.UNKNOWN),
         (lambda owner: replace(owner, pid_namespace="pid:[1]"), Life.UNKNOWN),
@@ -165,6 +168,9 @@ HERE = "pid:[4026531836]"
         "as it is",
         "process id used again",
         "start unknown",
+        "boot unknown",
+        "no such process, start unknown",
+        "no such process, boot unknown",
         "other host",
         "other machine of that name",
         "other container",
@@ -262,12 +268,12 @@ def test_a_zombie_is_dead() -> None:
         os.waitpid(pid, 0)
 
 
-def test_a_system_without_proc_is_judged_by_process_ids() -> None:
-    """Facts that cannot be had are left out."""
+def test_on_a_system_without_proc_nothing_is_known_to_be_dead() -> None:
+    """Process ids alone are used again, and an owner file may be anyone's."""
     owner = replace(new_owner(NOW, Machine()), pid_started=None)
     assert (owner.boot_id, owner.machine_id, owner.pid_namespace) == (None, None, None)
-    assert life_of(owner, Machine()) is Life.OURSELVES
-    assert life_of(replace(owner, pid=2**22 + 1), Machine()) is Life.DEAD
+    assert life_of(owner, Machine()) is Life.ALIVE
+    assert life_of(replace(owner, pid=2**22 + 1), Machine()) is Life.UNKNOWN
 
 
 def test_another_host_is_only_broken_by_force(tmp_path: Path) -> None:

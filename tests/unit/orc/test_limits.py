@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acidctl.compaction import publish as recover
+from acidctl.compaction import recovery as recover
 from acidctl.orc import (
     acidmeta,
     codec,
