@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import pwd
+import re
 import shutil
 import stat as stat_bits
 import threading
@@ -342,6 +343,29 @@ def whole_path(storage: Storage, path: str) -> str:
         return os.path.abspath(path) if isinstance(storage, LocalStorage) else path
     except OSError:
         return path  # the current directory has been removed
+
+
+# What this process has open already: `<(...)` of a shell, and what stands on its stdin.
+_OPEN_ALREADY = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/(?:self|thread-self|\d+)/fd/\d+")
+
+
+def open_regular(path: str, *, or_open_already: bool = False) -> BinaryIO:
+    """A regular file of this machine for reading. OSError at once for anything else: nobody may ever write to a named
+    pipe, and a device may have no end. With `or_open_already` pipes and devices that a shell has opened are taken too.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(number)
+        if stat_bits.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat_bits.S_ISREG(status.st_mode):
+            if not or_open_already or _OPEN_ALREADY.fullmatch(path) is None:
+                raise OSError(errno.EINVAL, f"it is {_kind_of(status)} and no regular file")
+            os.set_blocking(number, True)
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
 
 
 def _kind_of(status: os.stat_result) -> str:

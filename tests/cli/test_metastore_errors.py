@@ -258,7 +258,6 @@ def test_addresses_that_are_none(given: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ('uri = "thrift://h"', "unknown setting 'uri' of the metastore"),
         ("uris = 5", "the setting uris of the metastore has a value of the wrong type"),
         ("uris = [5]", "the setting uris of the metastore has a value of the wrong type"),
         ('uris = ""', "the address of the metastore is empty"),
