@@ -36,6 +36,7 @@ from acidctl.compaction.publish import has_leftovers, publish, recover, require_
 from acidctl.compaction.report import CompactionReport, Outcome, PartitionReport, untouched
 from acidctl.engine import Engine, Task, TaskOutcome
 from acidctl.errors import AcidctlError, ExitCode, StalePlanError, TimeUpError, UsageError, VerificationError
+from acidctl.format.list_texts import recognise
 from acidctl.format.listing import Listing
 from acidctl.format.write_ids import ValidTxns
 from acidctl.maintenance.limits import MAX_RUNTIME, UNREACHABLE, Reach, TimeLimit, wall_clock
@@ -43,7 +44,7 @@ from acidctl.maintenance.lock import Lock, acquire
 from acidctl.maintenance.work_dir import WorkDir, list_location
 from acidctl.options import CompactOptions, unwatched
 from acidctl.phases import added, phase, since, so_far
-from acidctl.rows.table_view import list_table, read
+from acidctl.rows.table_view import list_table, own_table_warnings, read, schema_of
 from acidctl.storage.local import LocalStorage, together, whole_path
 from acidctl.storage.locations import Location
 from acidctl.storage.port import Storage, join
@@ -537,7 +538,8 @@ def prepare(
 
     def decided(options: CompactOptions) -> tuple[tuple[Location, ...], Decision]:
         locations = list_table(storage, root, options.partitions)
-        state = read(locations, options, complete=True).of_table(whole_path(storage, root), options.table, shown)
+        state = read(locations, options, complete=True)
+        state = state.of_table(whole_path(storage, root), options.table, shown, changes=True)
         view = TableView(state.lists, state.kind, state.schema)
         return locations, decide(storage, root, locations, view, options, progress=progress, limit=limit)
 
@@ -549,6 +551,7 @@ def prepare(
         leftovers = frozenset(item.root[len(root) :].lstrip("/") for item in listings if has_leftovers(item))
         return Prepared(place, plan, decision.again, leftovers, asked.unsafe_break_lock, limit, began=began)
     _require_own(saved, asked, shown)
+    _require_own_lists(from_options(saved.options), asked.table, whole_path(storage, root), shown)
     if accept_edited:
         # What was assumed when the plan was made is assumed again only where it is given again.
         options = from_options(saved.options)
@@ -582,6 +585,14 @@ def _require_own(plan: CompactionPlan, asked: CompactOptions, location: str) -> 
             path=location,
             hint="Add --assume-exclusive if that is so now.",
         )
+
+
+def _require_own_lists(options: CompactOptions, stated: str | None, root: str, shown: str) -> None:
+    """UsageError where the lists of a plan are of another table: an older version made plans of such with a warning."""
+    stated = stated or options.table
+    lists = recognise(options.validtxns, table=stated, list_format=options.list_format, as_of=options.as_of)
+    listed = lists.effective_write_ids.table
+    own_table_warnings(root, schema_of(options.schema), listed=listed, stated=stated, shown=shown, changes=True)
 
 
 def _rows(part: PartitionPlan) -> int:
