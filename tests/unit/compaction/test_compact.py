@@ -64,8 +64,8 @@ class Engine:
 def table(tmp_path: Path) -> Path:
     """Three partitions of the demo table."""
     for name in PARTITIONS:
-        shutil.copytree(STEP / "table", tmp_path / "t" / name)
-    return tmp_path / "t"
+        shutil.copytree(STEP / "table", tmp_path / "orders" / name)
+    return tmp_path / "orders"
 
 
 def _prepared(table: Path, kind: str = "major", **options: Any) -> Prepared:
