@@ -242,8 +242,8 @@ def joined(kind: type[Every] | type[Either], parts: Sequence[Node]) -> Node:
     if any(part == Constant(decisive) for part in flat):
         return Constant(decisive)
     rest = [part for part in flat if part != Constant(not decisive)]
-    # Beside a NULL the others still decide whether it is NULL or the decisive value. Other parts by identity: to compare
-    # them by value would look at each leaf again for each level above it.
+    # Beside a NULL the others still decide whether it is NULL or the decisive value. These by identity: to compare them
+    # by value would look at each leaf again for each level above it.
     rest = list({part if isinstance(part, Constant) else id(part): part for part in rest}.values())
     if not rest:
         return Constant(not decisive)

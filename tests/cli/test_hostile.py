@@ -611,7 +611,7 @@ def test_partitions_of_any_name_are_compacted_and_cleaned_by_the_printed_line(tm
     for name in ODD:
         shutil.copytree(PARTITIONED / "table/ds=2026-01-01/hr=1", root / os.fsdecode(name))
     facts = json.loads((PARTITIONED / "step.json").read_text())
-    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"]]
+    lists = ["--validtxns", facts["valid_write_ids"], "--validtxns", facts["valid_txns"], "--table", facts["table"]]
     done = acidctl("compact", "major", str(root), *lists, "--engine", "local", "-o", "json")
     assert done.code == 0, done.stderr
     assert done.json()["summary"]["outcomes"] == {"compacted": len(ODD)}
