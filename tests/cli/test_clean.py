@@ -258,7 +258,7 @@ def test_the_question_lists_the_largest_of_many(table: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_no_location_is_begun_after_the_time(table: Path, tmp_path: Path) -> None:
     """One is looked into at least; the others are left, exit code 3, and a later run takes them."""
-    root = tmp_path / "partitioned"
+    root = tmp_path / "parts" / "orders"
     for name in ("ds=1", "ds=2", "ds=3"):
         shutil.copytree(table, root / name)
     before = names(root)

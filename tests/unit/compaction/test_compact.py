@@ -136,7 +136,9 @@ def test_parts_are_joined(tmp_path: Path) -> None:
     part = report.partitions[0]
     assert (part.files_out, part.rows_out) == (len(cuts), before[0])
     whole = part.rows_in
-    again = acidctl.open_table(str(shutil.copytree(step / "table", tmp_path / "u"))).compact("major", validtxns=lists)
+    again = acidctl.open_table(str(shutil.copytree(step / "table", tmp_path / "u" / "t"))).compact(
+        "major", validtxns=lists
+    )
     assert again.partitions[0].rows_in == whole
 
 
