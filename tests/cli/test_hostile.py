@@ -261,7 +261,13 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest
 def test_lists_from_what_a_shell_opens(tmp_path: Path) -> None:
     """`--validtxns @<(beeline ...)`: a pipe, whose writer may take its time; and `@/dev/stdin`."""
     reading, writing = os.pipe()
-    writer = threading.Timer(0.2, lambda: (os.write(writing, f"default.orders:9{FAR}".encode()), os.close(writing)))
+    late = os.fdopen(writing, "w")
+
+    def write() -> None:
+        with late:
+            late.write(f"default.orders:9{FAR}")
+
+    writer = threading.Timer(0.2, write)
     writer.start()
     try:
         result = acidctl("ls", str(DEMO), "--validtxns", f"@/dev/fd/{reading}", "-o", "json")
