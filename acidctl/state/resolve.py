@@ -181,7 +181,7 @@ def guess_table_type(listings: Iterable[Listing], reader: Reader | None = None) 
     the kind again: a table counts as one of ACID v1 if what is left under the rules of ACID v1 looks so.
 
     Where what is left looks like an insert-only table or like a full one of LOAD DATA alone, a sign of full ACID counts
-    whatever became of its directory: Hive never turns one kind into the other (TransactionalValidationListener).
+    whatever became of its directory: no Hive makes an insert-only table of one (TransactionalValidationListener).
     """
     reader = reader or Reader()
     places = [(listing, take_inventory(listing)) for listing in listings]
